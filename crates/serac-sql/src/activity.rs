@@ -156,11 +156,11 @@ pub struct ActivityRow {
     pub connected: SystemTime,
     /// Since when it has been in its state.
     pub changed: SystemTime,
-    /// When its transaction began.
+    /// The time at which its transaction began.
     pub transaction: Option<SystemTime>,
     /// That transaction's number.
     pub transaction_number: Option<u64>,
-    /// When its statement, or its last one, began.
+    /// The time at which its statement, or its last one, began.
     pub query: Option<SystemTime>,
     /// That statement's text, or its beginning.
     pub text: String,
@@ -185,9 +185,9 @@ struct Noted {
 /// A kind of wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Nothing.
+    /// No wait.
     Nothing = 0,
-    /// The client, to take what is sent.
+    /// The client, to take sent bytes.
     ClientWrite = 1,
     /// The log, to make its commit durable.
     Commit = 2,
@@ -247,7 +247,7 @@ impl Activity {
         noted.settle(kind, status, error);
         took
     }
-    /// Notes how the transaction is after what was no statement of the client's.
+    /// Notes the state of the transaction after a message that was no statement of the client's.
     pub fn settled(&self, kind: StatementKind, status: TransactionStatus, error: Option<&'static str>) {
         self.noted.lock().settle(kind, status, error);
     }
@@ -262,14 +262,14 @@ impl Activity {
     pub fn rests(&self, status: TransactionStatus) {
         let mut noted = self.noted.lock();
         noted.is_active = false;
-        // The cancelled statement has ended; the next one is not meant.
+        // The cancelled statement has ended; the flag is not for the next one.
         self.cancelled.store(false, Ordering::SeqCst);
         noted.changed = Instant::now();
         if status == TransactionStatus::Idle {
             noted.transaction = None;
         }
     }
-    /// Notes what the client calls itself.
+    /// Notes the client's name for itself.
     pub fn set_application(&self, name: &str) {
         let mut noted = self.noted.lock();
         if noted.application != name {
@@ -284,12 +284,12 @@ impl Activity {
     pub fn sent(&self, bytes: usize) {
         self.bytes_out.store(self.bytes_out.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
     }
-    /// Notes what the connection waits for.
+    /// Notes the wait of the connection.
     pub fn waits(&self, wait: Wait) {
         self.wait.store(wait as i32, Ordering::Relaxed);
     }
 
-    /// Cancels what the connection runs.
+    /// Cancels the connection's statement.
     ///
     /// The statement may have begun without listening yet. The flag is set before the call, and the
     /// statement looks at the flag once it listens ([`take_cancelled`](Self::take_cancelled)). Both
@@ -307,7 +307,7 @@ impl Activity {
     pub fn take_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst) && self.cancelled.swap(false, Ordering::SeqCst)
     }
-    /// Ends the connection: what it runs is cancelled.
+    /// Ends the connection: its statement is cancelled.
     pub fn terminate(&self) {
         self.ends.send_replace(true);
         self.cancel();
@@ -451,7 +451,7 @@ impl Connections {
     }
     /// The figures of all connections, including those that have ended.
     pub fn figures(&self) -> Figures {
-        // Held all the time: who ends meanwhile is counted once.
+        // Held all the time: a connection that ends meanwhile is counted once.
         let ended = self.0.ended.lock();
         let mut figures = ended.clone();
         self.all().iter().for_each(|activity| figures.add(&activity.figures()));
@@ -470,7 +470,7 @@ impl Deref for Registered {
 }
 
 impl Registered {
-    /// The connection, for who shares it.
+    /// The connection, for a thread that shares it.
     pub fn activity(&self) -> &Arc<Activity> {
         &self.activity
     }

@@ -49,7 +49,7 @@ struct State {
 }
 
 impl State {
-    /// The sessions that are in the way of one that wants a lock.
+    /// The sessions that block another one's request for a lock.
     fn in_the_way(&self, owner: u64, key: Key, mode: Mode) -> impl Iterator<Item = u64> {
         let conflicts =
             move |hold: &&Hold| hold.owner != owner && (mode == Mode::Exclusive || hold.mode == Mode::Exclusive);
@@ -126,9 +126,9 @@ impl AdvisoryLocks {
 pub(crate) struct SessionLocks {
     locks: AdvisoryLocks,
     owner: u64,
-    /// Whether the running transaction has some.
+    /// Whether the running transaction has locks.
     of_transaction: AtomicBool,
-    /// Whether the session has ever had one for itself.
+    /// Whether the session has ever had a lock for itself.
     of_session: AtomicBool,
 }
 
@@ -167,7 +167,7 @@ impl SessionLocks {
             self.locks.0.released.notify_waiters();
         }
     }
-    /// Whether the running transaction had some, which are the caller's now.
+    /// Takes over the locks of the running transaction; returns whether it had any.
     fn takes_transaction(&self) -> bool {
         // Relaxed: only the session's own statements write it, in turn.
         let any = self.of_transaction.load(Ordering::Relaxed);
@@ -176,18 +176,18 @@ impl SessionLocks {
         }
         any
     }
-    /// Gives back what the running transaction has.
+    /// Releases the locks of the running transaction.
     pub(crate) fn end_transaction(&self) {
         if self.takes_transaction() {
             self.release(|hold| hold.of_transaction);
         }
     }
-    /// Keeps what the running transaction has until the guard goes, though the session takes the
-    /// transaction for ended.
+    /// Keeps the locks of the running transaction until the guard goes, though the transaction has
+    /// ended for the session.
     pub(crate) fn until_committed(self: &Arc<Self>) -> Option<CommittingLocks> {
         self.takes_transaction().then(|| CommittingLocks(self.clone()))
     }
-    /// Whether the session has one for itself.
+    /// Whether the session has a lock for itself.
     pub(crate) fn has_of_session(&self) -> bool {
         // Relaxed: as in `takes_transaction`.
         self.of_session.load(Ordering::Relaxed) && {
@@ -195,7 +195,7 @@ impl SessionLocks {
             state.held.values().flatten().any(|hold| hold.owner == self.owner && !hold.of_transaction)
         }
     }
-    /// Gives back what the session has for itself.
+    /// Releases the session's own locks.
     pub(crate) fn release_session(&self) {
         self.release(|hold| !hold.of_transaction);
     }

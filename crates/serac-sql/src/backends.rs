@@ -49,8 +49,8 @@ impl<T> Columns<'_, T> {
     }
 }
 
-/// Whether a role may do to a user's connection what members of `all` may: these, and everybody of
-/// his own.
+/// Whether a role may act on a user's connection as members of `all` may: these members, and every
+/// user on connections of his own.
 fn may_touch(access: &Access, user: &str, all: RoleId) -> bool {
     access.has_privileges_of(all) || access.security().name_of(access.role()) == user
 }
@@ -76,7 +76,7 @@ fn rows_for(sql: &SqlDatabase, access: &Access) -> Vec<ActivityRow> {
     rows
 }
 
-/// `serac_activity`: who is connected, and what they do.
+/// `serac_activity`: the connections and their statements.
 pub(crate) fn activity_view(sql: &SqlDatabase, access: &Access) -> Result<Arc<dyn TableProvider>> {
     let rows = rows_for(sql, access);
     let addresses: Vec<_> = rows.iter().map(address).collect();
@@ -145,8 +145,8 @@ pub(crate) fn pg_stat_activity(sql: &SqlDatabase, access: &Access) -> Result<Arc
     ])
 }
 
-/// A transaction that waits for another's end, and whose they are; none of a connection's for those
-/// that are used in the process.
+/// A transaction that waits for another's end, with the connections of both; `None` for a session
+/// inside the process.
 pub(crate) struct Lock {
     pub(crate) waiting: Waiting,
     pub(crate) process: Option<i32>,
@@ -167,8 +167,8 @@ pub(crate) fn locks(sql: &SqlDatabase) -> Vec<Lock> {
     sql.database().storage().waiting().into_iter().map(lock).collect()
 }
 
-/// `serac_locks`: who waits for whom, and at which row. The names of tables are for those who may
-/// read them.
+/// `serac_locks`: the waits between transactions, with the rows. The names of tables are shown to
+/// roles that may read them.
 pub(crate) fn locks_view(sql: &SqlDatabase, view: &StatementSnapshot) -> Result<Arc<dyn TableProvider>> {
     let locks = locks(sql);
     let table_of = |lock: &Lock| {
@@ -215,8 +215,8 @@ pub(crate) fn metrics_view(sql: &SqlDatabase, access: &Access) -> Result<Arc<dyn
     ])
 }
 
-/// `pg_cancel_backend(pid)` and `pg_terminate_backend(pid)`: true if there is such a connection,
-/// which is told at once and ends soon after.
+/// `pg_cancel_backend(pid)` and `pg_terminate_backend(pid)`: true if the connection exists. It is
+/// told at once and ends soon after.
 #[derive(Debug)]
 struct EndFunction {
     terminates: bool,

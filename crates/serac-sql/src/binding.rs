@@ -116,7 +116,7 @@ fn registered(state: &SessionState, name: &str, kind: TypeId) -> Result<ScalarVa
     Ok(ScalarValue::try_from_array(&number.evaluate(&row)?.into_array(1)?, 0)?)
 }
 
-/// The value of a parameter as one of its type, by the session's settings of times; none where they
+/// The value of a parameter as one of its type, by the session's settings of times; `None` if they
 /// do not count.
 fn styled_value(shared: &SessionEnv, value: &ScalarValue, id: TypeId) -> Result<Option<ScalarValue>> {
     let Some(style) = shared.styled_functions().filter(|_| !value.is_null()) else { return Ok(None) };
@@ -154,7 +154,7 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
         _ => {}
     }
     let Some(stored) = arrow_type(id).filter(|stored| value.data_type() != *stored) else { return Ok(value.clone()) };
-    // A text says what a quoted constant says.
+    // A text is read as a quoted constant.
     if let Some(Some(text)) = value.try_as_str().filter(|_| type_of_arrow(&stored) != Some(TypeId::TEXT)) {
         match serac_binder::value_of_text(text, id) {
             Ok(Some(value)) => return Ok(value),
@@ -178,7 +178,7 @@ pub(crate) fn under_names(plan: LogicalPlan, names: &Schema) -> Result<LogicalPl
     Ok(LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?)
 }
 
-/// A query whose columns become those of a relation.
+/// A query whose columns become a relation's.
 ///
 /// # Errors
 /// The errors of the query; 42701 if two of its columns have one name.
@@ -239,7 +239,7 @@ pub(crate) fn arguments(state: &SessionState, text: &Source, given: &[&Tree], ty
 /// The type that the statement at `source` names.
 ///
 /// # Errors
-/// 42704 if there is none; 0A000 if it is one that is not here.
+/// 42704 if the type does not exist; 0A000 if it is not supported here.
 pub(crate) fn named_type(name: &TypeName, source: &Source) -> Result<TypeId> {
     known(serac_binder::type_of(name), source)
 }
@@ -248,7 +248,7 @@ pub(crate) fn named_type(name: &TypeName, source: &Source) -> Result<TypeId> {
 pub(crate) struct BoundWithNames {
     pub(crate) parts: Vec<BoundPart>,
     pub(crate) body: BoundBody,
-    /// The columns of its result, with the names that are shown; none if it has no result.
+    /// The columns of its result, with the shown names; empty if it has no result.
     pub(crate) names: SchemaRef,
     /// The types of its parameters.
     pub(crate) parameters: Vec<TypeId>,
@@ -262,7 +262,7 @@ impl BoundWithNames {
             BoundBody::Change(change) => change.returning().map(|returning| &returning.plan),
         }
     }
-    /// Whether all expressions of its plans are such, but for those of its parts.
+    /// Whether `is_such` holds for all expressions of its plans, except those of its parts.
     pub(crate) fn has_only(&mut self, is_such: impl Fn(&Expr) -> bool) -> bool {
         let plans = match &mut self.body {
             BoundBody::Query(plan, _) => vec![plan],
@@ -450,8 +450,8 @@ pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema
     definition_in(session, kept, schema).map(|(definition, _)| definition)
 }
 
-/// The text of an expression that a table is to keep: its constants say without the session's
-/// settings of times what they say with these.
+/// The text of an expression that a table keeps: its constants have the same meaning without the
+/// session's settings of times.
 ///
 /// # Errors
 /// The errors of the expression; 0A000 for constants that cannot be written so.
@@ -532,7 +532,7 @@ fn placed(error: StatementError, source: &Source) -> SqlError {
 
 fn told(error: StatementError, position: Option<(u32, u32)>) -> SqlError {
     let StatementError { sqlstate, message, hint, detail, .. } = error;
-    // Messages quote what they are about, but for functions, and columns with a qualifier.
+    // Messages quote their subject, except for functions, and columns with a qualifier.
     let qualified = || message.strip_prefix("column ")?.split(' ').next()?.rsplit('.').next();
     let called = || message.strip_prefix("function ")?.split('(').next();
     let name = message.split('"').nth(1).or_else(qualified).or_else(called).map(str::to_owned);
@@ -562,7 +562,7 @@ fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgres
 struct InSession<'s> {
     names: Names<'s>,
     shared: Arc<SessionEnv>,
-    /// The relations of parts that have been done, from the next one on.
+    /// The relations of finished parts, from the next one on.
     parts: RefCell<VecDeque<Arc<dyn TableSource>>>,
     /// The digits of NUMERIC parameters that are fixed numbers.
     digits: Vec<Option<(u8, i8)>>,
@@ -572,11 +572,11 @@ struct InSession<'s> {
     style: Option<StyledFunctions>,
     /// The same for constants. Tables and views keep constants in the form of the default settings.
     style_of_constants: Option<StyledFunctions>,
-    /// Constants that say something else without the settings.
+    /// Constants with another meaning without the settings.
     constants: RefCell<Vec<StyledConstant>>,
 }
 
-/// A quoted constant that says something else without the settings of the session.
+/// A quoted constant with another meaning without the settings of the session.
 #[derive(Clone, Debug)]
 pub(crate) struct StyledConstant {
     /// The place of the constant.
@@ -592,7 +592,7 @@ fn key(name: &Name) -> Vec<String> {
 }
 
 impl<'s> InSession<'s> {
-    /// One that knows no relation.
+    /// An environment without relations.
     fn over_nothing(state: &'s SessionState, shared: &Arc<SessionEnv>) -> Self {
         let style = shared.styled_functions();
         Self {
@@ -606,7 +606,7 @@ impl<'s> InSession<'s> {
             relations: HashMap::new(),
         }
     }
-    /// One that knows these relations, as far as they are there.
+    /// An environment with the relations of these names that exist.
     async fn knowing(state: &'s SessionState, shared: &Arc<SessionEnv>, names: Vec<Name>) -> Result<Self> {
         let mut session = Self::over_nothing(state, shared);
         for name in names {
@@ -615,7 +615,7 @@ impl<'s> InSession<'s> {
         }
         Ok(session)
     }
-    /// The same where parts of the statement have been done, whose rows are in these relations.
+    /// The same with finished parts of the statement, whose rows are in these relations.
     fn with_parts(self, parts: &[Arc<dyn TableSource>]) -> Self {
         Self { parts: RefCell::new(parts.iter().cloned().collect()), ..self }
     }
@@ -627,11 +627,11 @@ impl<'s> InSession<'s> {
     /// The statement's snapshot.
     ///
     /// # Errors
-    /// 57014 if it has ended: it was cancelled, and nobody waits for what is bound here.
+    /// 57014 if it has ended: it was cancelled, and this binding is abandoned.
     fn view(&self) -> Result<StatementSnapshot> {
         self.shared.view().ok_or_else(cancelled)
     }
-    /// The table of a name, whose rows are to be changed.
+    /// The table with a name, whose rows are to be changed.
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let view = self.view()?;
         let (schema, name) = view.locate(name)?;
@@ -645,7 +645,7 @@ impl<'s> InSession<'s> {
             table => Ok(table?.clone()),
         }
     }
-    /// Looks a relation up. One that is not found is not known to the binder.
+    /// Looks a relation up. A missing relation is unknown to the binder.
     async fn find(&mut self, name: &Name) {
         let key = key(name);
         let reference = match &key[..] {
@@ -681,7 +681,7 @@ fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Relation 
 }
 
 impl InSession<'_> {
-    /// A quoted constant by the session's settings; none where they do not count.
+    /// A quoted constant by the session's settings; `None` if they do not count.
     fn styled_constant(&self, text: &str, to: &DataType, span: Span) -> Result<Option<Expr>, BindError> {
         let Some(style) = &self.style_of_constants else { return Ok(None) };
         let wrong = |error: SqlError| {
@@ -865,7 +865,7 @@ impl Environment for InSession<'_> {
             let write = self.names.scalar("uuid_out");
             return Ok(write.zip(arrow_type(to)).map(|(write, text)| cast(write.call(vec![expr.clone()]), text)));
         }
-        // Arrow does not tell JSON from JSONB, which is what it makes of texts.
+        // Arrow makes JSONB of texts, and does not distinguish JSON from it.
         let by = |name: &str| Ok(self.names.scalar(name).map(|function| function.call(vec![expr.clone()])));
         match (from.element().unwrap_or(from), to.element().unwrap_or(to)) {
             (TypeId::JSON, TypeId::JSONB) if from == TypeId::JSON => return by("json_jsonb"),

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 const NAME_BYTES: usize = 63;
 /// Bytes of a notification's text, as PostgreSQL has it.
 const PAYLOAD_BYTES: usize = 7_999;
-/// Bytes that may wait for one who listens and does not read, and that a transaction may say.
+/// The most bytes that may wait for a listener that does not read, and that a transaction may send.
 const WAITING_BYTES: usize = 64 << 20;
 /// Bytes that a text counts for beside its own.
 const OVERHEAD_BYTES: usize = 64;
@@ -43,7 +43,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
-    /// Whether it is in a channel, so that something may come.
+    /// Whether it is in a channel.
     listens: AtomicBool,
     arrived: Notify,
 }
@@ -58,14 +58,14 @@ impl Inbox {
     }
 }
 
-/// The notifications of a session, for who shows them.
+/// The notifications of a session, for its client.
 #[derive(Clone, Debug)]
 pub struct Notifications(pub(crate) Arc<Inbox>);
 
 impl Notifications {
-    /// Whether the session listens to anything.
+    /// Whether the session listens to a channel.
     pub fn listens(&self) -> bool {
-        // Relaxed: the session's own commits change it, or somebody who asks again.
+        // Relaxed: only the session's own commits change it.
         self.0.listens.load(Ordering::Relaxed)
     }
     /// The notifications since the last call, in order.
@@ -74,14 +74,13 @@ impl Notifications {
         waiting.bytes = 0;
         waiting.notifications.drain(..).collect()
     }
-    /// Waits until something arrives, or has arrived since this was last waited for. For one waiter
-    /// at a time.
+    /// Waits for a notification since the last wait. For one waiter at a time.
     pub async fn arrived(&self) {
         self.0.arrived.notified().await;
     }
 }
 
-/// The inboxes of those who listen to a channel.
+/// The inboxes of a channel's listeners.
 type Inboxes = Vec<Arc<Inbox>>;
 
 /// The listeners of each channel of a database.
@@ -89,7 +88,7 @@ type Inboxes = Vec<Arc<Inbox>>;
 pub(crate) struct Channels(Arc<Mutex<HashMap<Arc<str>, Inboxes>>>);
 
 impl Channels {
-    /// Makes sure that everybody who listens to a channel has room for more.
+    /// Checks that all listeners of a channel have room for more.
     fn check_room(&self, channel: &str) -> Result<()> {
         let is_full = |inbox: &Arc<Inbox>| inbox.waiting.lock().bytes > WAITING_BYTES;
         match self.0.lock().get(channel) {
@@ -131,7 +130,7 @@ impl Channels {
             }
         }
     }
-    /// How full the inbox is that is fullest, from 0 to 1.
+    /// The fill of the fullest inbox, from 0 to 1.
     pub(crate) fn usage(&self) -> f64 {
         let most = self.0.lock().values().flatten().map(|inbox| inbox.waiting.lock().bytes).max().unwrap_or(0);
         (most as f64 / WAITING_BYTES as f64).min(1.0)
@@ -226,7 +225,7 @@ impl Listener {
         }
         if !said.is_empty() {
             let channels = self.channels.clone();
-            // Without a durable commit nothing has happened that somebody could be told of.
+            // Without a durable commit there is no event to report.
             ticket.clone().on_durable(Box::new(move |durable| {
                 if durable.is_ok() {
                     channels.deliver(process, said);

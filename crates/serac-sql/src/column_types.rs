@@ -30,7 +30,7 @@ pub(crate) fn of_column(sql_type: SqlType) -> ModifiedType {
     ModifiedType { id: TypeId(oid), modifier }
 }
 
-/// The type of a column of a result or a view; none for one that the binder does not take.
+/// The type of a column of a result or a view; `None` for a type that the binder does not take.
 pub(crate) fn of_field(field: &Field) -> Option<ModifiedType> {
     let of_arrow = || {
         let id = type_of_arrow(field.data_type())?;
@@ -39,7 +39,7 @@ pub(crate) fn of_field(field: &Field) -> Option<ModifiedType> {
     told_type(field).map_or_else(of_arrow, |(oid, modifier)| Some(ModifiedType { id: TypeId(oid), modifier }))
 }
 
-/// The type of a table's column, if its definition tells one that values of the field may have.
+/// The type of a table's column, if its definition has a type that values of the field may have.
 pub(crate) fn of_stored(field: &Field, column: Option<&ColumnDefinition>) -> Option<ModifiedType> {
     let own = of_field(field)?;
     let is_same = |of: &ModifiedType| {
@@ -66,14 +66,14 @@ pub(crate) fn field_of(field: Field, of: ModifiedType) -> Field {
     }
 }
 
-/// A query as a relation: its plan, whose columns have the relation's names, and these with their
-/// types.
+/// A query as a relation: its plan, whose columns have the relation's names, and the columns with
+/// their types.
 pub(crate) struct RelationPlan {
     pub(crate) plan: LogicalPlan,
     pub(crate) columns: SchemaRef,
 }
 
-/// A view: what it reads, and its columns with their types.
+/// A view: its query, and its columns with their types.
 #[derive(Debug)]
 pub(crate) struct QueryView {
     table: ViewTable,
@@ -126,7 +126,7 @@ impl TableProvider for QueryView {
 }
 
 /// The types in which a new table keeps the rows of a query: `columns` are the query's with their
-/// types, `rows` what it has given. `may_grow`: other rows may come later.
+/// types, `rows` its result. `may_grow`: other rows may come later.
 ///
 /// # Errors
 /// 0A000 for columns that no table has.

@@ -21,11 +21,11 @@ use tokio::time::Instant;
 /// The time for which a READ COMMITTED statement begins again if it meets newer changes each time,
 /// without a transaction to wait for.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often without a pause.
+/// The number of tries without a pause.
 const QUICK_TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The conflicts of a statement since it has last waited for somebody.
+/// The conflicts of a statement since its last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Conflicts {
     tries: u32,
@@ -59,8 +59,8 @@ impl Session {
     /// session's transaction is ready for then. `claims`: it is a SELECT … FOR UPDATE.
     ///
     /// # Errors
-    /// The conflict, if waiting does not help; 40P01 if it would never end, 55P03 if it takes too
-    /// long, and what ends statements from outside.
+    /// The conflict, if waiting does not help; 40P01 for a deadlock, 55P03 after too long a wait,
+    /// and the errors that end statements from outside.
     pub(crate) async fn make_way(
         &mut self,
         error: SqlError,
@@ -127,7 +127,7 @@ fn takes_stream(statement: &StatementKind) -> bool {
     matches!(statement, StatementKind::Copy(copy) if copy.from && copy.file.is_none())
 }
 
-/// Says at what the deadlock was met.
+/// Adds the place of the conflict to the deadlock.
 fn deadlock(refused: EngineError, conflict: &SqlError) -> SqlError {
     SqlError { detail: Some(conflict.message.clone()), ..refused.into() }
 }

@@ -32,8 +32,8 @@ pub(crate) struct Cursor {
     /// became a cursor.
     pub(crate) gone: i64,
     pub(crate) rows: i64,
-    /// The number of the row that it is at, from 1; 0 before the first, and one more than there are
-    /// behind the last.
+    /// The number of the row that it is at, from 1; 0 before the first, and the number of rows plus
+    /// one behind the last.
     pub(crate) at: i64,
     /// The number of its transaction's savepoints when it was declared; `None` once that has
     /// committed.

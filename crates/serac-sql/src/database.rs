@@ -1,4 +1,4 @@
-//! A database with what queries need, from which sessions are made.
+//! A database with the resources of queries, from which sessions are made.
 
 use crate::activity::Connections;
 use crate::advisory_locks::AdvisoryLocks;
@@ -14,12 +14,12 @@ use serac_query::scan::Convoys;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// How SQL runs on a database.
+/// The settings of SQL on a database.
 #[derive(Clone, Debug, Default)]
 pub struct SqlOptions {
-    /// Bytes that queries may use before they spill or fail; none for no limit.
+    /// Bytes that queries may use before they spill or fail; `None` for no limit.
     pub memory_limit: Option<usize>,
-    /// Threads of a query; none for all.
+    /// Threads of a query; `None` for all.
     pub threads: Option<usize>,
     /// Defaults of its sessions.
     pub session: SessionDefaults,
@@ -27,7 +27,7 @@ pub struct SqlOptions {
     pub programs: Option<Arc<dyn Programs>>,
 }
 
-/// A database with what queries need. Sessions are made from it.
+/// A database with the resources of queries. Sessions are made from it.
 #[derive(Clone, Debug)]
 pub struct SqlDatabase {
     pub(crate) database: Database,

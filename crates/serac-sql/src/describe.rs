@@ -28,7 +28,7 @@ fn oids_told(types: &[TypeId]) -> Vec<u32> {
 }
 
 impl Session {
-    /// Says what a statement that has not been prepared takes and gives; `named` as in
+    /// Describes the parameters and the result of an unprepared statement; `named` as in
     /// [`describe`](Self::describe).
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl Session {
         self.planning(types).await
     }
 
-    /// The columns of the rows of a query or a change, none if it gives none, and the types of its
+    /// The columns of the rows of a query or a change, `None` without rows, and the types of its
     /// parameters.
     async fn described(&self, source: &Source) -> Result<(Option<SchemaRef>, Vec<TypeId>)> {
         if !source.acts() {

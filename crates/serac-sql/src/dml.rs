@@ -41,7 +41,7 @@ impl Session {
         expressions::check_rows(&self.state(), table, rows)
     }
 
-    /// Whole rows of the table from the values of some columns.
+    /// Whole rows of the table from the values of the target columns.
     pub(crate) fn complete_rows(&self, table: &Table, targets: &[usize], source: &RecordBatch) -> Result<RecordBatch> {
         generated::complete(&self.state(), table, self.given_rows(table, targets, source)?)
     }

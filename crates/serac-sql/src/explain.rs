@@ -40,7 +40,7 @@ struct Options {
     summary: bool,
     /// Whether the plan is shown after each pass.
     steps: bool,
-    /// Whether what the binder makes of the query is shown.
+    /// Whether the binder's result is shown.
     bound: bool,
     /// Whether the result is JSON, and not lines of text.
     json: bool,
@@ -100,7 +100,7 @@ impl Options {
                         }
                     };
                 }
-                // Off is what we do.
+                // Off is our behaviour.
                 "buffers" | "wal" | "settings" | "generic_plan" | "costs" => {
                     if switch()? {
                         return Err(SqlError::unsupported(format!("EXPLAIN's option {}", name.to_uppercase())));
@@ -144,7 +144,7 @@ fn is_on((Ident { name, span: _ }, value): &ExplainOption) -> Result<bool> {
     }
 }
 
-/// Whether EXPLAIN runs what it explains.
+/// Whether EXPLAIN runs the statement.
 pub fn runs_explained(explain: &Explain) -> bool {
     let analyze = explain.options.iter().rfind(|(option, _)| option.name == "analyze");
     analyze.is_some_and(|option| is_on(option).unwrap_or(true))

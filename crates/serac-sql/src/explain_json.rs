@@ -14,10 +14,10 @@ pub(crate) enum Json {
     Object(Vec<(&'static str, Self)>),
 }
 
-/// How an operator stands to the one that takes its rows.
+/// The relation of an operator to the one that takes its rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Relationship {
-    /// The first, or only, one.
+    /// The first, or only, input.
     Outer,
     /// The second of a join.
     Inner,

@@ -65,7 +65,7 @@ impl KeptExpression<'_> {
     /// is over a table.
     ///
     /// # Errors
-    /// As there, and what fails for a row.
+    /// As there, and the errors for a row.
     pub(crate) fn values(&self, state: &SessionState, batch: &RecordBatch) -> Result<ArrayRef> {
         let values = || {
             let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
@@ -117,8 +117,8 @@ pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> 
 /// Bytes of an expression that cannot be deep.
 const SHORT: usize = 64;
 
-/// The expressions of a table's indexes, as they are planned in queries. One that cannot be planned
-/// now helps nobody.
+/// The expressions of a table's indexes, as they are planned in queries. An expression that cannot
+/// be planned now is left out.
 pub(crate) fn indexed_expressions(state: &SessionState, table: &TableDefinition) -> Vec<IndexedExpression> {
     let Ok(schema) = DFSchema::try_from(table.storage_schema().arrow()) else { return Vec::new() };
     let plan = |text: &str, place: Place, column: Option<&ColumnDefinition>| {

@@ -1,5 +1,5 @@
-//! The statements of a session: texts and prepared statements come in, each is sent to what runs
-//! it, and its transaction ends with it.
+//! The statements of a session: texts and prepared statements come in, each is dispatched to its
+//! implementation, and its transaction ends with it.
 
 use crate::conflicts::Conflicts;
 use crate::deep::{self, Roomy};
@@ -63,7 +63,7 @@ impl Session {
             let (result, started) = result?;
             return started.durable().await.map(|()| vec![result]);
         }
-        // In a box: what other statements may have to keep need not be moved for those above.
+        // Boxed: the state of other statements need not be moved for the callers.
         Box::pin(self.execute_script(sql)).await
     }
     async fn execute_script(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
@@ -93,8 +93,7 @@ impl Session {
                 return self.acknowledged(outcome).await;
             }
         }
-        // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for
-        // BEGIN and COMMIT, too.
+        // Boxed: the planning future is about 100 KB, and would be moved for BEGIN and COMMIT, too.
         Roomy::new(is_deep, self.execute_other(statement)).await
     }
     async fn execute_other(&mut self, mut statement: Parsed) -> Result<StatementResult> {
@@ -169,8 +168,8 @@ impl Session {
             .keep(async {
                 let output = open.run(statement).await?;
                 if matches!(output, Output::Rows { .. }) {
-                    // Rows are shown before the transaction ends, so what they show must be durable
-                    // before.
+                    // Rows are shown before the transaction ends, so the state that they show must
+                    // be durable before.
                     open.snapshot_is_durable().await?;
                 }
                 Ok(output)
@@ -188,8 +187,8 @@ impl Session {
             Err(error) => Err(session.finish_statement::<()>(Err(error)).await.expect_err("it has failed")),
         }
     }
-    /// Whether a statement changes and claims nothing, so that nobody can be in its way: its rows
-    /// may be given as they come.
+    /// Whether a statement neither changes nor claims rows. Then no transaction can be in its way,
+    /// and its rows may be streamed.
     fn only_shows(&self, statement: &Parsed) -> bool {
         match statement.statement() {
             StatementKind::Execute(execute) => {
@@ -201,8 +200,8 @@ impl Session {
         }
     }
 
-    /// Begins a statement, in a transaction of its own if none is open, and lets queries see what
-    /// it sees.
+    /// Begins a statement, in a transaction of its own if there is no open one, and gives queries
+    /// its snapshot.
     pub(crate) fn start_statement(&mut self) -> Result<()> {
         self.open_statement()?;
         self.memory_before = self.work_memory.used();
@@ -241,7 +240,7 @@ impl Session {
         self.has_abandoned = true;
         self.abandon_statement();
     }
-    /// Ends a statement that has not done anything.
+    /// Ends a statement without effects.
     pub(crate) fn abandon_statement(&mut self) {
         if self.transaction_status() == TransactionStatus::Idle {
             self.end();
@@ -301,7 +300,7 @@ impl Session {
             self.running.as_mut().expect("it runs").check_statement_end()?;
             return Ok(Output::Done(result));
         }
-        // Boxed: what a change may have to keep need not be moved for other statements.
+        // Boxed: the state of a change need not be moved for other statements.
         Box::pin(self.run_changes(&source)).await
     }
 
@@ -351,7 +350,7 @@ impl Session {
     /// PREPARE.
     ///
     /// # Errors
-    /// 42P05, and what is wrong with the statement.
+    /// 42P05, and the error of the statement.
     async fn prepare_named(&mut self, prepare: &Prepare, source: &Source) -> Result<StatementResult> {
         let Prepare { name, types, statement: _ } = prepare;
         if self.prepared.contains_key(&name.name) {
@@ -386,7 +385,7 @@ impl Session {
     pub fn has_prepared(&self, name: &str) -> bool {
         self.prepared.contains_key(name)
     }
-    /// Forgets the prepared statement of a name; whether there was one.
+    /// Forgets the prepared statement with a name; returns whether there was one.
     pub fn forget_prepared(&mut self, name: &str) -> bool {
         self.shared.prepared_statements.lock().remove(name);
         self.prepared.remove(name).is_some()
@@ -435,7 +434,7 @@ impl Session {
         Ok(StatementResult::command(format!("DISCARD {word}")))
     }
 
-    /// EXECUTE of a statement of the point path; none for others.
+    /// EXECUTE of a statement of the point path; `None` for others.
     async fn execute_named(&mut self, statement: &Parsed) -> Result<Option<PendingResult>> {
         let StatementKind::Execute(execute) = statement.statement() else { return Ok(None) };
         let Some(prepared) = self.prepared.remove_entry(&execute.name.name) else { return Ok(None) };

@@ -11,7 +11,7 @@ use datafusion::execution::SessionState;
 use serac_engine::Table;
 use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 
-/// The error of a user's value for a column that takes none.
+/// The error of a user's value for a column without assigned values.
 pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {
     let name = &column.name;
     let detail = match column.generation {
@@ -20,7 +20,7 @@ pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {
     };
     SqlError { detail: Some(detail), ..SqlError::new(sqlstate::GENERATED_ALWAYS, message) }
 }
-/// A value of the user's that INSERT or record batches give to such a column.
+/// The error of a user's value that INSERT or record batches give to a generated column.
 pub(crate) fn not_inserted(column: &ColumnDefinition) -> SqlError {
     refused(column, &format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name))
 }
@@ -43,7 +43,7 @@ pub(crate) fn changing(table: &TableDefinition, changed: &[usize]) -> Result<Vec
     Ok(changing)
 }
 
-/// The values of generated columns for whole rows, whose generated columns say nothing yet.
+/// The values of generated columns for whole rows, whose generated columns are empty yet.
 pub(crate) fn compute(
     state: &SessionState,
     table: &TableDefinition,

@@ -32,7 +32,7 @@ pub enum IfExists {
     Append,
     /// It is dropped, and made anew.
     Replace,
-    /// Nothing: SQLSTATE 42P07.
+    /// Fail with SQLSTATE 42P07.
     Fail,
 }
 
@@ -54,7 +54,7 @@ pub struct IngestTarget {
 }
 
 impl IngestTarget {
-    /// The schema that is said; none where the `search_path` tells.
+    /// The given schema; `None` if the `search_path` decides.
     fn schema(&self) -> Result<Option<&str>> {
         if let Some(other) = self.catalog.as_deref().filter(|name| !name.is_empty() && *name != CATALOG) {
             return Err(SqlError::new(sqlstate::INVALID_CATALOG_NAME, format!("catalog \"{other}\" does not exist"))

@@ -8,7 +8,7 @@ use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 pub(crate) struct KeptExpression<'t> {
     pub(crate) text: &'t str,
     pub(crate) place: Place,
-    /// The table over whose columns it is.
+    /// The table of its columns.
     pub(crate) table: Option<&'t TableDefinition>,
     /// The column to which its values are assigned.
     pub(crate) column: Option<&'t ColumnDefinition>,

@@ -6,7 +6,7 @@
 //! and statistics are used as with constants.
 //!
 //! A kept plan names tables in no snapshot; an execution puts them in as it sees them. Statements
-//! that read anything else (system tables, functions of rows of the session), or have changes in
+//! that read other relations (system tables, functions of rows of the session), or have changes in
 //! their WITH, are not kept. Statements with a table of a view whose owner may read other columns
 //! of it than the user are not kept either.
 
@@ -33,7 +33,7 @@ use std::sync::{Arc, Weak};
 /// For how many lists of types a statement is kept.
 const MOST_KEPT: usize = 4;
 
-/// PlanDependencies what a bound statement holds.
+/// The state under which a bound statement holds.
 struct PlanDependencies {
     session: Weak<SessionEnv>,
     catalog: Arc<Catalog>,
@@ -67,7 +67,7 @@ impl PlanDependencies {
     }
 }
 
-/// A bound statement, and for what it is kept.
+/// A bound statement, and its dependencies.
 struct KeptPlan {
     under: PlanDependencies,
     types: Vec<TypeId>,
@@ -107,7 +107,7 @@ impl TableProvider for KeptTable {
 
 type Source = Arc<dyn TableSource>;
 
-/// Puts other sources in the place of those of a statement for which `other` gives one.
+/// Replaces the sources of a statement for which `other` gives a replacement.
 fn put_sources(
     bound: &mut BoundStatement,
     other: &mut dyn FnMut(&Source) -> Result<Option<Source>, DataFusionError>,
@@ -132,8 +132,8 @@ fn put_sources(
 }
 
 impl KeptPlans {
-    /// The statement for parameters of these types, as the running statement sees its tables; none
-    /// if it is not kept.
+    /// The statement for parameters of these types, as the running statement sees its tables;
+    /// `None` if it is not kept.
     ///
     /// # Errors
     /// DataFusion's.

@@ -58,7 +58,7 @@ fn check_options(command: &str, options: &[CommandOption], known: &[&str]) -> Re
 }
 
 impl Session {
-    /// Runs a statement of this module; none if it is another.
+    /// Runs a statement of this module; `None` for another statement.
     pub(crate) async fn maintain(&mut self, statement: &StatementKind) -> Option<Result<StatementResult>> {
         if self.transaction_status() == TransactionStatus::Failed {
             return None;

@@ -223,7 +223,7 @@ fn of_tables(db: &SqlDatabase, metrics: &mut Metrics) {
     bytes.into_iter().for_each(|(labels, bytes)| metrics.with(&labels, bytes));
 }
 
-/// A label's value, with what the format gives a meaning escaped.
+/// A label's value, with the format's special characters escaped.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,7 +1,7 @@
-//! Notices: what a statement has to say besides its result.
+//! Notices: messages of a statement beside its result.
 //!
-//! They are kept until somebody takes them: the server sends them before the result, the shell
-//! prints them.
+//! They are kept until they are taken: the server sends them before the result, the shell prints
+//! them.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Notices {
     pub fn take(&self) -> Vec<Notice> {
         std::mem::take(&mut *self.0.lock())
     }
-    /// Keeps one more, if there is room.
+    /// Keeps a notice, if there is room.
     pub(crate) fn push(&self, notice: Notice) {
         let mut notices = self.0.lock();
         if notices.len() < MOST {

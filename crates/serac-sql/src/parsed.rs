@@ -34,7 +34,7 @@ impl Parsed {
     pub(crate) fn of_source(source: Source) -> Self {
         Self(source)
     }
-    /// The same statement with these parameters. One that is given no values is prepared.
+    /// The same statement with these parameters. Without values, the statement is a prepared one.
     pub(crate) fn with_arguments(self, arguments: Arguments) -> Self {
         let Self(source) = self;
         Self(match arguments.values.is_none() && source.kept.is_none() {
@@ -60,7 +60,7 @@ impl Parsed {
         self.0.kind()
     }
     /// Whether the statement may be so deep that it needs a large stack. A query that only shows
-    /// rows is planned and run where there is one.
+    /// rows is planned and run on a large stack anyway.
     pub(crate) fn is_deep(&self) -> bool {
         let Some(source) = self.query_or_change() else { return true };
         let is_of_constants = || match source.kind() {
@@ -175,7 +175,7 @@ pub(crate) struct Source {
     /// Whether it is the statement inside of the PREPARE or EXPLAIN that the script has.
     is_inside: bool,
     arguments: Arguments,
-    /// The rows of its parts, of one whose parts have been done.
+    /// The rows of its finished parts.
     parts: Option<Arc<[Arc<dyn Rows>]>>,
     /// The bound forms of a prepared statement.
     kept: Option<Arc<KeptPlans>>,
@@ -186,7 +186,7 @@ pub(crate) struct Source {
 pub(crate) struct Arguments {
     /// The numbers of their types, as far as these have been told; 0 for others.
     pub(crate) types: Arc<[u32]>,
-    /// Their values; none while a statement is described.
+    /// Their values; `None` while a statement is described.
     pub(crate) values: Option<Arc<[ScalarValue]>>,
 }
 
@@ -229,7 +229,7 @@ impl Source {
         let tree = tree::Statement { kind, span: Span::default(), acts: false, claims: false };
         Self::new(&Arc::new(Script { text: "".into(), trees: vec![tree] }), 0)
     }
-    /// A statement of the same text that is another one in its place.
+    /// A replacement of the statement, with the same text.
     fn changed(&self, kind: StatementKind) -> Self {
         let tree::Statement { span, acts, claims, .. } = *self.whole();
         let trees = vec![tree::Statement { kind, span, acts, claims }];
@@ -283,11 +283,11 @@ impl Source {
     pub(crate) fn acts(&self) -> bool {
         self.whole().acts
     }
-    /// The same statement whose parts have given these rows.
+    /// The same statement with the rows of its finished parts.
     pub(crate) fn with_parts(self, parts: Vec<Arc<dyn Rows>>) -> Self {
         Self { parts: Some(parts.into()), ..self }
     }
-    /// The rows of what has been done of it.
+    /// The rows of its finished parts.
     pub(crate) fn parts(&self) -> &[Arc<dyn Rows>] {
         self.parts.as_deref().unwrap_or_default()
     }

@@ -30,8 +30,8 @@ pub(crate) struct Registry {
     pub(crate) common: fn() -> &'static SessionState,
     /// The functions that know their session.
     pub(crate) of_session: fn(&Arc<SessionEnv>) -> Vec<ScalarUDF>,
-    /// The call of a function of the database in FROM, with these literals; none if there is no
-    /// such function.
+    /// The call of a function of the database in FROM, with these literals; `None` if there is no
+    /// function of this name.
     pub(crate) created: CreatedCall,
 }
 
@@ -81,7 +81,7 @@ impl Functions {
     }
 }
 
-/// The functions of the session whose state this is.
+/// The functions of the session that has this state.
 pub(crate) fn functions(state: &SessionState) -> Arc<Functions> {
     state.config().get_extension::<Functions>().expect("every session's configuration has its functions")
 }
@@ -107,8 +107,8 @@ const MAX_LEVELS: usize = 2_500;
 /// every level doubles the work.
 const MAX_SUBQUERIES: usize = 15;
 
-/// Parts of expressions that a plan has more once the optimizer has put CASE in the place of what
-/// names an operand twice.
+/// The most parts of expressions that a plan may gain when the optimizer replaces functions that
+/// name an operand twice by CASE.
 const MAX_REPEATED: usize = 50_000;
 
 /// The parts of an expression, and how many there are when operands are repeated:

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The arguments of a CALL, which has nothing but these.
 ///
 /// # Errors
-/// 0A000 for one that has more.
+/// 0A000 for a call with other arguments.
 pub(crate) fn arguments_of(call: &Call) -> Result<&[Argument]> {
     let Call { name: _, arguments, star, distinct, variadic, order_by, within_group, filter, ignores_nulls, over } =
         call;

@@ -42,7 +42,7 @@ use serac_query::scan::{SeracScanExec, SeracTable};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Batches that a query may be ahead of whoever takes them.
+/// Batches that a query may be ahead of its reader.
 const BATCHES_AHEAD: usize = 2;
 /// Rows, or combinations of rows of several tables, up to which a query is short.
 const SHORT_ROWS: usize = 2_000;
@@ -69,7 +69,7 @@ fn is_deep(plan: &Arc<dyn ExecutionPlan>) -> bool {
     has_more(plan, DEEP_PLAN)
 }
 
-/// A plan, and what of it is known before it runs.
+/// A plan, and its known properties before it runs.
 pub(crate) struct Ready {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
@@ -117,7 +117,7 @@ async fn ready_to_explain(frame: DataFrame, is_verbose: bool) -> Result<(Ready, 
 
 /// Whether a plan for `threads` threads touches a handful of rows.
 fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
-    /// At the most so many combinations of rows; none if that is not known.
+    /// An upper bound of the combinations of rows; `None` if it is not known.
     fn combinations(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> Option<usize> {
         // A scan may look at far more rows than it gives; that of a single block leaves nothing for
         // a second thread.
@@ -287,7 +287,7 @@ impl Session {
         let values = self.arguments_of(text, given, &types).await?;
         Ok(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values.into()) })
     }
-    /// The values of the arguments that the EXECUTE or CALL at `text` gives for what is of these
+    /// The values of the arguments that the EXECUTE or CALL at `text` gives for parameters of these
     /// types.
     pub(crate) async fn arguments_of<'e>(
         &self,
@@ -310,7 +310,7 @@ impl Session {
             .map(|column| ScalarValue::try_from_array(column, 0))
             .collect::<datafusion::error::Result<_>>()?)
     }
-    /// The data frame of a query whose columns become those of a relation, and these with their
+    /// The data frame of a query whose columns become a relation's, and the columns with their
     /// names and types.
     pub(crate) async fn frame_of_relation(&self, query: &Source) -> Result<(DataFrame, SchemaRef)> {
         let (state, query) = (self.state(), query.clone());
@@ -343,7 +343,7 @@ impl Session {
         let run = async move {
             let mut batches = execute_stream(plan, context)?;
             while let Some(batch) = batches.next().await {
-                // An error ends the task; nobody listening ends it too.
+                // An error ends the task; so does a missing receiver.
                 if sender.send(Ok(batch?)).await.is_err() {
                     break;
                 }

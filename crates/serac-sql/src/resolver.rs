@@ -116,7 +116,8 @@ pub(crate) async fn table_of(
         return system_table::table(shared, schema, name).await;
     }
     let schema_name = match in_path {
-        // A view means what its names meant when it was made, which had other schemas written out.
+        // A view's names keep the meaning that they had when it was made, which had other schemas
+        // written out.
         true if owner_planned_for().is_some() => DEFAULT_SCHEMA,
         true => view.schema_of(name),
         false => schema,

@@ -102,7 +102,7 @@ pub(crate) enum Output {
     Done(crate::StatementResult),
 }
 
-/// The result of a statement, which may be shown once what it has done or read is durable.
+/// The result of a statement, which may be shown once its changes and reads are durable.
 pub(crate) struct PendingResult {
     pub(crate) result: StatementResult,
     pub(crate) ticket: Option<CommitTicket>,

@@ -74,7 +74,7 @@ impl<'s> RowStream<'s> {
         &self.schema
     }
 
-    /// The next rows; none after the last, when the statement has ended.
+    /// The next rows; `None` after the last, when the statement has ended.
     ///
     /// # Errors
     /// The error of the query, which has then ended.

@@ -1,4 +1,4 @@
-//! Relations whose rows are not there before their statement runs.
+//! Relations whose rows appear while their statement runs.
 
 use crate::error::{Result, SqlError};
 use async_trait::async_trait;

@@ -62,7 +62,7 @@ pub struct Session {
     pub(crate) has_abandoned: bool,
     /// Whether columns of results without a name get PostgreSQL's.
     pub(crate) postgresql_names: bool,
-    /// How the next query gives short decimals that are columns of a table.
+    /// The form in which the next query gives short decimals that are columns of a table.
     pub(crate) next_decimals: DecimalForm,
     /// The login of a connected role.
     pub(crate) login: Option<Login>,
@@ -187,7 +187,7 @@ impl Session {
     pub fn set_next_decimals(&mut self, form: DecimalForm) {
         self.next_decimals = form;
     }
-    /// Says, once, who the session is.
+    /// Sets, once, the identity of the session.
     pub fn identify(&mut self, identity: Identity) {
         let _ = self.shared.identity.set(identity);
     }
@@ -199,7 +199,7 @@ impl Session {
             _ => TransactionStatus::Idle,
         }
     }
-    /// A handle with which another thread cancels what this session runs.
+    /// A handle with which another thread cancels this session's statements.
     pub fn cancel_handle(&self) -> CancelHandle {
         self.cancel.clone()
     }
@@ -210,7 +210,7 @@ impl Session {
     pub fn notices(&self) -> Notices {
         self.notices.clone()
     }
-    /// Says something, unless `client_min_messages` wants it unsaid.
+    /// Sends a notice, unless `client_min_messages` suppresses it.
     pub(crate) fn say(&self, severity: Severity, sqlstate: &'static str, message: impl Into<String>) {
         let wanted = self.setting("client_min_messages").unwrap_or_default().to_lowercase();
         let unsaid = match wanted.as_str() {
@@ -222,11 +222,11 @@ impl Session {
             self.notices.push(Notice { severity, sqlstate, message: message.into() });
         }
     }
-    /// Says that something that was to be made is there.
+    /// Sends the notice that an object to be made exists.
     pub(crate) fn say_exists(&self, sqlstate: &'static str, what: &str) {
         self.say(Severity::Notice, sqlstate, format!("{what} already exists, skipping"));
     }
-    /// Says that something that was to be changed or dropped is not there.
+    /// Sends the notice that an object to be changed or dropped does not exist.
     pub(crate) fn say_missing(&self, what: &str) {
         self.say(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, format!("{what} does not exist, skipping"));
     }

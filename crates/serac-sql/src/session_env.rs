@@ -58,9 +58,9 @@ pub(crate) struct SessionEnv {
     pub(crate) scan_sharing: Arc<ScanSharing>,
     /// The session's identity, if it was set.
     pub(crate) identity: OnceLock<Identity>,
-    /// As whom the session acts.
+    /// The roles as which the session acts.
     pub(crate) roles: RwLock<SessionRoles>,
-    /// The database with what queries need.
+    /// The database with the resources of queries.
     pub(crate) sql: SqlDatabase,
     /// The settings that only the session reads.
     pub(crate) values: SessionValues,
@@ -72,7 +72,7 @@ pub(crate) struct SessionEnv {
     pub(crate) initial_settings: RwLock<HashMap<String, String>>,
     /// Changes with every setting that plans depend on.
     pub(crate) settings: AtomicU64,
-    /// The settings of times; none where they are the usual ones.
+    /// The settings of times; `None` for the defaults.
     pub(crate) time_style: RwLock<Option<Arc<TimeStyle>>>,
     /// Changes with every setting of clients.
     pub(crate) client_changes: AtomicU64,
@@ -92,7 +92,7 @@ pub(crate) struct SessionEnv {
     pub(crate) prepared_statements: Mutex<BTreeMap<String, PreparedStatement>>,
     /// Its advisory locks.
     pub(crate) advisory_locks: Arc<SessionLocks>,
-    /// To what the session listens.
+    /// The channels to which the session listens.
     pub(crate) listener: Listener,
 }
 
@@ -130,7 +130,7 @@ impl SessionEnv {
             known => known,
         }
     }
-    /// Makes the present what `now()` is.
+    /// Makes the present the value of `now()`.
     pub(crate) fn start_time(&self) -> i64 {
         let now = crate::clock::micros(SystemTime::now());
         // Relaxed: as in `time`.

@@ -11,7 +11,7 @@ use crate::setting_list::{compared, is_of_users};
 use std::sync::atomic::Ordering;
 
 impl Session {
-    /// Notes that the session is, as it is now, what a new one of its client would be.
+    /// Notes that the session's present state is that of a new session of its client.
     pub fn begins(&mut self) {
         let (version, values) = (self.settings_version(), self.compared_settings());
         let roles = self.shared.roles.read().clone();

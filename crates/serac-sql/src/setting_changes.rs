@@ -9,7 +9,7 @@ use serac_query::scan::SharedScans;
 use std::sync::atomic::Ordering;
 
 impl SessionEnv {
-    /// Sets a setting by its name in lower case, or resets it for none. `is_started`: whether a
+    /// Sets a setting by its name in lower case, or resets it for `None`. `is_started`: whether a
     /// statement of the running transaction has begun.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl SessionEnv {
     }
     /// Limits the memory of the session's queries.
     pub(crate) fn set_work_memory(&self, limit: Option<usize>) {
-        // A bound of the server holds for those who ask for no limit, too.
+        // A bound of the server holds for sessions that ask for no limit, too.
         let most = self.sql.defaults.max_work_mem;
         let Some(limit) = self.work_memory.set_limit(limit.or(most), most) else { return };
         self.change_state(|state| {
@@ -70,7 +70,7 @@ impl SessionEnv {
     }
     /// The value of a setting before a statement of a transaction changes it.
     pub(crate) fn setting_before(&self, name: &str) -> Option<String> {
-        // One of users that nobody has made yet is empty.
+        // A user-defined setting that was not set yet is empty.
         self.setting(name).or_else(|| is_of_users(name).then(String::new))
     }
     /// Notes that the transaction has changed a setting, so that its end can take that back.

@@ -77,7 +77,7 @@ const fn preset(name: &'static str, kind: Kind, description: &'static str) -> Se
     Setting { name, kind, category: PRESET, is_set: false, description }
 }
 
-/// In the order of their names, whatever their case.
+/// In the order of their names, ignoring case.
 #[rustfmt::skip]
 const SETTINGS: &[Setting] = &[
     preset("allow_system_table_mods", Kind::Switch, "Whether system tables can be changed."),
@@ -168,7 +168,7 @@ impl SessionEnv {
         let state = state.read();
         Some(look(&state))
     }
-    /// A setting as SHOW gives it, by its name in lower case; none if there is no such setting. Not
+    /// A setting as SHOW gives it, by its name in lower case; `None` for an unknown setting. Not
     /// those of DataFusion.
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
         let of_session = || {
@@ -244,7 +244,7 @@ pub(crate) struct ListedSetting {
     pub(crate) usual: Option<String>,
 }
 
-/// All settings, in the order of their names whatever their case.
+/// All settings, in the order of their names, ignoring case.
 pub(crate) fn all_settings(shared: &Arc<SessionEnv>) -> Vec<ListedSetting> {
     let usual = shared.values.usual(&shared.sql.defaults);
     let in_unit = |of: &SessionValues, kind: Kind, name: &str, shown: Option<String>| match kind {
@@ -297,7 +297,7 @@ pub(crate) struct ClientSetting {
 
 /// The values that a setting of clients accepts.
 enum Accepts {
-    /// The values that mean what is done anyway. It keeps its usual value.
+    /// The values that mean the present behaviour. It keeps its usual value.
     These(&'static [&'static str]),
     /// A switch, from which nothing follows.
     Switch,
@@ -349,7 +349,7 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 19] = [
     fixed("bytea_output", "hex", &["hex"]),
     fixed("standard_conforming_strings", "on", &["on", "true", "1"]),
     fixed("integer_datetimes", "on", &["on", "true", "1"]),
-    // Passwords that are given as they are become such verifiers.
+    // Passwords that are given in clear become verifiers of this kind.
     fixed("password_encryption", "scram-sha-256", &["scram-sha-256"]),
     fixed("row_security", "off", &["off", "false", "0"]),
     noted("application_name", ""),
@@ -417,8 +417,8 @@ impl SessionEnv {
     }
 }
 
-/// Takes a setting that clients of PostgreSQL make, or resets it for no value; none if it is not
-/// one.
+/// Takes a setting that clients of PostgreSQL make, or resets it without a value; `None` for
+/// another setting.
 pub(crate) fn set_for_client(shared: &SessionEnv, name: &str, value: Option<&str>) -> Option<Result<()>> {
     let Some(known) = CLIENT_SETTINGS.iter().find(|setting| setting.name == name) else {
         return set_of_users(shared, name, value);

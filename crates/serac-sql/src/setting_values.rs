@@ -1,5 +1,5 @@
-//! Values of settings: the session's fields among them, how they are shown, and what the running
-//! transaction has set.
+//! Values of settings: the session's fields among them, their form in SHOW, and the changes of the
+//! running transaction.
 
 use crate::error::{Result, SqlError};
 use crate::limits::SessionDefaults;
@@ -52,7 +52,7 @@ pub(crate) struct ChangedSettings {
 }
 
 impl ChangedSettings {
-    /// Notes that a setting had a value and has another one now.
+    /// Notes the old and the new value of a setting.
     pub(crate) fn note(&self, name: &str, before: String, now: &str, local: bool) {
         let mut changed = self.changed.lock();
         let kept = (!local).then(|| now.to_owned());
@@ -84,7 +84,7 @@ impl ChangedSettings {
         let any = self.any.load(Ordering::Relaxed);
         SettingsMark(if any { self.changed.lock().clone() } else { Vec::new() })
     }
-    /// Forgets what has been set since; the settings that this is, and the values that they had.
+    /// Forgets the changes since the mark; returns the settings with their values at the mark.
     pub(crate) fn roll_back(&self, mark: SettingsMark) -> Vec<(String, String)> {
         let SettingsMark(then) = mark;
         let has_some = !then.is_empty();
@@ -111,7 +111,7 @@ impl ChangedSettings {
     }
 }
 
-/// A time, or none, that threads of a session share: nanoseconds, zero for none.
+/// An optional time that threads of a session share: nanoseconds, zero for `None`.
 #[derive(Debug, Default)]
 struct SharedTime(AtomicU64);
 
@@ -131,7 +131,7 @@ impl SharedTime {
     }
 }
 
-/// The modes of a transaction, or none, that threads of a session share.
+/// The optional modes of a transaction that threads of a session share.
 #[derive(Debug)]
 struct SharedModes(AtomicU8);
 
@@ -150,7 +150,7 @@ impl SharedModes {
 }
 
 /// The settings that only the session reads. Its queries see and set them, too (`current_setting`,
-/// `set_config`), on whatever thread they run.
+/// `set_config`), on any thread.
 ///
 /// All accesses are relaxed: a query's threads are joined to its session by channels, and each
 /// setting stands for itself.
@@ -190,14 +190,14 @@ impl SessionValues {
         usual.is_for_postgresql.store(self.is_for_postgresql(), Ordering::Relaxed);
         usual
     }
-    /// Makes usual what clients of PostgreSQL rely on.
+    /// Sets the defaults that clients of PostgreSQL rely on.
     pub(crate) fn set_for_postgresql(&self) {
         self.is_for_postgresql.store(true, Ordering::Relaxed);
     }
     pub(crate) fn is_for_postgresql(&self) -> bool {
         self.is_for_postgresql.load(Ordering::Relaxed)
     }
-    /// The level of isolation of a session that sets none.
+    /// The default level of isolation of a session.
     fn usual_isolation(&self) -> Isolation {
         if self.is_for_postgresql() { Isolation::ReadCommitted } else { Isolation::default() }
     }
@@ -210,18 +210,18 @@ impl SessionValues {
     pub(crate) fn modes(&self) -> Modes {
         self.transaction.get().unwrap_or_else(|| self.default_modes())
     }
-    /// Notes the modes of the transaction that begins, or that none runs.
+    /// Notes the modes of the transaction that begins, or that there is no transaction.
     pub(crate) fn set_transaction(&self, modes: Option<Modes>) {
         self.transaction.set(modes);
     }
-    /// Makes the running transaction one that only reads, or not, as it was at a savepoint.
+    /// Sets whether the running transaction only reads, as it was at a savepoint.
     pub(crate) fn set_read_only(&self, read_only: bool) {
         self.transaction.set(self.transaction.get().map(|modes| Modes { read_only, ..modes }));
     }
-    /// Sets the modes of the running transaction; without one, nothing.
+    /// Sets the modes of the running transaction; without one, has no effect.
     ///
     /// # Errors
-    /// 25001 for what cannot change once a statement of the transaction has begun.
+    /// 25001 for a mode that cannot change once a statement of the transaction has begun.
     pub(crate) fn change_modes(&self, modes: Modes, is_started: bool) -> Result<()> {
         let Some(before) = self.transaction.get() else { return Ok(()) };
         let refused = if !is_started {
@@ -268,7 +268,7 @@ impl SessionValues {
     pub(crate) fn time(&self, name: &str) -> Option<Option<Duration>> {
         Some(self.shared_time(name)?.get())
     }
-    /// A setting as SHOW gives it; none if it is not one of these.
+    /// A setting as SHOW gives it; `None` if it is not one of these.
     pub(crate) fn value(&self, name: &str) -> Option<String> {
         let (modes, default_modes) = (self.modes(), self.default_modes());
         Some(match name {
@@ -282,7 +282,7 @@ impl SessionValues {
             time => shown_time(self.time(time)?),
         })
     }
-    /// Sets a setting, or resets it for none; false if it is not one of these. `is_started`:
+    /// Sets a setting, or resets it for `None`; false if it is not one of these. `is_started`:
     /// whether a statement of the running transaction has begun.
     ///
     /// # Errors
@@ -330,7 +330,7 @@ pub(crate) fn is_of_transaction(name: &str) -> bool {
     matches!(name, "transaction_isolation" | "transaction_deferrable" | "transaction_read_only")
 }
 
-/// That there is no such setting.
+/// The error of an unknown setting.
 pub(crate) fn unrecognized(name: &str) -> SqlError {
     SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
 }
@@ -340,7 +340,7 @@ pub(crate) fn invalid(name: &str, value: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
 }
 
-/// A switch, or its usual value for none.
+/// A switch, or its default for `None`.
 pub(crate) fn switch(name: &str, value: Option<&str>, usual: bool) -> Result<bool> {
     match value.map(str::to_lowercase).as_deref() {
         None => Ok(usual),
@@ -370,7 +370,7 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 /// The longest time that a setting has: PostgreSQL's.
 const LONGEST_MILLIS: u64 = i32::MAX as u64;
 
-/// A time as PostgreSQL's settings have it: in milliseconds, or with its unit; none for 0.
+/// A time as PostgreSQL's settings have it: in milliseconds, or with its unit; `None` for 0.
 fn time_of(name: &str, text: &str) -> Result<Option<Duration>> {
     let units = [("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
     let millis = with_unit(text, &units).ok_or_else(|| invalid(name, text))?;
@@ -381,7 +381,7 @@ fn time_of(name: &str, text: &str) -> Result<Option<Duration>> {
     Ok(Some(Duration::from_millis(millis)).filter(|time| !time.is_zero()))
 }
 
-/// Bytes as PostgreSQL's settings have them: in kB, or with their unit; none for 0.
+/// Bytes as PostgreSQL's settings have them: in kB, or with their unit; an inner `None` for 0.
 pub(crate) fn memory_of(text: &str) -> Option<Option<usize>> {
     let units = [("kB", 1 << 10), ("B", 1), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
     let bytes = usize::try_from(with_unit(text, &units)?).ok()?;

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// Settings of whose changes clients of PostgreSQL are told, by name.
+/// Settings whose changes are reported to clients of PostgreSQL, by name.
 pub type Reported = [(&'static str, String); 6];
 
 /// The output of SHOW.
@@ -54,19 +54,19 @@ impl Session {
         let usable = |name: &String| catalog.schemas.contains_key(name) && access.check_usage(name).is_ok();
         path.iter().map(named).filter(usable).collect()
     }
-    /// Takes back what the transaction has set.
+    /// Undoes the settings of the transaction.
     pub(crate) fn unset(&mut self) {
         for changed in self.shared.changed_settings.take() {
             // It had been taken once.
             let _ = self.set_parameter(&changed.name, &changed.before);
         }
     }
-    /// Takes back what the transaction has set since a savepoint.
+    /// Undoes the settings of the transaction since a savepoint.
     pub(crate) fn roll_settings_back(&mut self, mark: SettingsMark) {
         let values = self.shared.changed_settings.roll_back(mark);
         self.keep_settings(values);
     }
-    /// Sets again what a commit keeps.
+    /// Sets again the values that a commit keeps.
     pub(crate) fn keep_settings(&mut self, kept: Vec<(String, String)>) {
         for (name, value) in kept {
             let _ = self.set_parameter(&name, &value);
@@ -80,7 +80,7 @@ impl Session {
         self.set_in_transaction("default_transaction_read_only", Some(&on_or_off(wanted.read_only)), false)?;
         self.set_in_transaction("default_transaction_deferrable", Some(&on_or_off(wanted.deferrable)), false)
     }
-    /// A setting as SHOW gives it, by its name in lower case; none if there is no such setting.
+    /// A setting as SHOW gives it, by its name in lower case; `None` for an unknown setting.
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
         self.shared.setting(name)
     }
@@ -151,14 +151,14 @@ impl Session {
         Ok(RecordBatch::try_new(all_settings_schema(), columns)?)
     }
 
-    /// Sets what a client gives as a parameter of its connection: a setting by name.
+    /// Sets a parameter of the client's connection: a setting by name.
     ///
     /// # Errors
-    /// SQLSTATE 42704 if there is no such setting, 22023 for a wrong value.
+    /// SQLSTATE 42704 for an unknown setting, 22023 for a wrong value.
     pub fn set_parameter(&mut self, name: &str, value: &str) -> Result<()> {
         self.set_or_reset(name, Some(value))
     }
-    /// Sets a setting, or resets it for none.
+    /// Sets a setting, or resets it for `None`.
     fn set_or_reset(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let is_started = self.running.as_ref().is_some_and(|running| running.started);
         self.shared.set_parameter(name, value, is_started)?;
@@ -171,12 +171,12 @@ impl Session {
     pub fn application_name(&self) -> String {
         self.shared.client_settings.read().get("application_name").cloned().unwrap_or_default()
     }
-    /// Another number whenever [`reported`](Self::reported) may give something else.
+    /// Changes whenever [`reported`](Self::reported) may give another result.
     pub fn reported_version(&self) -> u64 {
         // Relaxed: as in `set_for_client`. Roles are noted as settings are.
         self.shared.settings() + self.shared.client_changes.load(Ordering::Relaxed)
     }
-    /// The session's settings of times; none where they are the usual ones.
+    /// The session's settings of times; `None` for the defaults.
     pub fn time_style(&self) -> Option<Arc<TimeStyle>> {
         self.shared.time_style.read().clone()
     }
@@ -185,7 +185,7 @@ impl Session {
     pub fn note_initial_settings(&mut self) {
         *self.shared.initial_settings.write() = self.shared.client_settings.read().clone();
     }
-    /// The settings of whose changes clients of PostgreSQL are told, as far as they can change
+    /// The settings whose changes are reported to clients of PostgreSQL, as far as they can change
     /// here.
     pub fn reported(&self) -> Reported {
         let (roles, catalog) = (
@@ -258,7 +258,7 @@ impl Session {
         Ok(())
     }
 
-    /// SET, but for what is about transactions and roles.
+    /// SET, except for transactions and roles.
     pub(crate) async fn set(&mut self, set: &Set) -> Result<StatementResult> {
         let Set { scope, change } = set;
         let SetSetting { name, value } = match change {
@@ -312,7 +312,7 @@ impl Session {
     }
 }
 
-/// The name of a setting, whose case counts for nothing.
+/// The name of a setting, ignoring case.
 fn setting_name(name: &Name) -> String {
     name.parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(".").to_lowercase()
 }

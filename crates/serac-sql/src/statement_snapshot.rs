@@ -46,8 +46,8 @@ impl StatementSnapshot {
             _ => (&self.catalog, &self.snapshot),
         }
     }
-    /// The snapshot in which queries read a schema's relations if they do not see what the running
-    /// statement writes.
+    /// The snapshot in which queries read a schema's relations if they must not see the running
+    /// statement's writes.
     pub(crate) fn before(&self, schema: &str) -> Option<&Snapshot> {
         match &self.before {
             Some((_, temporary)) if schema == TEMPORARY_SCHEMA => temporary.as_ref(),
@@ -78,7 +78,7 @@ impl StatementSnapshot {
             Some(schema) if schema.tables.contains_key(relation) => return TEMPORARY_SCHEMA,
             _ => {}
         }
-        // Without any there is nothing to be found: no schema has this name.
+        // With an empty path no relation is found: no schema has this name.
         let first = self.path.first().map_or("", String::as_str);
         if self.path.len() < 2 {
             return first;

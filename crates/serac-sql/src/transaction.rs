@@ -1,5 +1,5 @@
-//! The running transaction of a session as a value: modes, savepoints, and what it undoes. The
-//! statements about it are in [`crate::transactions`].
+//! The running transaction of a session as a value: modes, savepoints, and undoing. The statements
+//! about it are in [`crate::transactions`].
 
 use crate::channels::PendingNotifications;
 use crate::error::{Result, SqlError};
@@ -62,8 +62,8 @@ impl Isolation {
 pub(crate) struct Modes {
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
-    /// Nothing follows from it: a serializable transaction that only reads never fails, and none
-    /// waits for its snapshot.
+    /// No effect: a serializable transaction that only reads never fails, and never waits for its
+    /// snapshot.
     pub(crate) deferrable: bool,
 }
 
@@ -77,7 +77,7 @@ impl Modes {
         let isolation = Isolation::ALL[usize::from(bits & 3)];
         Self { isolation, read_only: bits & 4 != 0, deferrable: bits & 8 != 0 }
     }
-    /// Sets what `modes` say.
+    /// Sets the given `modes`.
     pub(crate) fn set(&mut self, modes: &[TransactionMode]) {
         for TransactionMode { kind, span: _ } in modes {
             match kind {
@@ -123,7 +123,7 @@ pub(crate) enum Scope {
     Explicit,
 }
 
-/// As whom a transaction acts.
+/// The roles as which a transaction acts.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningRoles {
     /// As whom the session acted when it began; it does so again when the transaction is rolled
@@ -131,7 +131,7 @@ pub(crate) struct RunningRoles {
     pub(crate) before: SessionRoles,
     /// The roles after SET ROLE, for longer than the transaction.
     pub(crate) set: Option<SessionRoles>,
-    /// Whether SET LOCAL ROLE has made something of it.
+    /// Whether SET LOCAL ROLE has changed it.
     pub(crate) is_local: bool,
 }
 
@@ -140,8 +140,8 @@ pub(crate) struct RunningRoles {
 pub(crate) struct NamedSavepoint {
     pub(crate) name: String,
     pub(crate) mark: Mark,
-    /// Whether the transaction was READ ONLY: what SET TRANSACTION says behind a savepoint holds up
-    /// to its end.
+    /// Whether the transaction was READ ONLY: SET TRANSACTION after a savepoint holds up to its
+    /// end.
     pub(crate) read_only: bool,
     /// The session's roles at the savepoint.
     pub(crate) roles: SessionRoles,
@@ -155,11 +155,11 @@ pub(crate) struct Running {
     pub(crate) txn: Transaction,
     /// Says to others which transaction that is.
     pub(crate) shown: Shown,
-    /// The transaction on the session's temporary tables, if it has had some.
+    /// The transaction on the session's temporary tables, if it has used any.
     pub(crate) temporary: Option<Transaction>,
     pub(crate) scope: Scope,
     pub(crate) failed: bool,
-    /// Whether a statement has begun in it: its modes stay what they are then.
+    /// Whether a statement has begun in it: its modes are then fixed.
     pub(crate) started: bool,
     /// Whether that was so before the present statement.
     pub(crate) was_started: bool,
@@ -173,7 +173,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Lets the present statement, which looks at nothing, be none that decides the modes.
+    /// Lets the present statement, which reads no data, leave the modes open.
     pub(crate) fn unstart(&mut self) {
         self.started = self.was_started;
     }
@@ -187,8 +187,9 @@ impl Running {
     pub(crate) fn is_block(&self) -> bool {
         self.scope != Scope::Statement
     }
-    /// Undoes what nothing leads back to, so that nobody need wait for it. Only what ends the
-    /// transaction is accepted from now on, or leads back to a savepoint.
+    /// Undoes the changes that no savepoint keeps, so that no transaction need wait for them. From
+    /// now on only a statement that ends the transaction, or rolls back to a savepoint, is
+    /// accepted.
     pub(crate) fn fail(&mut self) {
         match self.savepoints.last() {
             Some(savepoint) => {
@@ -217,8 +218,8 @@ impl Running {
             (temporary, _) => *temporary = None,
         }
     }
-    /// Undoes what the statement that runs has done. One with a transaction of its own begins again
-    /// with a snapshot of the present.
+    /// Undoes the running statement. A statement with a transaction of its own begins again with a
+    /// snapshot of the present.
     pub(crate) fn undo_statement(&mut self) {
         match self.begun.take() {
             Some(begun) => {

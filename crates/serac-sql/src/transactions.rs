@@ -1,8 +1,8 @@
-//! A session's transactions: BEGIN to COMMIT, savepoints, and who writes to which table.
+//! A session's transactions: BEGIN to COMMIT, savepoints, and writes to tables.
 //!
 //! Temporary tables live in a small database of the session's own, with a transaction of its own
-//! beside the one on the database. Both begin, roll back and commit together; as nobody else sees
-//! temporary tables, their commit cannot fail once the other has succeeded.
+//! beside the one on the database. Both begin, roll back and commit together. No other session sees
+//! temporary tables, so their commit cannot fail once the other has succeeded.
 //!
 //! **Blocks**, as in PostgreSQL. A transaction belongs to one statement, to an implicit block, or
 //! to BEGIN ([`Scope`]):
@@ -19,7 +19,7 @@
 //!                                                failed: only what ends it, or leads back to a savepoint, is accepted
 //! ```
 //! An error is one of any kind: of a statement, of its syntax, or of the client's protocol
-//! ([`Session::fail_transaction`]). So is a statement whose future is dropped half-way, or that
+//! ([`Session::fail_transaction`]). So is a statement whose future is dropped halfway, or that
 //! panics outside of its limits ([`OpenStatement`]).
 //!
 //! **Savepoints** lead back to rows, catalog, notifications, cursors, settings and roles as they
@@ -63,7 +63,7 @@ impl<'s> OpenStatement<'s> {
     pub(crate) fn new(session: &'s mut Session) -> Self {
         Self(Some(session))
     }
-    /// The session, for who ends the statement.
+    /// The session, for the code that ends the statement.
     pub(crate) fn into_session(mut self) -> &'s mut Session {
         self.0.take().expect("it is given away once")
     }
@@ -135,7 +135,7 @@ impl Session {
         self.refresh_view();
         true
     }
-    /// Lets queries see what the transaction sees now.
+    /// Gives queries the transaction's present view.
     pub(crate) fn refresh_view(&self) {
         let part = |txn: &Transaction| (txn.catalog().clone(), txn.snapshot().clone(), txn.own_bitmap_changes());
         let view = self.running.as_ref().map(|running| {
@@ -181,7 +181,7 @@ impl Session {
         *self.shared.roles.write() = roles;
         self.shared.note_setting();
     }
-    /// Begins a statement, in a transaction of its own if none is open.
+    /// Begins a statement, in a transaction of its own if there is no open one.
     pub(crate) fn open_statement(&mut self) -> Result<()> {
         self.check_not_failed()?;
         match &mut self.running {
@@ -204,7 +204,7 @@ impl Session {
     pub(crate) fn begin_statement(&mut self) {
         self.begin(Scope::Statement, self.shared.values.default_modes());
     }
-    /// Refuses, in a transaction that has failed, what does not end it.
+    /// Refuses, in a failed transaction, a statement that does not end it.
     ///
     /// # Errors
     /// SQLSTATE 25P02.
@@ -288,11 +288,11 @@ impl Session {
     pub fn is_implicit(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.scope == Scope::Implicit)
     }
-    /// Commits the implicit block, if one is open; none if not. That the statements have ended must
-    /// not be shown before it is [durable](Started::durable).
+    /// Commits the implicit block; `None` without an open one. The end of the statements must not
+    /// be shown before it is [durable](Started::durable).
     ///
     /// # Errors
-    /// Why it cannot commit; it has been rolled back then.
+    /// The reason why it cannot commit; it has then been rolled back.
     pub fn end_implicit(&mut self) -> Result<Option<Started>> {
         if !self.is_implicit() {
             return Ok(None);
@@ -300,7 +300,7 @@ impl Session {
         Ok(Some(Started { affected: 0, ticket: self.commit_now()? }))
     }
 
-    /// Commits what is running; its promise.
+    /// Commits the running transaction; returns its promise.
     fn commit_now(&mut self) -> Result<Option<CommitTicket>> {
         let held = match &self.running {
             Some(running) if running.has_cursors => self.shared.cursors.lock().take_held(),
@@ -308,7 +308,7 @@ impl Session {
         };
         let notifications = self.shared.listener.notifications.take();
         let kept = self.shared.changed_settings.kept();
-        // Until everybody can see what has been done.
+        // Until the changes are visible to all.
         let _locks = self.shared.advisory_locks.until_committed();
         let Some(running) = self.end() else { return Ok(None) };
         let ticket = running.txn.commit()?;
@@ -328,7 +328,7 @@ impl Session {
         self.keep_settings(kept);
         Ok(Some(ticket))
     }
-    /// Rolls back the open transaction, if there is one.
+    /// Rolls back the open transaction, if any.
     pub fn rollback(&mut self) {
         self.end();
     }
@@ -372,7 +372,7 @@ impl Session {
         Ok(self.shared.temporary_database.get().expect("just made sure of"))
     }
 
-    /// The catalog of the session's temporary tables, in schema "pg_temp"; none before the first.
+    /// The catalog of the session's temporary tables, in schema "pg_temp"; `None` before the first.
     pub fn temporary_catalog(&self) -> Option<Arc<Catalog>> {
         self.shared.temporary_database.get().map(Database::catalog)
     }
@@ -400,7 +400,7 @@ impl Session {
         view.of(&table.definition.schema).1.clone()
     }
 
-    /// Sets the modes of the transaction that BEGIN opened; without one, nothing.
+    /// Sets the modes of the transaction that BEGIN opened; without one, has no effect.
     pub(crate) fn set_modes(&mut self, modes: Modes) -> Result<()> {
         let Some(running) = self.running.as_mut().filter(|running| running.is_block()) else { return Ok(()) };
         self.shared.values.change_modes(modes, running.started)?;
@@ -422,7 +422,7 @@ impl Session {
         })
     }
 
-    /// Statements about transactions: BEGIN, COMMIT, ROLLBACK and the like; none for any other. A
+    /// Statements about transactions: BEGIN, COMMIT, ROLLBACK and the like; `None` for any other. A
     /// commit is not waited for: its result must not be shown before it is
     /// [durable](Started::durable).
     ///

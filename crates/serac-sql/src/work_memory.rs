@@ -18,7 +18,7 @@ const SMALLEST: usize = 4 << 20;
 
 /// The most time that the end of a statement waits for the memory of its tasks.
 const LONGEST_END: Duration = Duration::from_secs(2);
-/// Between two looks at what they hold.
+/// The time between two looks at the tasks' memory.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// A session's part of the memory for queries. Operators that can spill do so at the limit, others

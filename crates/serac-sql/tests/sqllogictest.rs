@@ -95,7 +95,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Runs a file, in sessions that have run `first`, or writes what its statements give into it.
+/// Runs a file, in sessions that have run `first`, or writes its statements' results into it.
 async fn run(file: PathBuf, first: Arc<str>, completes: bool) -> Result<(), Failed> {
     let db = database();
     let mut runner = Runner::new(|| {

@@ -29,7 +29,7 @@ struct Claimed {
     rows: HashMap<RowId, bool>,
 }
 
-/// A number of rows that a clause tells; none for all.
+/// The number of rows of a clause; `None` for all.
 fn count(expr: Option<&Expr>, sqlstate: &'static str, clause: &str) -> Result<Option<usize>> {
     let number = match expr {
         None => return Ok(None),
@@ -85,7 +85,7 @@ impl Session {
             let fetch = count(limit.fetch.as_deref(), sqlstate::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE, "LIMIT")?;
             left = fetch.unwrap_or(usize::MAX);
             plan = Arc::unwrap_or_clone(limit.input);
-            // Each row counts if none is left out.
+            // Each row counts if no row is left out.
             if fetch.is_some() && claimed.iter().all(|claimed| claimed.on_held != OnHeld::Skip) {
                 plan = LogicalPlanBuilder::from(plan).limit(0, Some(skipped.saturating_add(left)))?.build()?;
             }
@@ -122,7 +122,7 @@ impl Session {
         }
         Ok(given)
     }
-    /// Claims a row of each table, in their order; false if one is left out.
+    /// Claims a row of each table, in their order; false if a row is left out.
     fn claim_row(&mut self, ids: &[ArrayRef], row: usize, claimed: &mut [Claimed]) -> Result<bool> {
         for (ids, Claimed { table, on_held, rows }) in ids.iter().zip(claimed) {
             let id = RowId::from_u64(ids.as_primitive::<UInt64Type>().value(row));

@@ -40,7 +40,7 @@ impl Session {
         for (column, parts) in &insert.columns {
             match table.definition.column(&column.name).filter(|at| parts.is_empty() && !targets.contains(at)) {
                 Some(at) => targets.push(at),
-                // The binder says what is wrong.
+                // The binder reports the error.
                 None => return Ok(None),
             }
         }
@@ -182,7 +182,7 @@ impl Session {
     }
 }
 
-/// Whether rows of VALUES are numbered: some of them say DEFAULT.
+/// Whether rows of VALUES are numbered: a row says DEFAULT.
 fn has_numbers(defaults: &[Vec<usize>]) -> bool {
     defaults.iter().any(|rows| !rows.is_empty())
 }

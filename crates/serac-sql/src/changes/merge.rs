@@ -1,4 +1,4 @@
-//! MERGE: one query finds what each WHEN does, then the engine does it.
+//! MERGE: one query finds the action of each WHEN, then the engine runs the actions.
 
 use super::Written;
 use super::returned::numbered;

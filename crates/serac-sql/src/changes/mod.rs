@@ -11,9 +11,9 @@
 //! | [`returned`] | RETURNING |
 //! | [`written`] | what parts of the statement have written |
 //!
-//! The rows that a change is about are complete before the first is written, so a statement never
-//! meets its own changes (no Halloween problem). An INSERT whose query reads nothing of the table
-//! writes its rows as they come.
+//! All rows of a change are found before the first is written, so a statement never meets its own
+//! changes (no Halloween problem). An INSERT whose query does not read the table writes its rows as
+//! they come.
 //!
 //! Queries that claim rows, changes in WITH, and the queries before them there, are done first, in
 //! their order. They and the rest of the statement see one snapshot, and so do subqueries in
@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// Whether a part of a statement may read a table that another one has written to before.
+    /// Whether a part of a statement may read a table that an earlier part has written to.
     fn reads_what_it_writes(&self, statement: &BoundWithNames) -> Result<bool> {
         if has_changes(&statement.parts) {
             return Ok(true);
@@ -133,7 +133,7 @@ impl Session {
         Ok(written)
     }
 
-    /// Does a change behind what is `written`; `names` are those of RETURNING's columns.
+    /// Runs a change after the `written` ones; `names` are those of RETURNING's columns.
     async fn run_change(&mut self, change: BoundChange, written: &Written, names: Option<SchemaRef>) -> Result<Done> {
         match change {
             BoundChange::Insert(insert) => self.insert(*insert, written, names).await,
@@ -197,7 +197,7 @@ impl Session {
     }
 }
 
-/// Whether parts of a statement change something.
+/// Whether parts of a statement change rows.
 fn has_changes(parts: &[BoundPart]) -> bool {
     parts.iter().any(|part| matches!(part.body, PartBody::Change(_)))
 }

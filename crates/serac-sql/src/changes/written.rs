@@ -30,7 +30,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Notes that rows of a table have been changed, and some of `others` with them.
+    /// Notes that rows of a table have been changed, and possibly rows of `others` with them.
     pub(super) fn note(&mut self, table: &Table, rows: Option<Vec<RowId>>, others: HashSet<TableName>) {
         let known = self.tables.entry(name_of(table)).or_insert_with(|| Some(HashSet::new()));
         match (known, rows) {
@@ -39,8 +39,8 @@ impl Written {
         }
         self.tables.extend(others.into_iter().map(|name| (name, None)));
     }
-    /// Refuses to change rows again. Conflicts of an INSERT may be with any row: `rows` are none
-    /// then.
+    /// Refuses to change rows again. Conflicts of an INSERT may be with any row: then `rows` is
+    /// `None`.
     pub(super) fn check(&self, table: &Table, rows: Option<&[RowId]>) -> Result<()> {
         let is_again = match (self.tables.get(&name_of(table)), rows) {
             (None, _) | (_, Some([])) => false,
@@ -57,7 +57,7 @@ impl Written {
 }
 
 impl Session {
-    /// The tables whose rows may change with those of a table, as their foreign keys say.
+    /// The tables whose rows may change with those of a table, by their foreign keys.
     pub(super) fn children_of(&self, table: &Table) -> HashSet<TableName> {
         let view = self.shared.view().expect("a statement is running");
         let catalog = view.of(&table.definition.schema).0;
@@ -68,7 +68,7 @@ impl Session {
         }
         found
     }
-    /// A table and those whose rows may change with its own.
+    /// A table and the tables whose rows may change with its own.
     pub(super) fn touched_by(&self, table: &Arc<Table>) -> HashSet<TableName> {
         let mut touched = self.children_of(table);
         touched.insert(name_of(table));
@@ -102,7 +102,7 @@ pub(super) fn tables_of(plan: &LogicalPlan, read: &mut HashSet<TableName>) -> Re
 pub(crate) struct Done {
     /// The number of changed rows.
     pub(super) count: usize,
-    /// The rows that were there and that it has changed; none if these are not known.
+    /// The existing rows that it has changed; `None` if these are not known.
     pub(super) rows: Option<Vec<RowId>>,
     /// The rows of RETURNING.
     pub(super) returned: Option<(SchemaRef, Vec<RecordBatch>)>,

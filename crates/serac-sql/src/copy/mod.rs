@@ -40,7 +40,7 @@ pub struct StreamedCopy {
     pub is_input: bool,
     /// Whether it is PostgreSQL's binary format, or another that is no text.
     pub is_binary: bool,
-    /// Rows are lines, but for ends of lines within such quotes; none where they are no lines, or
+    /// Rows are lines, except for line ends within these quotes; `None` if rows are no lines, or
     /// have no quotes.
     pub quotes: Option<Quotes>,
 }
@@ -67,8 +67,7 @@ impl Output {
     }
 }
 
-/// The columns of a table that are copied where nothing is said: all but those that are computed
-/// from the rest. Empty where none is computed.
+/// The default columns of a COPY: all but the generated ones. Empty if no column is generated.
 fn copied_columns(table: &Table) -> Vec<Ident> {
     match generated::parts(&table.definition) {
         (computed, _) if computed.is_empty() => Vec::new(),
@@ -107,7 +106,7 @@ impl Session {
     /// The shape of a statement that needs the session's streams; `None` for others.
     ///
     /// # Errors
-    /// SQLSTATE of what is wrong with its options.
+    /// The SQLSTATE of an error in its options.
     pub fn streamed_copy(&self, statement: &Parsed) -> Result<Option<StreamedCopy>> {
         let copy = match statement.statement() {
             StatementKind::Copy(copy) if copy.file.is_none() => copy,
@@ -121,7 +120,7 @@ impl Session {
             quotes: options.quotes(),
         }))
     }
-    /// How far this session's COPY is.
+    /// The progress of this session's COPY.
     pub fn copy_progress(&self) -> Arc<CopyProgress> {
         self.copy_streams.progress.clone()
     }
@@ -300,8 +299,8 @@ impl Session {
         Ok(complete)
     }
 
-    /// The error of the first row in which something is wrong, with its line, or its number where
-    /// there are no lines. `before`: rows that were read before these.
+    /// The error of the first wrong row, with its line, or its number if rows are no lines.
+    /// `before`: rows that were read before these.
     fn first_wrong(
         &self,
         table: &Table,
@@ -311,8 +310,7 @@ impl Session {
         before: u64,
         mut error: SqlError,
     ) -> SqlError {
-        // Rows before `good` have nothing wrong, and among those from there to `wrong` there is one
-        // that has.
+        // Rows before `good` are right, and a row from there to `wrong` is wrong.
         let (mut good, mut wrong) = (0, read.batch.num_rows());
         while wrong - good > 1 {
             let middle = good + (wrong - good) / 2;
@@ -349,7 +347,7 @@ impl Session {
                 if !table.definition.foreign_keys.is_empty() {
                     return Err(error.into());
                 }
-                // That of the whole statement goes on beside these.
+                // The whole statement's timeout goes on beside these.
                 let mut limits = self.limits();
                 self.make_way_from(Some(&mark), error.into(), false, &mut conflicts, &mut limits).await?;
             }

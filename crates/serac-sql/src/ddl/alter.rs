@@ -353,7 +353,7 @@ impl Session {
         if table.column(&column.name.name).is_some() {
             return Err(EngineError::Exists { kind: "column", name: column.name.name.clone() }.into());
         }
-        // Without the hidden columns, before which it comes.
+        // Without the hidden columns, which come behind it.
         let mut visible = table.clone();
         visible.keys.retain(|key| table.hidden_columns(key).is_empty());
         visible.columns.truncate(table.visible_columns().len());
@@ -497,7 +497,7 @@ impl Session {
             (None, Some(expression)) => (expression.clone(), Place::Generation),
             (None, None) => (quote(&column.name), Place::Transform),
         };
-        // The column itself may become what no value is assigned to.
+        // The column itself may become one that takes no assigned values.
         let assigned = (using.is_some() || column.generation.is_some()).then_some(&changed);
         let expression = KeptExpression { text: &text, place, table: Some(table), column: assigned };
         self.txn_for(schema)?.lock_table(schema, name)?;

@@ -28,7 +28,7 @@ pub(super) struct TableBuilder<'s> {
     pub(super) sequences: Vec<SequenceDefinition>,
     /// Indexes with expressions, which are made when the table is there.
     pub(super) expression_keys: Vec<KeyDefinition>,
-    /// Foreign keys of `definition` whose parents are not looked up yet, and the columns they name.
+    /// Foreign keys of `definition` whose parents are not resolved yet, and the columns they name.
     unresolved: Vec<(usize, Vec<String>)>,
     /// The texts of expressions that the statement itself has.
     pub(super) written: HashSet<String>,
@@ -218,7 +218,7 @@ impl<'s> TableBuilder<'s> {
         names.join("_")
     }
 
-    /// The name of an index that is given none.
+    /// The name of an index without a given one.
     pub(super) fn index_name(&self, columns: &[usize], primary: bool, constraint: bool) -> String {
         let (table, columns) = (&self.definition.name, self.column_names(columns));
         self.free_name(match (primary, constraint) {

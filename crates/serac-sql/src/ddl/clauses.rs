@@ -79,7 +79,7 @@ pub(super) fn check_operator_class(class: &Name) -> Result<()> {
     Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name))
 }
 
-/// Refuses what may stand behind a constraint and is not carried out.
+/// Refuses attributes of a constraint that are not supported.
 pub(super) fn check_attributes(attributes: &ConstraintAttributes) -> Result<()> {
     let ConstraintAttributes { deferrable, initially_deferred, not_valid, no_inherit, span: _ } = attributes;
     refuse_any(&[
@@ -90,7 +90,7 @@ pub(super) fn check_attributes(attributes: &ConstraintAttributes) -> Result<()> 
     ])
 }
 
-/// Refuses what is said of a key's index and is not carried out.
+/// Refuses options of a key's index that are not supported.
 pub(super) fn check_key_storage(storage: &KeyStorage) -> Result<()> {
     let KeyStorage { options, tablespace } = storage;
     check_index_storage(options, tablespace.as_ref())
@@ -106,7 +106,7 @@ pub(super) fn check_index_storage(options: &[StorageOption], tablespace: Option<
     })
 }
 
-/// The options of a view, none of which is carried out.
+/// The options of a view, which have no effect.
 pub(super) fn check_view_options(options: &[StorageOption]) -> Result<()> {
     let Some(first) = options.first() else { return Ok(()) };
     Err(match option_name(first)? {
@@ -117,8 +117,8 @@ pub(super) fn check_view_options(options: &[StorageOption]) -> Result<()> {
     })
 }
 
-/// The target format that what stands behind the columns of a new table names, if it does. All but
-/// its CLUSTER BY is looked at.
+/// The target format that the options of a new table name, if they do. All but its CLUSTER BY is
+/// looked at.
 pub(super) fn freeze_format_of(storage: &TableStorage, persistence: Persistence) -> Result<FreezeFormat> {
     let TableStorage { method, options, on_commit, tablespace, cluster_by: _ } = storage;
     if let Some(Ident { name, .. }) = method.as_ref().filter(|method| method.name != "heap") {
@@ -162,7 +162,7 @@ pub(super) fn freeze_format(options: &[StorageOption]) -> Result<Option<FreezeFo
         let missing = || SqlError::new(sqlstate::SYNTAX_ERROR, format!("the storage parameter {name} has no value"));
         let value = shown_value(option.value.as_ref().ok_or_else(missing)?);
         if name == "fillfactor" {
-            // How full PostgreSQL makes its pages; rows are changed in place here.
+            // The fill of PostgreSQL's pages; rows are changed in place here.
             if !matches!(value.parse::<u8>(), Ok(10..=100)) {
                 let message = format!("value {value} out of bounds for option \"fillfactor\": from 10 to 100");
                 return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));

@@ -46,7 +46,7 @@ impl Reader {
     }
 }
 
-/// A reader, and what its query was before a change.
+/// A reader, and its query before a change.
 #[derive(Debug)]
 pub(super) struct Planned {
     reader: Reader,
@@ -58,7 +58,7 @@ pub(super) struct Planned {
 enum Instead {
     /// The same.
     Nothing,
-    /// A query of some of its columns, under the names on the right.
+    /// A query of a part of its columns, under the names on the right.
     Columns(Vec<(String, String)>),
     /// The relation with another name.
     Renamed(String),
@@ -111,7 +111,7 @@ fn part_instead(text: &str, named: &NamedRelation, instead: &Instead) -> Vec<(Sp
     }
 }
 
-/// The query with something else in the place of a relation; none if it does not read that.
+/// The query with a replacement for a relation; `None` if it does not read that.
 fn with_instead(query: &str, relation: &Name, mut instead: Instead) -> Result<Option<String>> {
     let source = Source::of_query(query)?;
     let mentions = source.query().map(Mentions::of).unwrap_or_default();
@@ -183,8 +183,8 @@ impl Session {
     /// Drops the views that read a relation, and those that read them.
     ///
     /// # Errors
-    /// 2BP01 for one that is not among `also`, which are dropped anyhow, if `cascade` is off.
-    /// `what` is how messages call what is to be dropped.
+    /// 2BP01 for a view that is not among `also`, which are dropped anyhow, if `cascade` is off.
+    /// `what` is the dropped object in messages.
     pub(crate) fn drop_readers(&mut self, relation: &Name, what: &str, cascade: bool, also: &[Name]) -> Result<()> {
         if relation.0 == TEMPORARY_SCHEMA {
             return Ok(());
@@ -307,11 +307,10 @@ impl Session {
         Ok(())
     }
 
-    /// Drops the views that cannot do without what has been dropped of a relation.
+    /// Drops the views that depend on a dropped part of a relation.
     ///
     /// # Errors
-    /// 2BP01 if there is one and `cascade` is off. `what` is how messages call what has been
-    /// dropped.
+    /// 2BP01 if there is one and `cascade` is off. `what` is the dropped object in messages.
     pub(super) async fn still_plannable(&mut self, views: Vec<Planned>, what: &str, cascade: bool) -> Result<()> {
         self.refresh_view();
         for Planned { reader, plan, .. } in views {
@@ -327,7 +326,7 @@ impl Session {
     }
 
     /// # Errors
-    /// 0A000 if a view means something else since a column has another type.
+    /// 0A000 if a column's new type changes the meaning of a view.
     pub(super) async fn still_of_types(&mut self, views: Vec<Planned>, column: &str) -> Result<()> {
         self.refresh_view();
         for Planned { reader, plan, columns } in views {

@@ -34,7 +34,7 @@ fn column_order(element: &IndexElement) -> ColumnOrder {
     ColumnOrder { descending, nulls_first: element.nulls_first.unwrap_or(descending) }
 }
 
-/// The column that an expression is, if it is one.
+/// The column that an expression is, if it is a bare column.
 fn column_name(expr: &Expr) -> Option<&str> {
     match &expr.kind {
         ExprKind::Name(name) if name.parts.len() == 1 => Some(&name.parts[0].name),
@@ -42,7 +42,7 @@ fn column_name(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Refuses what is said of a column or an expression of an index and is not carried out.
+/// Refuses options of an index's column or expression that are not supported.
 fn check_element(element: &IndexElement) -> Result<()> {
     let IndexElement { expr: _, text: _, collation, class, class_options, descending: _, nulls_first: _, span: _ } =
         element;
@@ -80,8 +80,7 @@ fn hidden_name(table: &TableDefinition) -> String {
     names.find(|name| !taken(name)).expect("some number is free")
 }
 
-/// The name of an index on columns and expressions of these names that is given none, if it is
-/// free.
+/// The default name of an index on columns and expressions of these names, if it is free.
 pub(super) fn index_base_name(table: &str, parts: &[String]) -> String {
     format!("{table}_{}_idx", parts.join("_"))
 }

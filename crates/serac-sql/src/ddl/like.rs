@@ -1,5 +1,5 @@
-//! CREATE TABLE … (LIKE table INCLUDING … EXCLUDING …, …): the columns of another table, and what
-//! else of it is asked for.
+//! CREATE TABLE … (LIKE table INCLUDING … EXCLUDING …, …): the columns of another table, and its
+//! requested properties.
 
 use super::builder::TableBuilder;
 use super::indexes::index_base_name;
@@ -15,7 +15,7 @@ pub(super) fn takes(like: &TableLike, part: &str) -> bool {
 }
 
 impl TableBuilder<'_> {
-    /// Adds the columns of another table, and what is asked for.
+    /// Adds the columns of another table, and its requested properties.
     pub(super) fn like(&mut self, like: &TableLike, source: &TableDefinition) -> Result<()> {
         let base = self.definition.columns.len();
         let key = source.primary_key();

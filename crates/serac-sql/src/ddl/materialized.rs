@@ -1,4 +1,4 @@
-//! Materialized views: tables that have the rows of a query, and get new ones by REFRESH alone.
+//! Materialized views: tables that have the rows of a query. Only REFRESH replaces the rows.
 //!
 //! CREATE runs the query once, as CREATE TABLE AS does. REFRESH runs it with the rights of the
 //! owner, in the statement's snapshot, and replaces the old rows, as TRUNCATE and INSERT in one

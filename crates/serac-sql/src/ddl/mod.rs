@@ -48,7 +48,7 @@ use serac_values::assignment::check_assignment;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// How often a statement is tried. Each time it gets at least one lock further.
+/// The number of times that a statement is tried. Each time it gets at least one lock further.
 const ATTEMPTS: usize = 16;
 
 /// The comments of columns, by their names.
@@ -258,7 +258,7 @@ impl Session {
         tables.any(|table| table.definition.index_names().any(|index| index == name))
     }
 
-    /// Schema and name of a new table; none, and a notice, if it is there and need not be made.
+    /// Schema and name of a new table; `None`, and a notice, if it exists and need not be made.
     fn new_table(
         &mut self,
         name: &Name,
@@ -327,7 +327,7 @@ impl Session {
 
     /// CREATE TABLE … AS.
     async fn create_table_as(&mut self, source: &Source, create: &CreateTableAs) -> Result<StatementResult> {
-        // WITH NO DATA is what the query's plan says.
+        // The query's plan has WITH NO DATA.
         let CreateTableAs { persistence, if_not_exists, name, columns, storage, source: rows, with_data } = create;
         if let TableSource::Execute(_) = rows {
             return Err(SqlError::unsupported("CREATE TABLE … AS EXECUTE"));
@@ -424,8 +424,8 @@ impl Session {
         binding::usual_text(&self.state(), kept, &columns)
     }
 
-    /// A default must be plannable. A constant is tried out; anything else is not computed, for it
-    /// may have effects.
+    /// A default must be plannable. A constant is tried out; other expressions are not computed,
+    /// because they may have effects.
     fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
         let Some(default) = KeptExpression::default_of(column) else { return Ok(()) };
         let bound = default.bound(&self.state(), &DFSchema::empty())?;
@@ -498,8 +498,8 @@ impl Session {
 
     /// The text of the query of a view in `schema`, as the user has written it. Names that mean
     /// relations outside of the default schema now get their schemas: under another `search_path`
-    /// they would mean others. Constants of times say without the session's settings what they say
-    /// with these.
+    /// they would mean others. Constants of times are rewritten to have the same meaning without
+    /// the session's settings.
     ///
     /// # Errors
     /// 0A000 for a query that changes or claims rows, and where relations are temporary.

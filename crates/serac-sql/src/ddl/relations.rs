@@ -1,4 +1,4 @@
-//! The relations that a view's query names, where they stand, and what else may stand there.
+//! The relations that a view's query names, their places, and possible replacements.
 
 use serac_binder::{Found, relations_of};
 use serac_parser::tree::{Alias, JoinOn, Name, Query, Relation, Span, StatementKind, TableExpr, TableKind};
@@ -26,7 +26,7 @@ pub(super) struct Mentions {
     pub(super) all: bool,
     /// Names that may be those of columns.
     pub(super) names: HashSet<String>,
-    /// Names of tables. One that stands for a column means a row of the table.
+    /// Names of tables. A name of a table in place of a column means a row of the table.
     pub(super) tables: HashSet<String>,
     /// The queries around, each with its common table expressions: their names, and their queries
     /// unless they may name themselves.

@@ -40,7 +40,7 @@ fn integer(number: &Number) -> Result<i64> {
     })
 }
 
-/// Notes what an option says, which no other may have said.
+/// Notes the value of an option, which may be given once.
 fn once<T>(place: &mut Option<T>, value: T) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),
@@ -90,11 +90,11 @@ impl<'o> Options<'o> {
         let start = self.start.unwrap_or(if increment < 0 { max } else { min });
         SequenceDefinition { id: 0, name, start, increment, min, max, owner: None }
     }
-    /// The definition with what is said anew; the rest stays.
+    /// The definition with the new options; the rest stays.
     fn change(&self, known: SequenceDefinition) -> SequenceDefinition {
         let increment = self.increment.unwrap_or(known.increment);
         let (least, most) = bounds(increment, self.column_type.unwrap_or(ColumnType::Int64));
-        // With another type, a bound that was that of a type becomes that of the new one.
+        // If the type changes, a bound of the old type becomes that of the new one.
         let own = self.column_type.map(range);
         let types = [ColumnType::Int16, ColumnType::Int32, ColumnType::Int64].map(range);
         let (is_least, is_most) = (types.iter().any(|of| of.0 == known.min), types.iter().any(|of| of.1 == known.max));

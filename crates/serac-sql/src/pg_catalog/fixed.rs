@@ -87,7 +87,7 @@ fn zone_names(scope: &Scope<'_>, rows: &mut Rows) {
         ]);
     }
 }
-/// The abbreviations of time zones, and what they mean now.
+/// The abbreviations of time zones, and their present meaning.
 fn zone_abbreviations(scope: &Scope<'_>, rows: &mut Rows) {
     let now = scope.shared.time();
     for abbreviation in time_zones::ABBREVIATIONS.iter() {
@@ -128,7 +128,7 @@ fn cursors(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// How often a plan has been made is not counted.
+/// The number of plans of a statement is not counted.
 fn prepared_statements(scope: &Scope<'_>, rows: &mut Rows) {
     for (name, prepared) in scope.shared.prepared_statements.lock().iter() {
         rows.add([
@@ -258,7 +258,7 @@ fn collations(rows: &mut Rows) {
     }
 }
 
-/// The number of the database, which is made of what the client calls it.
+/// The number of the database, made of the client's name for it.
 pub(super) fn database_oid(scope: &Scope<'_>) -> u32 {
     hashed("database", &scope.database())
 }

@@ -65,7 +65,7 @@ impl Row<'_> {
             }),
         }
     }
-    /// A whole number, or one with digits of its own or of a column.
+    /// A whole number, or a NUMERIC in either form.
     fn numeric(&self, i: usize) -> Result<Option<Numeric>, SqlError> {
         Ok(match self.get(i) {
             Some(ScalarValue::LargeBinary(Some(stored))) => Some(Numeric::of_stored(stored)?),
@@ -215,7 +215,7 @@ fn function_named(scope: &Scope<'_>, written: &str) -> Result<u32, SqlError> {
     }
 }
 
-/// The name of an object, as the type whose value its number is writes it.
+/// The name of an object, as the type of its number writes it.
 fn registered_name(scope: &Scope<'_>, kind: &str, oid: u32) -> String {
     let name = match kind {
         "regclass" => scope.image.relation(oid).map(|relation| definitions::relation_name(scope.image, relation)),
@@ -249,7 +249,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// The privileges that there are on such.
+    /// The privileges on objects of this kind.
     fn privileges(self) -> &'static [&'static str] {
         match self {
             Self::Table => &["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "RULE"],
@@ -277,7 +277,7 @@ fn privilege_of(asked: Asked, told: &str) -> Result<(String, bool), SqlError> {
     }
 }
 
-/// The role that an argument means, by its name or its number; none for a NULL.
+/// The role that an argument means, by its name or its number; `None` for a NULL.
 fn role_of(scope: &Scope<'_>, row: &Row<'_>, at: usize) -> Result<Option<RoleId>, SqlError> {
     Ok(match (row.oid(at), row.text(at)) {
         (Some(number), _) => Some(RoleId(number)),
@@ -289,7 +289,7 @@ fn role_of(scope: &Scope<'_>, row: &Row<'_>, at: usize) -> Result<Option<RoleId>
     })
 }
 
-/// Whether a role, or the current user if none is named, has one of the privileges in a list.
+/// Whether a role, by default the current user, has one of the privileges in a list.
 fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     let unknown = Ok(ScalarValue::Boolean(None));
     let others = usize::from(asked == Asked::Column);
@@ -368,7 +368,7 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     };
     let has = |(name, grants): &(String, bool)| {
         let privilege = match name.as_str() {
-            // It meant something once.
+            // An obsolete privilege of PostgreSQL.
             "RULE" => return false,
             "TRIGGER" if is_system => return access.is_superuser(),
             "TRIGGER" => return access.owns(&object),
@@ -389,9 +389,8 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     Ok(ScalarValue::Boolean(Some(wanted.iter().any(has))))
 }
 
-/// Whether a role, or the current user if none is named, is a member of another. USAGE: it has the
-/// other's privileges. MEMBER: it may SET ROLE to it. WITH ADMIN OPTION: it may make others
-/// members.
+/// Whether a role, by default the current user, is a member of another. USAGE: it has the other's
+/// privileges. MEMBER: it may SET ROLE to it. WITH ADMIN OPTION: it may make others members.
 fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let at = row.0.len().saturating_sub(2);
     let Some(wanted) = row.text(at + 1) else { return Ok(ScalarValue::Boolean(None)) };
@@ -446,7 +445,7 @@ fn pretty(bytes: &Numeric) -> Result<String, SqlError> {
     if is_below(bytes, 10_240) {
         return Ok(format!("{bytes} bytes"));
     }
-    // With one more binary digit, by which it is rounded.
+    // With an additional binary digit, by which it is rounded.
     let mut halves = bytes.divided_whole(&Numeric::from_integer(512))?;
     for unit in UNITS {
         if is_below(&halves, 20_480 - 1) || unit == "PB" {
@@ -478,7 +477,7 @@ fn formatted(row: &Row<'_>) -> Outcome {
             Err(_) => Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "number is out of range")),
         }
     };
-    // The value of a number, or the next one.
+    // The numbered value, or the next one.
     let mut taken = |place: Option<usize>| {
         let place = place.unwrap_or(last + 1);
         match place {
@@ -559,7 +558,7 @@ fn formatted(row: &Row<'_>) -> Outcome {
 /// Blanks that `format` puts beside a value.
 const MOST_BLANKS: usize = 1 << 20;
 
-/// A text as a constant; one with a backslash says so.
+/// A text as a constant; a backslash makes it an escape constant.
 fn quote_literal(value: &str) -> String {
     let quoted = value.replace('\'', "''");
     if value.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
@@ -574,8 +573,7 @@ fn quoted(row: &Row<'_>) -> Result<Option<String>, SqlError> {
     Ok(text.map(|text| quote_literal(&text)))
 }
 
-/// An element of an array, whose first has the number 1, or of a vector, where it has 0; or a part
-/// of a document.
+/// An element of an array, counted from 1, or of a vector, counted from 0; or a part of a document.
 fn element(row: &Row<'_>) -> Result<Option<ScalarValue>, SqlError> {
     if let Some(ScalarValue::LargeUtf8(Some(document))) = row.get(0) {
         let part = match row.get(1).and_then(ScalarValue::try_as_str) {
@@ -733,7 +731,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     }),
     ("current_schemas", Gives::Texts, |scope, row| texts(search_path(scope, row.is_true(0)))),
     ("obj_description", Gives::Text, |scope, row| {
-        // Without a table's name, whatever has the number.
+        // Without a table's name, any object with the number.
         let classes = match row.text(1).as_deref() {
             Some("pg_class") => &[PG_CLASS][..],
             Some("pg_namespace") => &[PG_NAMESPACE],

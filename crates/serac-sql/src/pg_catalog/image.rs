@@ -124,7 +124,7 @@ pub(super) enum ConstraintKind {
         /// The position of the parent among the relations.
         parent: usize,
         parent_columns: Vec<usize>,
-        /// The parent's index over these columns; 0 if there is none.
+        /// The parent's index over these columns; 0 without one.
         parent_index: u32,
         on_delete: ReferentialAction,
         on_update: ReferentialAction,
@@ -250,7 +250,7 @@ impl Image {
         for (at, relation) in self.relations.iter().enumerate() {
             let Object::Table(table) = &relation.object else { continue };
             let definition = &table.definition;
-            // The index that a foreign key needs is none.
+            // The index that a foreign key needs is not listed.
             for key in definition.keys.iter().filter(|key| key.unique && (key.constraint || key.primary)) {
                 let index = self.relation_named(&relation.schema, &key.name).map_or(0, |index| index.oid);
                 found.push((at, key.name.clone(), ConstraintKind::Key { index, definition: key.clone() }));
@@ -316,7 +316,7 @@ impl Image {
 const SEQUENCE_COLUMNS: [(&str, u32); 3] = [("last_value", 20), ("log_cnt", 20), ("is_called", 16)];
 
 impl Relation {
-    /// PostgreSQL's letter for what it is.
+    /// PostgreSQL's letter for its kind.
     pub(super) fn kind(&self) -> &'static str {
         match &self.object {
             Object::Table(table) if table.definition.materialized.is_some() => "m",
@@ -337,7 +337,7 @@ impl Relation {
     pub(super) fn is_system(&self) -> bool {
         matches!(self.object, Object::System(_))
     }
-    /// Its columns; none for a view, of which only a plan tells.
+    /// Its columns; `None` for a view, whose columns only a plan has.
     pub(super) fn attributes(&self, image: &Image) -> Option<Vec<Attribute>> {
         let of_table = |table: &Table| -> Vec<Attribute> {
             let attribute = |column: &serac_engine::catalog::definition::ColumnDefinition| Attribute {
@@ -355,7 +355,7 @@ impl Relation {
         Some(match &self.object {
             Object::Table(table) => {
                 let mut attributes = of_table(table);
-                // A primary key's columns hold no NULL, whatever else was said of them.
+                // A primary key's columns hold no NULL, even if they were declared otherwise.
                 for &column in table.definition.primary_key().iter().flat_map(|key| &key.columns) {
                     attributes[column].nullable = false;
                 }

@@ -187,10 +187,10 @@ impl Rows {
     pub(super) fn new(layout: &'static Layout) -> Self {
         Self { layout, columns: layout.columns.iter().map(|_| Vec::new()).collect() }
     }
-    /// Adds a row, of which some columns are said. A function may be said by its name.
+    /// Adds a row with the given columns. A function may be given by its name.
     ///
     /// # Panics
-    /// When the table has no such column.
+    /// If the table has no such column.
     pub(super) fn add<'a>(&mut self, cells: impl IntoIterator<Item = (&'a str, Cell)>) {
         for (column, into) in self.layout.columns.iter().zip(&mut self.columns) {
             into.push(usual(self.layout, column));

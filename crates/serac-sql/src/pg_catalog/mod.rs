@@ -1,4 +1,4 @@
-//! `pg_catalog` and `information_schema`: what clients of PostgreSQL ask a server about itself.
+//! `pg_catalog` and `information_schema`: the answers to clients of PostgreSQL about the server.
 //!
 //! System tables are made when they are read, from the catalog of the running transaction, so that
 //! its own DDL shows. `image` numbers the objects, and `scope` is the source of rows. `relations`,

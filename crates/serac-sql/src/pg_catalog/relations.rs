@@ -25,8 +25,7 @@ fn action(action: ReferentialAction) -> &'static str {
     }
 }
 
-/// The default operator class of a type's B-tree; that of the type itself where PostgreSQL has one
-/// for it.
+/// The default operator class of a type's B-tree; the type's own one if PostgreSQL has it.
 pub(super) fn operator_class(type_oid: u32) -> u32 {
     match type_oid {
         // VARCHAR has that of TEXT.
@@ -438,7 +437,7 @@ pub(super) fn index_statistics(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// The rules that make PostgreSQL's views what they are.
+/// The rules behind PostgreSQL's views.
 pub(super) fn rules(scope: &Scope<'_>, rows: &mut Rows) {
     let image: &Image = scope.image;
     for relation in image.relations.iter().filter(|relation| matches!(relation.object, Object::View(_))) {

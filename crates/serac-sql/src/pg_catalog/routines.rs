@@ -1,4 +1,4 @@
-//! The rows of `pg_proc`, `pg_operator`, `pg_cast` and `pg_aggregate` about what there is in every
+//! The rows of `pg_proc`, `pg_operator`, `pg_cast` and `pg_aggregate` about the objects of every
 //! database, from the registry (`serac_pg`).
 
 use super::image::{CATALOG_NAMESPACE, PG_OPERATOR, PG_PROC};
@@ -162,8 +162,7 @@ pub(super) fn casts(rows: &mut Rows) {
     }
 }
 
-/// The number of the function that has a name of PostgreSQL's alone, or the first one; 0 if there
-/// is none.
+/// The number of the only function of PostgreSQL's with a name, or of the first one; 0 without one.
 pub(super) fn number_of(name: &str) -> u32 {
     functions::numbers_of(name).next().unwrap_or(0)
 }

@@ -35,7 +35,7 @@ impl<'s> Scope<'s> {
         Self { shared, image: view.image.of(&view.catalog, temporary, &view.path), access: &view.access }
     }
     /// The columns of a relation. A view's are those of its plan; a view that cannot be planned any
-    /// more has none.
+    /// more has no columns.
     pub(super) fn attributes(&self, relation: &Relation) -> Vec<Attribute> {
         if let Some(attributes) = relation.attributes(self.image) {
             return attributes;
@@ -55,7 +55,7 @@ impl<'s> Scope<'s> {
     pub(super) fn user(&self) -> String {
         self.shared.identity.get().cloned().unwrap_or_default().user
     }
-    /// A role's name; that of the role that has connected is what the client calls it.
+    /// A role's name; the connected role has the client's name for it.
     pub(super) fn role_name(&self, oid: u32) -> Option<String> {
         let security = self.access.security();
         security.role(RoleId(oid)).map(|role| self.shared.roles.read().name(role.id, security))

@@ -54,7 +54,7 @@ pub(crate) enum Origin<R> {
     DataFusion,
     /// DataFusion's own list; ours stands around it.
     Around(fn(R) -> R),
-    /// We make it. It may have the name of a rule of DataFusion's whose place it takes.
+    /// We make it. It may have the name of the DataFusion rule that it replaces.
     Ours(fn(&Resources) -> R),
 }
 

@@ -36,7 +36,7 @@ pub(super) static PASSES: &[Pass] = &[
     // From the parser's tree to a logical plan.
     elsewhere(Stage::Planner, BIND, "Makes a logical plan of a query or a change by PostgreSQL's rules, or refuses it."),
 
-    // Logical plans: what they mean.
+    // Logical plans: their meaning.
     analyzer("uuid_types", Ours(|_| Arc::new(UuidTypes)), "Gives UUIDs in IN, BETWEEN and casts to text their type."),
     analyzer("long_texts", Ours(|_| Arc::new(LongTexts)), "Makes views of long constant texts, which the rows of a batch share."),
     analyzer("common_types", Ours(|_| Arc::new(CommonTypes)), "Casts operands of several types to the one that PostgreSQL gives them."),

@@ -57,7 +57,7 @@ fn place<'a>(value: Value<'a>, source: ColumnType, target: ColumnType) -> Place<
     }
 }
 
-/// The least and the greatest value of an exact numeric type, the only ones that are compared with
+/// The least and the greatest value of an exact numeric type; only these types are compared with
 /// values beyond them.
 fn least(target: ColumnType) -> Value<'static> {
     bounds_of(target).and_then(|(least, _)| of_number(least, target)).expect("an exact numeric type")
@@ -86,7 +86,7 @@ struct Listed {
 #[derive(Debug)]
 pub(super) struct Access {
     index: Arc<TableIndex>,
-    /// The values of the first key columns, but for the listed one.
+    /// The values of the first key columns, without the listed one.
     equal: Vec<KeyValue>,
     /// A key column among these, and the values that it may have.
     list: Option<(usize, Vec<KeyValue>)>,
@@ -200,7 +200,7 @@ fn lists(compiler: &mut Compiler<'_>, conjuncts: &[Expr]) -> Vec<Listed> {
     all.collect()
 }
 
-/// The order that a query wants, as columns; none if it is by expressions.
+/// The order that a query wants, as columns; `None` if it is by expressions.
 fn order_columns(compiler: &Compiler<'_>, order: &[SortExpr]) -> Option<Vec<(usize, bool, bool)>> {
     let column = |key: &SortExpr| match column_of(compiler, &key.expr) {
         Some((at, false)) => Some((at, key.asc, key.nulls_first)),
@@ -209,7 +209,7 @@ fn order_columns(compiler: &Compiler<'_>, order: &[SortExpr]) -> Option<Vec<(usi
     order.iter().map(column).collect()
 }
 
-/// Whether an index whose first `equal` columns are fixed gives the order: none if not, else
+/// Whether an index whose first `equal` columns are fixed gives the order: `None` if not, otherwise
 /// whether it is read backwards.
 fn gives_order(table: &Table, index: &TableIndex, equal: usize, order: &[(usize, bool, bool)]) -> Option<bool> {
     let columns = &index.definition.columns;
@@ -307,7 +307,7 @@ pub(super) fn find(
             high = Some((bound.value, bound.operator == Operator::LtEq));
         }
     }
-    // Tested again: what was not used, or not wholly.
+    // Tested again: the values that were not used, or not wholly.
     let mut taken = vec![0; conjuncts.len()];
     used.into_iter().for_each(|conjunct| taken[conjunct] += 1);
     let parts = |conjunct: &Expr| if matches!(conjunct, Expr::Between(_)) { 2 } else { 1 };
@@ -367,7 +367,7 @@ impl Access {
         let lower = match (&self.low, low) {
             (Some((part, included)), Some(value)) => match place(value, part.source, part.target) {
                 Place::Null | Place::Above => return Ok(true),
-                // No value is less, and NULL is none.
+                // No value is less, and NULL is no value.
                 Place::Below => Bound::Included(least(part.target)),
                 Place::At(value) if *included => Bound::Included(value),
                 Place::At(value) => Bound::Excluded(value),

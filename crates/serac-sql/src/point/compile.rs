@@ -1,5 +1,5 @@
-//! From a statement to a [`Plan`]: the binder decides what its names, types and casts are. The
-//! plans that it makes are compiled if they are simple enough.
+//! From a statement to a [`Plan`]: the binder decides the meaning of its names, types and casts.
+//! The plans that it makes are compiled if they are simple enough.
 
 use super::access::{self, Access};
 use super::compiler::{Compiler, is_of_statement, replace_columns, with_transaction_time};
@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 /// Parts of an expression.
 const MOST_PARTS: usize = 4_000;
-/// Levels of one.
+/// The most levels of an expression.
 const MOST_LEVELS: usize = 60;
 
 /// Everything that compiling one statement needs.
@@ -64,8 +64,8 @@ struct Compilation<'s> {
 type Returned = (SchemaRef, Vec<ColumnType>);
 
 impl Session {
-    /// Compiles the statement at `source`, whose view of the database is set; none if it is not for
-    /// the point path.
+    /// Compiles the statement at `source`, whose view of the database is set; `None` if it is not
+    /// for the point path.
     pub(super) fn compile_point(&self, source: &Source) -> Option<Plan> {
         if !may_be_point(source) {
             return None;

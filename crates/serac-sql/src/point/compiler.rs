@@ -25,7 +25,7 @@ pub(super) struct Compiler<'s> {
     pub(super) schema: DFSchema,
     /// The number of the row's columns.
     pub(super) columns: usize,
-    /// The columns that are used, in the order of the row that is evaluated; none if that row has
+    /// The columns that are used, in the order of the row that is evaluated; `None` if that row has
     /// all of them.
     pub(super) used: Option<Vec<usize>>,
 }
@@ -121,7 +121,7 @@ impl<'s> Compiler<'s> {
                 let inside = RowExpr::And(Box::new([low, high]));
                 boolean(if between.negated { RowExpr::Not(Box::new(inside)) } else { inside })
             }
-            // One with an operand is Arrow's, which looks at the operand once.
+            // Arrow computes a CASE with an operand, and evaluates the operand once.
             Expr::Case(case) if case.expr.is_none() => self.case(case),
             Expr::Cast(to) => {
                 let operand = self.compile(&to.expr)?;
@@ -263,8 +263,8 @@ impl<'s> Compiler<'s> {
     }
 }
 
-/// The expression with the time of the transaction in place of `now()`, whose nanoseconds are whole
-/// microseconds then; whether there was any.
+/// The expression with the time of the transaction in place of `now()`, whose nanoseconds are then
+/// whole microseconds. Also whether there was any `now()`.
 pub(super) fn with_transaction_time(expr: Expr) -> Option<(Expr, bool)> {
     let time = || Expr::Column(Column::from_name(TRANSACTION_TIME));
     let is_time = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == TRANSACTION_TIME);
@@ -293,7 +293,7 @@ pub(super) fn with_transaction_time(expr: Expr) -> Option<(Expr, bool)> {
     Some((expr, replaced.transformed))
 }
 
-/// Whether the expression calls a function whose result holds for a while only (`current_date`).
+/// Whether the expression calls a function whose result holds only for a time (`current_date`).
 pub(super) fn is_of_statement(expr: &Expr) -> bool {
     let of_statement = |part: &Expr| match part {
         Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Stable,

@@ -23,9 +23,9 @@ pub(crate) struct Scratch {
 }
 
 impl Plan {
-    /// Runs the statement up to its end but for what waits for the end of statements; `rows` are
-    /// its result. The number of rows that it changed, or none if it has done nothing, because it
-    /// has to look at too many rows.
+    /// Runs the statement up to its end, without the work that waits for the end of statements;
+    /// `rows` are its result. Returns the number of rows that it changed. `None` if it has done
+    /// nothing, because it would look at too many rows.
     pub(super) fn run(
         &self,
         txn: &mut Transaction,
@@ -50,8 +50,8 @@ impl Plan {
                     if claimed {
                         break;
                     }
-                    // Somebody has come first. The query looks for others; its own claims are no
-                    // hindrance.
+                    // Another transaction was first. The query looks for others; its own claims are
+                    // no hindrance.
                 }
                 Ok(Some(rows.len() as u64))
             }
@@ -100,7 +100,7 @@ impl Find {
         })
     }
 
-    /// Collects the rows and what becomes of each.
+    /// Collects the rows and their changes.
     fn collect(
         &self,
         txn: &Transaction,
@@ -123,7 +123,7 @@ impl Change {
     fn clear(&self, values: &mut Rows) {
         values.clear(self.set.len() + self.kept.len());
     }
-    /// Collects the new values of a row, and the old ones that are looked at afterwards.
+    /// Collects the new values of a row, and the old ones that are needed afterwards.
     fn collect(&self, row: &Row<'_>, values: &mut Rows) -> Result<()> {
         for assignment in &self.set {
             values.push(assignment.evaluate(row)?);
@@ -156,7 +156,7 @@ impl Change {
         Ok(txn.finish_update(update)?)
     }
 
-    /// Checks the collected rows as they become, and gives what is to be returned.
+    /// Checks the new forms of the collected rows, and gives the rows of RETURNING.
     fn follow(
         &self,
         table: &Table,
@@ -283,7 +283,7 @@ impl Insert {
 }
 
 impl ConflictUpdate {
-    /// Collects the row and what becomes of it, unless the filter leaves it alone.
+    /// Collects the row and its changes, unless the filter excludes it.
     fn collect(
         &self,
         table: &Table,

@@ -1,5 +1,4 @@
-//! Expressions over one row: what the binder has made of them, analysed, as a tree over single
-//! values.
+//! Expressions over one row: the binder's expressions, analysed, as a tree over single values.
 //!
 //! The common operators on the common types are evaluated here, with the results and errors of
 //! Arrow's kernels. Everything else is a
@@ -21,7 +20,7 @@ use serac_values::assignment::assign;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The storage's type for an Arrow type; none where it has none.
+/// The storage's type for an Arrow type; `None` without one.
 pub(super) fn column_type_of(data_type: &DataType) -> Option<ColumnType> {
     Some(match data_type {
         DataType::Boolean => ColumnType::Boolean,
@@ -218,7 +217,7 @@ pub(super) fn bounds_of(target: ColumnType) -> Option<(i128, i128)> {
     })
 }
 
-/// The bits of a value that [`Value::integer`] takes; none if the type has other values.
+/// The bits of a value that [`Value::integer`] takes; `None` if the type has other values.
 pub(super) fn integer_bits(column_type: ColumnType) -> Option<u32> {
     match column_type {
         ColumnType::Int16 => Some(16),
@@ -229,7 +228,7 @@ pub(super) fn integer_bits(column_type: ColumnType) -> Option<u32> {
     }
 }
 
-/// The digits after the point of a number; none if the type is not an exact number.
+/// The digits after the point of a number; `None` if the type is not an exact number.
 pub(super) fn scale_of(column_type: ColumnType) -> Option<i8> {
     match column_type {
         ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => Some(0),
@@ -249,7 +248,7 @@ pub(super) fn number(value: Value<'_>) -> Option<i128> {
     }
 }
 
-/// The number as a value of an exact numeric type; none if it is out of range.
+/// The number as a value of an exact numeric type; `None` if it is out of range.
 pub(super) fn of_number(number: i128, target: ColumnType) -> Option<Value<'static>> {
     let (least, most) = bounds_of(target)?;
     if number < least || number > most {
@@ -334,7 +333,7 @@ impl RowExpr {
         let Self::Compare(operator, operands) = self else { return None };
         Some(is_so(*operator, operands[0].integer(row)?.cmp(&operands[1].integer(row)?)))
     }
-    /// The value of what is more than a value.
+    /// The value of a computed expression.
     #[inline(never)]
     fn compute<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
         let both = |operands: &'a [RowExpr; 2]| -> Result<Option<(Value<'a>, Value<'a>)>> {
@@ -405,7 +404,7 @@ impl RowExpr {
         })
     }
 
-    /// The truth value; none for NULL.
+    /// The truth value; `None` for NULL.
     pub(super) fn truth(&self, row: &Row<'_>) -> Result<Option<bool>> {
         if let Some(truth) = self.comparison_of_integers(row) {
             return Ok(Some(truth));
@@ -552,10 +551,10 @@ pub(super) fn owned(array: &ArrayRef, column_type: ColumnType) -> Result<OwnedVa
 pub(super) struct Assignment {
     expr: RowExpr,
     source: Option<ColumnType>,
-    /// Whether what is assigned is not of the column's type.
+    /// Whether the assigned value is not of the column's type.
     converts: bool,
-    /// Least and greatest value of the column's type, where what is assigned is calculated and
-    /// [`RowExpr::integer`] may be that as it is.
+    /// Least and greatest value of the column's type, if the assigned value is calculated and the
+    /// result of [`RowExpr::integer`] may be assigned unchanged.
     integers: Option<(i64, i64)>,
     sql_type: SqlType,
     name: String,
@@ -622,7 +621,7 @@ impl Assignment {
             // With a zone or without: both count from 1970 in UTC.
             return Ok(value);
         }
-        // Roundings, parsing, and the errors of what does not fit.
+        // Roundings, parsing, and the errors of values that do not fit.
         let array = array_of(&[OwnedValue::from(&value)], source);
         Ok(constants.keep(&owned(&assign(&array, self.sql_type, &self.name)?, target)?))
     }

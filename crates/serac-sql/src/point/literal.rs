@@ -123,7 +123,7 @@ fn parse_number(text: &str, negative: bool) -> Option<(i128, i8)> {
 }
 
 impl Constant<'_> {
-    /// The constant as a value of a type; none if it is not exactly one.
+    /// The constant as a value of a type; `None` if it is not exactly one.
     pub(super) fn value_of(&self, column_type: ColumnType) -> Option<OwnedValue> {
         match (self, column_type) {
             (Self::Null, _) => Some(OwnedValue::Fixed(Value::Null)),
@@ -162,12 +162,12 @@ impl Constant<'_> {
     }
 }
 
-/// The document that a text is, if it is one.
+/// The document that a text is, if it is a document.
 fn of_text(text: &str) -> Option<OwnedValue> {
     Some(OwnedValue::Bytes(normalized(text).ok()?.as_bytes().into()))
 }
 
-/// A quoted constant's value of a type; `None` if it has none.
+/// A quoted constant's value of a type; `None` if the type has no value for it.
 fn of_quoted(text: &str, column_type: ColumnType) -> Option<OwnedValue> {
     let id = type_of_arrow(&column_type.arrow()).filter(|id| *id != TypeId::NUMERIC)?;
     // Settings decide to which parts a sign belongs.
@@ -179,7 +179,7 @@ fn of_quoted(text: &str, column_type: ColumnType) -> Option<OwnedValue> {
     is_such.then(|| OwnedValue::from(&value_at(&array, 0, column_type)))
 }
 
-/// A scalar as a value of a type; none if it is not exactly one.
+/// A scalar as a value of a type; `None` if it is not exactly one.
 pub(super) fn of_scalar(scalar: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
     if scalar.is_null() {
         return Some(OwnedValue::Fixed(Value::Null));

@@ -67,7 +67,7 @@ enum ParameterValues<'a> {
     Exact(&'a Exact<'a>),
 }
 
-/// How a statement has begun.
+/// The beginning of a statement.
 #[derive(Debug)]
 pub enum Start {
     /// It has run.
@@ -105,14 +105,14 @@ impl Session {
     /// Prepares one statement, in which `$1`, `$2`, … stand for parameters.
     ///
     /// # Errors
-    /// SQLSTATE 42601 for what is not one statement.
+    /// SQLSTATE 42601 for a text that is not one statement.
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         let prepared = self.prepare_if_any(sql)?;
         let none = || SqlError::new(sqlstate::SYNTAX_ERROR, "cannot prepare anything but a single statement");
         let prepared = prepared.ok_or_else(none);
         self.failing(prepared)
     }
-    /// As [`prepare`](Self::prepare); none for a text without a statement.
+    /// As [`prepare`](Self::prepare); `None` for a text without a statement.
     ///
     /// # Errors
     /// As there.
@@ -212,8 +212,8 @@ impl Session {
     ) -> Result<Start> {
         self.start_point(prepared, &ParameterValues::Values(parameters), rows)
     }
-    /// Goes on with a statement, of the same parameters, once nothing is in its way; none if it is
-    /// not for the point path then.
+    /// Continues a statement, with the same parameters, once its way is free; `None` if it is not
+    /// for the point path then.
     ///
     /// # Errors
     /// As for [`run_prepared`](Self::run_prepared), and those of waiting: deadlocks, timeouts,
@@ -426,8 +426,8 @@ impl Session {
         true
     }
 
-    /// Runs a statement on the point path, and waits for transactions in its way; none if it is not
-    /// for it.
+    /// Runs a statement on the point path, and waits for transactions in its way; `None` if it is
+    /// not for the point path.
     async fn run_point(
         &mut self,
         prepared: &mut Prepared,
@@ -437,7 +437,7 @@ impl Session {
         match self.start_point(prepared, &parameters, rows)? {
             Start::Ran(ran) => Ok(Some(ran)),
             Start::Other => Ok(None),
-            // In a box, as it is seldom: what a future may hold is moved each time.
+            // Boxed, as it is rare: the possible content of a future is moved each time.
             Start::Blocked(Blocked(conflict)) => Box::pin(self.run_after(*conflict, prepared, &parameters, rows)).await,
         }
     }
@@ -485,7 +485,7 @@ impl Session {
         open.into_session().close_point(result)
     }
 
-    /// Ends a statement; none if it has not run, as it is not for the point path.
+    /// Ends a statement; `None` if it has not run, because it is not for the point path.
     fn close_point(&mut self, result: Result<Option<u64>>) -> Result<Option<Started>> {
         match result {
             Ok(Some(affected)) => {
@@ -620,8 +620,8 @@ impl Session {
 }
 
 impl Session {
-    /// How a statement runs once it is known; none if it is not for the point path, or finds no
-    /// rows. The session's view of the database is set.
+    /// Describes the execution of a known statement; `None` if it is not for the point path, or
+    /// finds no rows. The session's view of the database is set.
     pub(crate) fn shown_point(&self, source: &Source) -> Option<String> {
         if self.shared.values.has_point_path() { self.compile_point(source)?.shown() } else { None }
     }

@@ -22,8 +22,8 @@ type Digits = (u8, i8);
 /// The most digits of a decimal.
 const MOST_DIGITS: i16 = 38;
 
-/// The types of the parameters in the storage; none if it has none for one of them. `digits` are
-/// those of numbers.
+/// The types of the parameters in the storage; `None` if one of them has no type there. `digits`
+/// are those of numbers.
 pub(super) fn types_of(ids: &[TypeId], digits: &[Option<Digits>]) -> Option<Vec<ColumnType>> {
     let type_of = |(at, id): (usize, &TypeId)| match *id {
         TypeId::NUMERIC => {
@@ -43,7 +43,7 @@ fn of_decimal(data_type: &DataType) -> Option<Digits> {
     }
 }
 
-/// Digits that have room for those of both; none if there are too many.
+/// Digits that have room for those of both; `None` if there are too many.
 fn wider((p, s): Digits, (q, r): Digits) -> Option<Digits> {
     let whole = (i16::from(p) - i16::from(s)).max(i16::from(q) - i16::from(r));
     let scale = s.max(r);
@@ -51,8 +51,8 @@ fn wider((p, s): Digits, (q, r): Digits) -> Option<Digits> {
     (all <= MOST_DIGITS).then_some((u8::try_from(all).ok()?, scale))
 }
 
-/// The digits of the parameters that are numbers, as far as columns tell them; none if there are
-/// too many.
+/// The digits of the parameters that are numbers, as far as columns determine them; `None` if there
+/// are too many.
 pub(super) fn digits_of_numbers(bound: &BoundWithNames) -> Option<Vec<Option<Digits>>> {
     let mut found = Numbers { digits: vec![None; bound.parameters.len()] };
     let columns = |target: &Target, columns: &mut dyn Iterator<Item = usize>| -> Vec<Option<Digits>> {

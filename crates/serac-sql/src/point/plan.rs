@@ -14,9 +14,9 @@ pub(crate) struct Plan {
     pub(super) action: Action,
     /// The types of the parameters, in order.
     pub(super) parameters: Vec<ColumnType>,
-    /// Whether the time of the transaction follows as one more.
+    /// Whether the time of the transaction follows as an additional one.
     pub(super) has_time: bool,
-    /// The columns of the result; none for a statement without rows.
+    /// The columns of the result; `None` for a statement without rows.
     pub(super) schema: Option<SchemaRef>,
     pub(super) types: Vec<ColumnType>,
     /// The number of characters that the columns of CHAR(n) show ([`crate::wire::widths`]).
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// How it finds its rows, for EXPLAIN; none where it finds none.
+    /// Its access to rows, for EXPLAIN; `None` if it finds no rows.
     pub(super) fn shown(&self) -> Option<String> {
         let (find, sorted) = match &self.action {
             Action::Select { query, .. } => (&query.find, !query.order.is_empty()),
@@ -96,7 +96,7 @@ pub(super) struct Change {
     pub(super) columns: Vec<usize>,
     /// The old values, by their places in the row that is read.
     pub(super) kept: Vec<usize>,
-    /// The columns over which [`After`] is, by their places in what is collected.
+    /// The columns that [`After`] uses, by their places in the collected values.
     pub(super) seen: Vec<usize>,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct After {
 pub(super) struct Insert {
     /// By row, a value for every column of the table.
     pub(super) rows: Vec<Vec<Assignment>>,
-    /// Generated columns, and what they become, over the row's other columns.
+    /// Generated columns, and their expressions over the row's other columns.
     pub(super) generated: Vec<(usize, Assignment)>,
     pub(super) on_conflict: Option<OnConflict>,
     /// Over all columns.
@@ -121,7 +121,7 @@ pub(super) struct Insert {
 
 #[derive(Debug)]
 pub(super) struct OnConflict {
-    /// The index whose keys may collide; none for any.
+    /// The arbiter index, whose keys may collide; `None` for any.
     pub(super) index: Option<Arc<TableIndex>>,
     /// `None`: DO NOTHING.
     pub(super) update: Option<ConflictUpdate>,

@@ -1,4 +1,4 @@
-//! Prepared statements, and what a session keeps for those of the point path.
+//! Prepared statements, and a session's state for those of the point path.
 
 use crate::description::Description;
 use crate::error::{Result, SqlError};
@@ -65,15 +65,15 @@ pub(crate) struct Told {
     pub(super) description: Arc<Description>,
     /// The numbers of the parameters' types that the client had named.
     pub(super) named: Arc<[u32]>,
-    /// PointDependencies what that was found to hold last.
+    /// The state under which that was last found to hold.
     pub(super) under: PointDependencies,
 }
 
 /// A prepared statement, made by [`Session::prepare`]. For the session that has prepared it.
 ///
-/// Once it has been [described](Session::describe), its columns are fixed: where DDL has changed
-/// them, it is refused with SQLSTATE 0A000, before it does anything. The client reads and writes
-/// values as it was told.
+/// Once it has been [described](Session::describe), its columns are fixed: if DDL has changed them,
+/// it is refused with SQLSTATE 0A000, before it has an effect. The client reads and writes values
+/// as it was told.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(super) statement: Arc<Parsed>,
@@ -111,7 +111,7 @@ pub(crate) fn has_same_columns(first: Option<&SchemaRef>, second: Option<&Schema
 }
 
 impl Prepared {
-    /// One whose parameters have types of these numbers; 0 for those that are found out.
+    /// A statement whose parameters have types of these numbers; 0 for types that are inferred.
     pub(crate) fn new(statement: Parsed, types: Arc<[u32]>) -> Self {
         let is_deep = statement.is_deep();
         let is_candidate = statement.query_or_change().is_some_and(may_be_point);
@@ -162,7 +162,7 @@ impl Prepared {
         let arguments = Arguments { types, values: Some(values.into()) };
         self.statement.as_ref().clone().with_arguments(arguments)
     }
-    /// Notes what the client is told.
+    /// Notes the client's description.
     pub(super) fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: PointDependencies) {
         self.told = Some(Told { description: description.clone(), named: named.into(), under });
     }
@@ -200,7 +200,7 @@ impl Prepared {
     pub fn column_types(&self) -> &[ColumnType] {
         self.plan().map_or(&[], |plan| &plan.types)
     }
-    /// The number of characters that its columns of CHAR(n) show; empty if it has none.
+    /// The number of characters that its columns of CHAR(n) show; empty without such columns.
     pub fn column_widths(&self) -> &[Option<usize>] {
         self.plan().map_or(&[], |plan| &plan.widths)
     }
@@ -214,7 +214,7 @@ impl Prepared {
             None => Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")),
         }
     }
-    /// The columns of the rows that a statement of the point path gives; none if it gives none.
+    /// The columns of the rows that a statement of the point path gives; `None` without rows.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.plan().and_then(|plan| plan.schema.as_ref())
     }

@@ -21,8 +21,8 @@ enum Kind {
     Bytes,
 }
 
-/// A value in two words, read as they are written: a processor waits where it is to forward what
-/// was stored in other pieces.
+/// A value in two words, read as they are written: a processor stalls when it must forward a store
+/// of other pieces.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     kind: Kind,
@@ -30,8 +30,8 @@ struct Stored {
     high: u64,
 }
 
-/// Rows of some columns, in the storage's physical form ([`Value`]). Used again from statement to
-/// statement, it allocates nothing in the long run.
+/// Rows of a list of columns, in the storage's physical form ([`Value`]). Used again from statement
+/// to statement, it allocates nothing in the long run.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     width: usize,
@@ -56,7 +56,7 @@ impl Rows {
     /// The value in a row and a column.
     ///
     /// # Panics
-    /// When there is no such row or column.
+    /// If the row or column does not exist.
     #[inline]
     pub fn value(&self, row: usize, column: usize) -> Value<'_> {
         assert!(column < self.width, "column {column} of {}", self.width);
@@ -133,7 +133,7 @@ impl Rows {
         }
     }
 
-    /// The rows as a batch of `schema`, whose columns have these types in the storage.
+    /// The rows as a batch of `schema`, whose columns have `types` in the storage.
     pub(super) fn batch(&self, schema: &SchemaRef, types: &[ColumnType]) -> Result<RecordBatch> {
         let column = |(i, column_type): (usize, &ColumnType)| -> Result<ArrayRef> {
             let values: Vec<OwnedValue> = (0..self.count).map(|row| OwnedValue::from(&self.value(row, i))).collect();

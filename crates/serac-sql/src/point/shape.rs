@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// A planned query in the form of the point path.
 pub(super) struct Shape {
-    /// The table; none for rows from elsewhere.
+    /// The table; `None` for rows from elsewhere.
     pub(super) table: Option<Arc<Table>>,
     /// The types of the scan's columns.
     pub(super) columns: Vec<DataType>,
@@ -39,7 +39,7 @@ pub(super) fn leaf(at: usize) -> Expr {
     Expr::Column(Column::from_name(format!("c{at}")))
 }
 
-/// The place of a column that [`leaf`] has made; none of a parameter.
+/// The place of a column that [`leaf`] has made; `None` for a parameter.
 pub(super) fn place_of(column: &Column) -> Option<usize> {
     column.name.strip_prefix('c')?.parse().ok()
 }
@@ -53,7 +53,7 @@ fn parameters_as_columns(expr: Expr) -> Option<Expr> {
     Some(replaced.ok()?.data)
 }
 
-/// `expr` over the columns of `schema`, as an expression over what `outputs` says of them.
+/// `expr` over the columns of `schema`, as an expression over their definitions in `outputs`.
 pub(super) fn rewrite(expr: Expr, schema: &DFSchema, outputs: &[Expr]) -> Option<Expr> {
     let expr = replace_columns(expr, |column| Some(outputs.get(schema.index_of_column(column).ok()?)?.clone()))?;
     parameters_as_columns(expr)

@@ -16,8 +16,8 @@ pub(crate) struct PointState {
     pub(super) rows: Rows,
 }
 
-/// The texts of statements that the session has seen, by what stands between their constants:
-/// see [`texts`](super::texts).
+/// The texts of statements that the session has seen, by the parts between their constants: see
+/// [`texts`](super::texts).
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     pub(super) keys: HashMap<String, Vec<Entry>>,

@@ -28,8 +28,8 @@ pub trait Job: Send {
     /// # Errors
     /// A missing feature of the process, or a missing program.
     fn check_runnable(&self) -> Result<()>;
-    /// Charges to `memory` what the job takes from now on: inputs before they are written, outputs,
-    /// and the memory of its programs. It gives the memory back with the last of its output.
+    /// Charges the job's further memory to `memory`: inputs before they are written, outputs, and
+    /// the memory of its programs. It gives the memory back with the last of its output.
     fn charge_to(&mut self, memory: MemoryReservation);
     /// Sets the arguments of the call, as text, for a function that is this job; `None` for NULL.
     fn set_arguments(&mut self, arguments: &[Option<String>]);
@@ -47,6 +47,6 @@ pub trait Job: Send {
     /// program, and should be a stream of Arrow.
     ///
     /// # Errors
-    /// How it failed.
+    /// The failure.
     fn run(self: Box<Self>, cancelled: &AtomicBool) -> Result<Box<dyn Read + Send>>;
 }

@@ -15,7 +15,7 @@
 //! that the role may read. Before an input is read, it is clear that the role may run the job, and
 //! that this process can.
 //!
-//! **Memory.** A job's inputs, its outputs and what its programs take are charged to the memory of
+//! **Memory.** A job's inputs, its outputs and its programs' memory are charged to the memory of
 //! the session's queries ([`Job::charge_to`]). A refused charge ends the job (SQLSTATE 53200).
 //!
 //! **Cancelling.** If a statement is cancelled, times out, or loses its client, the future here is

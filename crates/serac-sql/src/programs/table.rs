@@ -11,8 +11,8 @@
 //!
 //! **Rights.** The caller of a function must have EXECUTE on it. Its inputs are read with the
 //! caller's rights. In a view, and while a materialized view is refreshed, the view's owner is the
-//! caller, as with the view's tables. Names without a schema mean the schema `public`, whatever the
-//! caller's `search_path`.
+//! caller, as with the view's tables. Names without a schema mean the schema `public`, for any
+//! `search_path` of the caller.
 //!
 //! **Values** are assigned to the types that the function says, as those of an INSERT are to its
 //! columns. A value that does not fit is an error.
@@ -59,7 +59,7 @@ pub(crate) struct FunctionTable {
     /// The values of the arguments, of the parameters' types.
     arguments: Vec<ScalarValue>,
     schema: SchemaRef,
-    /// The owner of the view that names it; none outside of views. Inputs are planned when the
+    /// The owner of the view that names it; `None` outside of views. Inputs are planned when the
     /// view's query has been.
     view_owner: Option<RoleId>,
 }
@@ -86,7 +86,7 @@ fn schema_of(columns: &[FunctionColumn]) -> SchemaRef {
 }
 
 impl FunctionTable {
-    /// The call of a function of this name, if there is one. `arguments`: literals.
+    /// The call of the function with this name, if it exists. `arguments`: literals.
     ///
     /// # Errors
     /// The errors of the arguments, or 42501.
@@ -114,7 +114,7 @@ impl FunctionTable {
         Ok(Some(Self { shared: shared.clone(), definition, arguments, schema, view_owner }))
     }
 
-    /// The arguments as text; none for NULL.
+    /// The arguments as text; `None` for NULL.
     fn texts(&self) -> Result<Vec<Option<String>>> {
         let text = |value: &ScalarValue| match value.cast_to(&DataType::Utf8)? {
             ScalarValue::Utf8(text) => Ok(text),
@@ -277,7 +277,7 @@ impl ExecutionPlan for FunctionExec {
                 check_columns(&definition, &given)?;
                 let batch = |batch: RecordBatch| of_function(&batch, &definition, &all, projection.as_deref());
                 let batches = batches.into_iter().map(batch).collect::<Result<Vec<_>, SqlError>>()?;
-                // The rows are accounted for as long as somebody may ask for more of them.
+                // The rows are charged while more of them may be read.
                 Ok((batches, memory))
             };
             let done: Result<_, SqlError> = match tokio::task::spawn_blocking(work).await {

@@ -1,4 +1,4 @@
-//! Roles in SQL: who a session is, what it may do, and the statements that change that.
+//! Roles in SQL: the roles of a session, its rights, and the statements that change them.
 //!
 //! A session has three roles. It has connected as one, its session user is that role unless SET
 //! SESSION AUTHORIZATION has changed it, and its current user is the session user unless SET ROLE
@@ -27,8 +27,8 @@ use serac_engine::security::{Access, Columns, Login, Privilege, RoleId};
 use std::sync::Arc;
 
 impl Session {
-    /// Makes this the session of a role, as after a login; that whoever asks is the role is the
-    /// caller's to find out.
+    /// Makes this the session of a role, as after a login; the caller must check the identity of
+    /// the client.
     ///
     /// # Errors
     /// SQLSTATE 28000 for a role that does not exist or may not log in. 53300 if it has reached its
@@ -77,8 +77,8 @@ impl Session {
         self.database().begin().access(self.current_role())
     }
 
-    /// Refuses what the current user may not do with these columns of a table; without columns,
-    /// with one of them at least.
+    /// Refuses a privilege that the current user does not have on these columns of a table; without
+    /// columns, on any of them.
     pub(crate) fn check_privilege(&self, table: &Table, privilege: Privilege, columns: &[usize]) -> Result<()> {
         if table.definition.materialized.is_some() && privilege != Privilege::Select {
             let message = format!("cannot change materialized view \"{}\"", table.name());
@@ -89,7 +89,7 @@ impl Session {
         }
         Ok(self.access().check_columns(&table.definition, privilege, columns)?)
     }
-    /// Whether the current user may do this with all columns of a table: what the point path asks
+    /// Whether the current user has these privileges on all columns of a table: the point path asks
     /// before it compiles.
     pub(crate) fn may_with_all(&self, table: &Table, privileges: &[Privilege]) -> bool {
         let access = self.access();

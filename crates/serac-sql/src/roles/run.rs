@@ -29,7 +29,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Microseconds since 1970 (UTC); none for ever.
+/// Microseconds since 1970 (UTC); `None` for no end.
 fn instant(text: &str) -> Result<Option<i64>> {
     use datafusion::arrow::datatypes::{DataType, TimeUnit};
     if text.eq_ignore_ascii_case("infinity") {
@@ -46,8 +46,8 @@ fn instant(text: &str) -> Result<Option<i64>> {
 }
 
 impl Session {
-    /// Runs SET ROLE, SET SESSION AUTHORIZATION and RESET of these, which no transaction is needed
-    /// for; none if the statement is another.
+    /// Runs SET ROLE, SET SESSION AUTHORIZATION and RESET of these, which need no transaction;
+    /// `None` for another statement.
     pub(crate) fn set_roles(&mut self, statement: &StatementKind) -> Option<Result<StatementResult>> {
         let (tag, is_local, name, role) = match statement {
             StatementKind::Set(Set { scope, change: SetChange::Setting(SetSetting { name, value }) }) => {
@@ -162,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Runs a statement about roles, privileges and owners; none if it is another.
+    /// Runs a statement about roles, privileges and owners; `None` for another statement.
     pub(crate) fn define_roles(&mut self, statement: &StatementKind) -> Result<Option<StatementResult>> {
         use StatementKind as K;
         let tag = match statement {
@@ -229,7 +229,7 @@ impl Session {
                 if *revoke { "REVOKE" } else { "GRANT" }
             }
             K::GrantRole(grant) => {
-                // No membership depends on another one.
+                // Memberships do not depend on each other.
                 let GrantRole { revoke, admin_option, roles, members, granted_by, cascade: _ } = &**grant;
                 self.check_grantor(granted_by.as_ref())?;
                 for tree::Privilege { name, columns } in roles {
@@ -308,7 +308,7 @@ impl Session {
         Ok("CREATE ROLE")
     }
 
-    /// Makes roles members of another one, or no members any more.
+    /// Makes roles members of another role, or ends their membership.
     fn change_members(&mut self, revoke: bool, role: &str, members: &[RoleName], admin: bool) -> Result<()> {
         for member in members {
             let member = self.role_name(member)?;
@@ -514,7 +514,7 @@ impl Session {
     }
 
     fn alter_defaults(&mut self, defaults: &DefaultPrivileges) -> Result<()> {
-        // No grant depends on a default one.
+        // Grants do not depend on default ones.
         let DefaultPrivileges { owners, schemas, revoke, grant_option, privileges, on, grantees, cascade: _ } =
             defaults;
         let kind = match on {
@@ -664,7 +664,7 @@ fn options(said: &[RoleOption]) -> Result<RoleOptions> {
     Ok(options)
 }
 
-/// How often a role may be connected; none for any number.
+/// The connection limit of a role; `None` for any number.
 fn connection_limit(limit: &tree::Number) -> Result<Option<u32>> {
     match limit.as_i64() {
         Some(-1) => Ok(None),

@@ -21,7 +21,7 @@ pub(crate) enum Action {
     Lock,
     /// Says whether it could be had.
     Try,
-    /// Says whether there was something to give back.
+    /// Returns whether a lock was released.
     Unlock,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     functions.into_iter().map(function).collect()
 }
 
-/// The keys of rows, none where an argument is NULL.
+/// The keys of rows, `None` if an argument is NULL.
 pub(crate) fn keys(args: &ScalarFunctionArgs) -> Result<Vec<Option<Key>>> {
     let arrays = args.args.iter().map(|value| value.to_array(args.number_rows)).collect::<Result<Vec<_>>>()?;
     let value = |array: &Arc<dyn Array>, row: usize| {

@@ -1,4 +1,4 @@
-//! Functions of who the session is, and of the server.
+//! Functions of the session's identity, and of the server.
 
 use crate::clock::micros;
 use crate::session_env::SessionEnv;

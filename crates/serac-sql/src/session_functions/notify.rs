@@ -51,7 +51,7 @@ impl ScalarUDFImpl for NotifyFunction {
         let (channels, payloads) = (channels?, payloads?);
         let (channels, payloads) = (channels.as_string::<i32>(), payloads.as_string::<i32>());
         for row in 0..rows {
-            // A channel of NULL is one without a name; a text of NULL is empty.
+            // A NULL channel is one without a name; a NULL text is empty.
             let channel = if channels.is_null(row) { "" } else { channels.value(row) };
             let payload = if payloads.is_null(row) { "" } else { payloads.value(row) };
             self.shared.listener.say(channel, payload).map_err(SqlError::external)?;

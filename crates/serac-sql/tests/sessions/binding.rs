@@ -21,7 +21,7 @@ fn columns(schema: &Schema) -> Vec<(String, DataType)> {
     schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
 }
 
-/// The columns and the rows of a query, these as texts; what it is described to give is the same.
+/// The columns and the rows of a query, the rows as texts; the description must match.
 async fn given(session: &mut Session, sql: &str) -> (Vec<(String, DataType)>, Vec<String>) {
     let mut prepared = session.prepare(sql).unwrap();
     let described = session.describe(&mut prepared, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error}"));

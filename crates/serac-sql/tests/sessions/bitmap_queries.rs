@@ -183,7 +183,7 @@ async fn queries_with_indexes_give_what_scans_give() {
             columns.extend((0..300).map(|i| format!("p{i} BIGINT")));
         }
         session.execute(&format!("CREATE TABLE t (id INTEGER, {})", columns.join(", "))).await.unwrap();
-        // Few values, or hardly a row that shares one.
+        // Few values, or values that rows rarely share.
         let values = [3, 12, 5_000][round as usize];
         let made: Vec<String> = COLUMNS
             .iter()

@@ -38,7 +38,7 @@ fn database() -> SqlDatabase {
 async fn a_commit_tells_those_who_listen() {
     let db = database();
     let ((mut a, for_a), (mut b, for_b)) = (session(&db, 1), session(&db, 2));
-    // Nobody listens.
+    // There is no listener.
     ok(&mut a, "NOTIFY jobs").await;
     assert!(!for_b.listens());
     ok(&mut b, "LISTEN jobs; LISTEN \"Other\"").await;
@@ -46,8 +46,7 @@ async fn a_commit_tells_those_who_listen() {
     ok(&mut a, "NOTIFY jobs; NOTIFY Jobs, 'second'; NOTIFY other; NOTIFY \"Other\", ''").await;
     assert_eq!(told(&for_b), [one(1, "jobs", ""), one(1, "jobs", "second"), one(1, "Other", "")]);
     assert!(told(&for_a).is_empty());
-    // In a transaction at its commit, once each, in order; the one who says it is told, too, if it
-    // listens.
+    // In a transaction at its commit, once each, in order; the sender gets it, too, if it listens.
     ok(&mut a, "LISTEN jobs; BEGIN; NOTIFY jobs, 'x'; NOTIFY jobs, 'y'; NOTIFY jobs, 'x'").await;
     assert!(told(&for_b).is_empty());
     ok(&mut a, "COMMIT").await;
@@ -113,7 +112,8 @@ async fn names_and_texts_have_limits() {
     ] {
         assert_eq!(sqlstate(&mut a, &sql).await, Some("22023"), "{sql:.40}");
     }
-    // A listener that does not read blocks further notifications at a limit; none is lost before.
+    // A listener that does not read blocks further notifications at a limit; earlier ones are not
+    // lost.
     ok(&mut b, "LISTEN c").await;
     let fill = "SELECT pg_notify('c', repeat('x', 7990) || i) FROM generate_series(1, 2000) AS g(i)";
     let mut rounds = 0;
@@ -129,7 +129,7 @@ async fn names_and_texts_have_limits() {
     ok(&mut a, "SELECT 1 / (pg_notification_queue_usage() = 0)::INT").await;
     ok(&mut a, "NOTIFY c").await;
     assert_eq!(told(&for_b), [one(1, "c", "")]);
-    // A transaction may not send more either, and then none of its notifications is sent.
+    // A transaction may not send more either, and then it sends no notification at all.
     ok(&mut a, "BEGIN; NOTIFY c; SAVEPOINT s").await;
     let more = "SELECT pg_notify('c', repeat('x', 7990) || i) FROM generate_series(1, 10000) AS g(i)";
     assert_eq!(sqlstate(&mut a, more).await, Some("54000"));

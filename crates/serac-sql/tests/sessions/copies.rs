@@ -1,5 +1,5 @@
-//! COPY through a session's streams: what goes out comes in again, and rows of plain numbers, which
-//! are parsed apart, are those that texts give.
+//! COPY through a session's streams: the output can be read in again, and rows of plain numbers,
+//! which have a parser of their own, equal those of texts.
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -93,7 +93,7 @@ async fn what_goes_out_comes_in_again() {
             .execute(&format!("COPY u FROM STDIN {options}"))
             .await
             .unwrap_or_else(|error| panic!("{options}: {error}"));
-        // In the text format without another NULL, an empty text is one.
+        // In the text format without another NULL, an empty text is NULL.
         if !options.contains("NULL ''") {
             assert_eq!(out(&mut session, &dump.replace("{}", "u")).await, wanted, "{options}");
         }

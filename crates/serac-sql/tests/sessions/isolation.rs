@@ -101,7 +101,7 @@ impl<'r> Client<'r> {
         self.runtime.block_on(self.session.execute_prepared(&mut self.write, &parameters)).map(|_| ())
     }
 
-    /// One transaction on `objects`; none if it did not commit.
+    /// One transaction on `objects`; `None` if it did not commit.
     fn transaction(&mut self, random: &mut StdRng, objects: &[usize], next: &AtomicI64) -> Option<Vec<Step>> {
         let begin = self.begin.clone();
         self.execute(&begin).unwrap();
@@ -137,8 +137,8 @@ impl<'r> Client<'r> {
     }
 }
 
-/// The steps as events of a history, with the versions that the numbers are. `last`: what the
-/// objects hold at the end.
+/// The steps as events of a history, with the versions that the numbers are. `last`: the final
+/// content of the objects.
 fn history(
     workload: Workload,
     done: Vec<(usize, Vec<Step>)>,

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Far from what any of the statements takes.
+/// Far above the time of any of the statements.
 const SOON: Duration = Duration::from_secs(100);
 /// Names the file with the statements that a child runs, one a line, behind its name and a tab.
 const STATEMENTS: &str = "SERAC_NESTED_STATEMENTS";

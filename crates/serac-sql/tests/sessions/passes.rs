@@ -91,7 +91,7 @@ const QUERIES: &[&str] = &[
     "SELECT count(*) FROM o WHERE id > ALL (SELECT id FROM c)",
     "SELECT id, (SELECT 1 WHERE false) FROM c WHERE id < 3 ORDER BY id",
     "SELECT count(*) FROM (VALUES (0::FLOAT8), ('-0'::FLOAT8)) AS t (v) WHERE v = 0 AND v = '-0'::FLOAT8",
-    // Unions, windows, and what else there is.
+    // Unions, windows, and further operators.
     "SELECT id FROM c WHERE id < 3 UNION ALL SELECT id FROM o WHERE id < 3 ORDER BY 1",
     "SELECT name FROM c WHERE region = 1 UNION SELECT name FROM c WHERE region = 2 ORDER BY 1",
     "SELECT name FROM c EXCEPT ALL SELECT state FROM o ORDER BY 1 LIMIT 5",

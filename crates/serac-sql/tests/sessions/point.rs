@@ -273,7 +273,7 @@ impl Statements {
     }
 }
 
-/// Statements that ran on the point path, or what differed.
+/// The number of statements that ran on the point path, or the difference.
 async fn compare(seed: u64, count: usize) -> Result<u64, String> {
     let mut statements = Statements::new(seed);
     let databases = [database(), database()];
@@ -547,8 +547,8 @@ async fn constants_are_inserted_as_if_they_were_planned() {
         }
         for _ in 0..20 {
             let given = if statements.random.random_bool(0.9) { 5 } else { statements.random.random_range(1..7) };
-            // The same in all rows: VALUES, planned, refuses a DATE above a text that is to become
-            // one.
+            // The same type in all rows: VALUES, planned, refuses a DATE above a text that is to
+            // become one.
             let odd = if statements.random.random_bool(0.2) { statements.random.random_range(0..given) } else { given };
             let oddity = oddities.choose(&mut statements.random).unwrap();
             let row = |statements: &mut Statements| {
@@ -630,7 +630,7 @@ async fn two_sessions(script: &str) -> ([SqlDatabase; 2], [Session; 2]) {
     (databases, sessions)
 }
 
-/// Columns of many types; what may be wrong with their values.
+/// Columns of many types, with values that may be wrong.
 const MANY_TYPES: &str = r#"CREATE TABLE t (id INTEGER PRIMARY KEY, s SMALLINT, b BIGINT NOT NULL DEFAULT 7,
          n NUMERIC(8,2) CHECK (n < 1000), f REAL, c CHAR(4), v VARCHAR(5) UNIQUE, d DATE, j JSONB,
          twice INTEGER GENERATED ALWAYS AS (s * 2) STORED, auto INTEGER GENERATED ALWAYS AS IDENTITY);

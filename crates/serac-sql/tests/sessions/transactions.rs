@@ -43,10 +43,10 @@ async fn an_error_of_syntax_is_one_of_the_transaction() {
     assert_eq!(fails(&mut session, "SELECT 1").await, "25P02");
     run(&mut session, "COMMIT").await;
     assert_eq!(count(&mut session).await, 0);
-    // Nothing runs of a script with such an error.
+    // No statement of a script with such an error runs.
     assert_eq!(fails(&mut session, "INSERT INTO t VALUES (1); SELEC 1").await, "42601");
     assert_eq!(count(&mut session).await, 0);
-    // So is what cannot be prepared, or described.
+    // So is a statement that cannot be prepared, or described.
     for described in [false, true] {
         run(&mut session, "BEGIN; INSERT INTO t VALUES (1)").await;
         if described {
@@ -349,7 +349,7 @@ async fn a_savepoint_leads_back_to_roles_and_settings() {
     assert_eq!(shown(&mut session, level).await, "repeatable read");
 }
 
-/// Statements whose futures are dropped when they have changed rows already.
+/// Statements whose futures are dropped when they have already changed rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_dropped_half_way_leaves_nothing() {
     let db = in_memory();
@@ -378,7 +378,7 @@ async fn what_is_dropped_half_way_leaves_nothing() {
                     tokio::time::timeout(moment, session.execute(sql)).await.is_ok()
                 };
                 assert!(!is_over, "it waits: {sql}");
-                // Its rows hold up nobody.
+                // Its rows are not locked.
                 let own = if begin.is_empty() { TransactionStatus::Idle } else { TransactionStatus::Failed };
                 assert_eq!(session.transaction_status(), own, "{begin}; {sql}");
                 run(&mut other, "INSERT INTO t VALUES (1); DELETE FROM t").await;
@@ -406,8 +406,7 @@ async fn what_is_dropped_half_way_leaves_nothing() {
     assert_eq!(count(&mut other).await, 2);
 }
 
-/// A transaction that has failed and has no savepoint does nothing more: what it has locked is
-/// free.
+/// A failed transaction without a savepoint cannot continue: its locks are free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_transaction_is_in_nobodys_way() {
     let db = in_memory();

@@ -101,7 +101,7 @@ async fn a_prepared_statement_waits() {
     let task = tokio::spawn(async move {
         let mut update = other.prepare("UPDATE t SET v = v * 2 WHERE id = $1 RETURNING v").unwrap();
         let mut rows = Rows::default();
-        // Without waiting there is nothing to be had.
+        // Without waiting there is no result.
         assert_eq!(other.run_prepared(&mut update, &[Value::Int64(1)], &mut rows).unwrap(), None);
         assert_eq!(other.transaction_status(), TransactionStatus::Idle);
         let one = [Value::Int64(1)];
@@ -272,7 +272,7 @@ async fn many_insert_and_delete_one_key_and_none_meets_a_duplicate() {
                 tasks.push(tokio::spawn(async move {
                     for time in 0..TIMES {
                         let sql = if (number + time) % 3 == 0 { "DELETE FROM t WHERE id = 1" } else { &insert };
-                        // On a machine with much to do, somebody may come first for too long.
+                        // On a busy machine, other sessions may be first for too long.
                         while let Err(sqlstate) = run(&mut session, sql).await {
                             assert_eq!(sqlstate, "40001", "{sql}");
                         }
@@ -360,7 +360,7 @@ async fn claims_wait_at_every_level_unless_they_are_not_to() {
     }
 }
 
-/// Workers that take from a queue: each job is done once, and nobody waits for another.
+/// Workers that take from a queue: each job is done once, and no worker waits for another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_is_worked_off() {
     for way in WAYS {
@@ -675,7 +675,7 @@ async fn jobs_are_taken_by_one_statement() {
     assert_eq!(numbers(&mut Session::new(&db), "SELECT count(*) FROM jobs WHERE taken = 1").await, [40]);
 }
 
-/// Claims inside statements, and of joins, wait, and go on from what the holder has left.
+/// Claims inside statements, and of joins, wait, and continue from the holder's state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_in_statements_wait() {
     let sum =
