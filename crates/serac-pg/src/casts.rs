@@ -18,7 +18,7 @@ pub enum CastContext {
     Explicit,
 }
 
-/// How a value is cast.
+/// The method of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CastMethod {
     /// It stays as it is.
@@ -40,9 +40,9 @@ pub struct Cast {
     pub number: u32,
     /// The weakest context in which it is implicit.
     pub context: CastContext,
-    /// How it happens.
+    /// The method.
     pub method: CastMethod,
-    /// The number of the function that it is in PostgreSQL; 0 if it is none.
+    /// The number of its function in PostgreSQL; 0 without a function.
     pub function: u32,
 }
 
@@ -77,7 +77,8 @@ pub fn callable() -> impl Iterator<Item = &'static Cast> {
     all().filter(move |cast| has_values(cast.from) && has_values(cast.to))
 }
 
-/// How values of `from` become values of `to` in `context`; none if they do not.
+/// The method by which values of `from` become values of `to` in `context`; `None` if there is no
+/// cast.
 pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod> {
     if from == to {
         return Some(CastMethod::Relabel);
@@ -95,7 +96,7 @@ pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod
         },
         None => {
             let by_text = match (from.category(), to.category()) {
-                // Nothing is the empty text.
+                // VOID is cast to the empty text.
                 (Category::String, _) if to == TypeId::VOID => CastContext::Explicit,
                 (_, Category::String) if from == TypeId::VOID => CastContext::Assignment,
                 (Category::Pseudo, _) | (_, Category::Pseudo) => return None,

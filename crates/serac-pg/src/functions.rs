@@ -41,7 +41,7 @@ pub enum FunctionKind {
     Syntax,
 }
 
-/// When a function gives the same for the same arguments.
+/// The condition under which a function gives the same for the same arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Volatility {
     /// Always.
@@ -52,7 +52,7 @@ pub enum Volatility {
     Volatile,
 }
 
-/// How an aggregate takes rows in an order: WITHIN GROUP.
+/// The ordered rows of an aggregate: WITHIN GROUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WithinGroup {
     /// Its direct arguments are a row that is thought among the others.
@@ -61,20 +61,20 @@ pub struct WithinGroup {
     pub direct: u8,
 }
 
-/// A function, with what is known of its types.
+/// A function, with its types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function<S = Signature> {
     /// Its name.
     pub name: &'static str,
-    /// Its number in `pg_proc`; 0 where it is none of these.
+    /// Its number in `pg_proc`; 0 if it has no row there.
     pub number: u32,
     /// PostgreSQL has no such function.
     pub is_own: bool,
     /// Its kind.
     pub kind: FunctionKind,
-    /// How it takes rows in an order, if it does.
+    /// Its ordered rows, if it takes rows in an order.
     pub within_group: Option<WithinGroup>,
-    /// When it gives the same.
+    /// Its volatility.
     pub volatility: Volatility,
     /// It gives NULL if an argument is NULL.
     pub is_strict: bool,
@@ -154,7 +154,7 @@ fn row_of(row: &[&'static str], is_own: bool) -> Function<TypeNames> {
     }
 }
 
-/// A row of a table of functions; none for one with types that are not among the types here.
+/// A row of a table of functions; `None` for a function with types that are missing here.
 fn function(row: &[&'static str], is_own: bool) -> Option<Function> {
     let of = row_of(row, is_own);
     let arguments = of.signature.arguments.iter().map(|name| TypeId::by_name(name)).collect::<Option<_>>()?;
@@ -175,7 +175,7 @@ fn function(row: &[&'static str], is_own: bool) -> Option<Function> {
 }
 
 impl Function {
-    /// The type of each of the arguments that the last may stand for; none if there is one of it.
+    /// The type of each argument that the last one may stand for; `None` if it stands for one.
     pub fn variadic(&self) -> Option<TypeId> {
         let last = self.signature.arguments.last().filter(|_| self.is_variadic)?;
         Some(match *last {
@@ -200,7 +200,7 @@ impl Function {
             write!(text, "{separator}{variadic}{id}").expect("a text takes all");
         }
         match self.within_group {
-            // Each direct argument stands for one of what the rows are in order of.
+            // Each direct argument stands for one of the sort keys of the rows.
             Some(within) if within.is_hypothetical => format!("{text} ORDER BY {text}"),
             _ => text,
         }
@@ -282,12 +282,12 @@ pub fn numbers_of(name: &str) -> impl Iterator<Item = u32> {
     here.chain(OTHERS.get(name).into_iter().flatten().map(|function| function.number))
 }
 
-/// The name of the function of a number, one that is left out included.
+/// The name of the function with a number, including left-out functions.
 pub fn name_of(number: u32) -> Option<&'static str> {
     NAMES.get(&number).copied()
 }
 
-/// Whether a function is for the binder, or gives what has no type in SQL.
+/// Whether a function is for the binder, or returns values without a type in SQL.
 pub fn is_inner(name: &str) -> bool {
     crate::rows(include_str!("facts/inner_functions.txt")).any(|row| row == [name])
 }

@@ -5,7 +5,7 @@ use crate::types::TypeId;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// An operator, with what `pg_operator` says of it.
+/// An operator, with its facts from `pg_operator`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operator {
     /// Its symbol.
@@ -16,10 +16,9 @@ pub struct Operator {
     pub signature: Signature,
     /// The number of the function that it is in PostgreSQL.
     pub function: u32,
-    /// The number of the operator that gives the same with its operands exchanged; 0 if there is
-    /// none.
+    /// The number of the operator with exchanged operands; 0 if there is no such operator.
     pub commutator: u32,
-    /// The number of the operator that gives the opposite; 0 if there is none.
+    /// The number of the operator with the opposite result; 0 if there is no such operator.
     pub negator: u32,
     /// Rows can be joined by it in the order of its operands.
     pub merges: bool,
@@ -44,8 +43,8 @@ static OPERATORS: LazyLock<Operators> = LazyLock::new(|| {
     Operators { all, signatures }
 });
 
-/// The operands of operators that the table leaves out, by their symbols; none for a type that is
-/// not here.
+/// The operands of operators that the table leaves out, by their symbols; `None` for a type that is
+/// missing here.
 static OTHERS: LazyLock<HashMap<&'static str, Vec<Vec<Option<TypeId>>>>> = LazyLock::new(|| {
     let mut others: HashMap<_, Vec<_>> = HashMap::new();
     for row in crate::rows(include_str!("facts/other_operators.txt")) {

@@ -156,7 +156,7 @@ pub fn of_type(id: TypeId) -> Option<&'static Entry> {
 /// The family of operands of any type.
 const ANY_VALUES: &str = "values";
 
-/// The family of operators with such operands.
+/// The family of operators with these operands.
 fn family_of(operands: &[TypeId]) -> &'static str {
     let has = |is_such: &dyn Fn(TypeId) -> bool| operands.iter().any(|id| is_such(*id));
     let is_array =

@@ -28,11 +28,11 @@ pub struct Signature {
 /// The result of resolving a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved<T> {
-    /// This one.
+    /// A single one.
     One(T),
     /// No candidate takes these arguments.
     None,
-    /// Several do, and none is better.
+    /// Several do, without a best one.
     Several,
 }
 
@@ -225,8 +225,8 @@ impl Slot {
 /// ("UNION, CASE, and Related Constructs"). For CASE, the type of its ELSE comes first.
 ///
 /// # Errors
-/// Two types that have none in common: they are of different categories, or the first is not cast
-/// to the second.
+/// Two types without a common one: they are of different categories, or the first is not cast to
+/// the second.
 pub fn common(types: &[TypeId]) -> Result<TypeId, (TypeId, TypeId)> {
     let mut chosen = TypeId::UNKNOWN;
     for &next in types.iter().filter(|next| **next != TypeId::UNKNOWN) {

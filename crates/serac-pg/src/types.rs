@@ -14,7 +14,7 @@ pub struct TypeId(pub u32);
 pub struct ModifiedType {
     /// The type.
     pub id: TypeId,
-    /// Its modifier as PostgreSQL packs it; [`NO_MODIFIER`] if it has none.
+    /// Its modifier as PostgreSQL packs it; [`NO_MODIFIER`] without a modifier.
     pub modifier: i32,
 }
 
@@ -39,7 +39,7 @@ impl ModifiedType {
     pub fn of_digits(precision: u16, scale: u16) -> Self {
         Self { id: TypeId::NUMERIC, modifier: (i32::from(precision) << 16 | i32::from(scale)) + HEADER }
     }
-    /// The characters of a VARCHAR(n) or CHAR(n); none of other types, and where no length is told.
+    /// The characters of a VARCHAR(n) or CHAR(n); `None` for other types, and without a length.
     pub fn length(self) -> Option<u32> {
         let has_length = matches!(self.id, TypeId::VARCHAR | TypeId::BPCHAR);
         u32::try_from(self.modifier - HEADER).ok().filter(|_| has_length && self.modifier >= HEADER)
@@ -82,7 +82,7 @@ pub enum Category {
     Timespan,
     /// Others.
     User,
-    /// A constant whose type nothing tells yet.
+    /// A constant whose type is not known yet.
     Unknown,
     /// For internal use.
     Internal,
@@ -208,7 +208,7 @@ constants! {
     FLOAT4 = 700 "float4";
     /// DOUBLE PRECISION.
     FLOAT8 = 701 "float8";
-    /// A quoted constant, or NULL, whose type nothing tells yet.
+    /// A quoted constant, or NULL, whose type is not known yet.
     UNKNOWN = 705 "unknown";
     /// CHAR(n).
     BPCHAR = 1042 "bpchar";
@@ -288,7 +288,7 @@ impl TypeId {
     pub fn array(self) -> Option<Self> {
         self.facts()?.array
     }
-    /// The type of an array's elements; none of other types.
+    /// The type of an array's elements; `None` for other types.
     pub fn element(self) -> Option<Self> {
         self.facts()?.element
     }

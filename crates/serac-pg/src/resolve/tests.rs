@@ -1,4 +1,4 @@
-//! Compares the rules with what PostgreSQL answers.
+//! Compares the rules with PostgreSQL's answers.
 
 use super::*;
 use std::collections::HashMap;
