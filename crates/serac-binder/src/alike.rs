@@ -70,7 +70,7 @@ fn under_alias(plan: &LogicalPlan) -> &LogicalPlan {
     plan
 }
 
-/// Whether two operators are one, but for their inputs and expressions.
+/// Whether two operators are of one kind, apart from their inputs and expressions.
 fn is_same_kind(left: &LogicalPlan, right: &LogicalPlan) -> bool {
     use LogicalPlan as P;
     match (left, right) {

@@ -113,7 +113,7 @@ impl Binder<'_> {
         let made = checked(function.call(values), array.ok_or_else(unsupported)?, span, schema);
         made.map_err(|error| error.refused(format!("an array of values of type {id}"), span))
     }
-    /// `'{1,2}'` as an array of a type, whose elements `cast` makes of texts.
+    /// `'{1,2}'` as an array of a type, whose elements `cast` converts from texts.
     pub(crate) fn array_of_text(
         &self,
         text: &str,
@@ -136,7 +136,7 @@ impl Binder<'_> {
             None => self.array_of_items(items, to, span, schema, &element),
         }
     }
-    /// An array of such items, which `element` makes values of.
+    /// An array of these items, whose values `element` makes.
     fn array_of_items(
         &self,
         items: Vec<Item>,
@@ -347,7 +347,7 @@ impl Binder<'_> {
             _ => Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, NO_BOOLEAN, at)),
         }
     }
-    /// `a || b` where one is an array.
+    /// `a || b` with an array on one side.
     pub(crate) fn joined_arrays(
         &self,
         operands: Vec<Bound>,

@@ -21,8 +21,8 @@ const NAME_BYTES: usize = 63;
 pub(crate) struct Bound {
     pub(crate) expr: Expr,
     pub(crate) id: TypeId,
-    /// The modifier of its type, where PostgreSQL knows one of such an expression. A CHAR(n) is
-    /// there without the blanks at its end: its length says how many there are.
+    /// The modifier of its type, if PostgreSQL knows one for the expression. A CHAR(n) is there
+    /// without the blanks at its end: its length says how many there are.
     pub(crate) modifier: i32,
     pub(crate) span: Span,
     /// The parameter that it is, if that had no type.
@@ -199,7 +199,7 @@ pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
     }
 }
 
-/// A value of type `from` as a number; none of a type that becomes none here.
+/// A value of type `from` as a number; `None` for a type without this cast here.
 fn as_number(expr: Expr, from: TypeId) -> Result<Option<Expr>> {
     let function = match from {
         TypeId::FLOAT4 => "float4_numeric",
@@ -210,7 +210,7 @@ fn as_number(expr: Expr, from: TypeId) -> Result<Option<Expr>> {
     Ok(Some(function_of_numbers(function)?.call(vec![expr])))
 }
 
-/// A number as a value of another type; none of a type that it becomes none of here.
+/// A number as a value of another type; `None` for a type without this cast here.
 fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Option<Expr>> {
     let function = match (to, expr.get_type(schema)?) {
         (TypeId::TEXT | TypeId::VARCHAR, DataType::Decimal128(..)) => {
@@ -230,7 +230,7 @@ fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Option<Expr>> 
     Ok(Some(function_of_numbers(function)?.call(vec![expr])))
 }
 
-/// A quoted constant or NULL of a type; none if its text is not read here.
+/// A quoted constant or NULL of a type; `None` if its text is not read here.
 fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Option<Bound>> {
     let text = match expr {
         Expr::Literal(ScalarValue::Utf8(Some(text)), _) => text,
@@ -255,7 +255,8 @@ fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Option<Bound>> {
     Ok(expr.map(|expr| Bound::new(expr, to, span)))
 }
 
-/// A whole number as a constant of another type of numbers; none if it is none, or does not fit.
+/// A whole number as a constant of another type of numbers; `None` if it is no such constant, or
+/// does not fit.
 fn constant(expr: &Expr, to: TypeId) -> Option<Expr> {
     let Expr::Literal(value, _) = expr else { return None };
     let number = match value {
@@ -278,7 +279,8 @@ fn constant(expr: &Expr, to: TypeId) -> Option<Expr> {
     Some(Expr::Literal(value, None))
 }
 
-/// A number as a constant, with no more digits than it has; free if it has too many, or none.
+/// A number as a constant, with no more digits than it has; free if it has too many, or is not
+/// finite.
 pub(crate) fn number_constant(number: &Numeric) -> Expr {
     let fixed = number.finite().and_then(|finite| {
         let (value, scale) = (finite.unscaled().small()?, finite.scale());

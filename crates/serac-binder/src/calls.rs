@@ -42,7 +42,7 @@ const COMPUTED_BY: [(&str, &str); 8] = [
     ("transaction_timestamp", "now"),
 ];
 
-/// The same of functions whose first argument is BYTEA.
+/// The same for functions whose first argument is BYTEA.
 const OF_BYTES: [(&str, &str); 8] = [
     ("btrim", "bytea_btrim"),
     ("length", "octet_length"),
@@ -88,7 +88,7 @@ fn shown(name: &str, given: &[TypeId]) -> String {
     format!("{name}({})", given.join(", "))
 }
 
-/// That there is no function of this name which takes such arguments.
+/// The error of a missing function with this name and these arguments.
 fn no_function(call: &str, is_ordered: bool, span: Span) -> BindError {
     let hint = match is_ordered {
         true => {
@@ -107,13 +107,13 @@ fn unsupported(name: &str, given: &[TypeId], span: Span) -> BindError {
 
 /// A function that is meant.
 pub(crate) struct Chosen {
-    /// Its types, polymorphic ones in place.
+    /// Its types, with polymorphic ones resolved.
     pub(crate) signature: Signature,
     /// The kind of function: of rows, groups or windows.
     pub(crate) kind: FunctionKind,
     /// The types of its arguments as they are declared.
     declared: Vec<TypeId>,
-    /// Its value has the type of an argument, whatever that is.
+    /// Its value has the type of an argument, for any type.
     is_kept: bool,
     /// It gives a set of rows.
     pub(crate) returns_set: bool,
@@ -149,8 +149,8 @@ fn candidates(name: &str, count: usize) -> Vec<(Signature, &'static Function)> {
 /// The function that a call at `span` means, with its polymorphic types resolved.
 ///
 /// # Errors
-/// 42883 if there is none, 42725 if there are several; 0A000 where PostgreSQL has one for types
-/// that are not here.
+/// 42883 if there is no function, 42725 if there are several; 0A000 if PostgreSQL has one for types
+/// that are missing here.
 pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen> {
     let candidates = candidates(name, given.len());
     let signatures = candidates.iter().map(|(signature, _)| signature).collect();
@@ -213,7 +213,7 @@ impl Chosen {
         let mut has_numbers = false;
         for ((argument, to), declared) in given.into_iter().zip(&self.signature.arguments).zip(&self.declared) {
             let argument = match *declared {
-                // The number of an object is not what is seen of it.
+                // The number of an object is not its shown form.
                 declared if resolve::is_polymorphic(declared) && is_registered(argument.id) && !self.is_kept => {
                     binder.cast(argument, TypeId::TEXT, schema)?
                 }
@@ -242,7 +242,7 @@ impl Chosen {
             has_numbers |= resolve::is_polymorphic(*declared) && to.element() == Some(TypeId::NUMERIC);
             exprs.push(argument.expr);
         }
-        // Numbers beside an array are compared with its elements, or become some.
+        // Numbers beside an array are compared with its elements, or become elements.
         if has_numbers { arrays_of_one_form(exprs, self.is_kept, schema) } else { Ok(exprs) }
     }
 }
@@ -417,8 +417,8 @@ impl Binder<'_> {
         };
         self.postgresql_call(name, arguments, found, span, context).map_err(refused)
     }
-    /// The call of a function that PostgreSQL does not have: the function tells what it takes and
-    /// gives.
+    /// The call of a function that PostgreSQL does not have: the function determines its argument
+    /// and result types.
     fn own_call(
         &self,
         function: &Arc<ScalarUDF>,
@@ -567,7 +567,7 @@ impl Binder<'_> {
         let is_same = type_of_arrow(element).map(stored_as) == Some(stored_as(id));
         if is_same || (element.is_integer() && is_integer(id)) { Ok((list, id)) } else { Err(refused()) }
     }
-    /// The call that gives such a list.
+    /// The call that computes a list of rows.
     fn computed_list(&self, name: &str, arguments: Vec<Bound>, found: &Chosen, schema: &DFSchema) -> Result<Expr> {
         let id = found.signature.result;
         let is_series = name == "generate_series";
@@ -587,7 +587,7 @@ impl Binder<'_> {
         }
         Ok(self.known_scalar(function_for(name, &found.signature))?.call(exprs))
     }
-    /// An element of what a function of rows gives, where that is in a list of values.
+    /// An element of the result of a set-returning function in a list of values.
     fn set_in_row(
         &self,
         name: &str,
@@ -712,8 +712,8 @@ impl Binder<'_> {
             return self.of_own_aggregate(function, arguments, order_by, filter, span, context);
         }
         for argument in &mut arguments {
-            // A constant that may be of any type is a text. A parameter gets a type only where
-            // equal ones are left out.
+            // A constant that may be of any type is a text. A parameter gets a type only if equal
+            // values are left out.
             if argument.id == TypeId::UNKNOWN && name == "count" && given.len() == 1 && !is_of_set {
                 if argument.parameter.is_some() && !call.distinct {
                     let parts = vec![(self.counted()?, vec![argument.expr.clone()])];
@@ -723,7 +723,7 @@ impl Binder<'_> {
                 *argument = argument.clone().into_text()?;
                 given[0] = argument.id;
             }
-            // Rows that are there are counted, or different ones.
+            // Counts present rows, or distinct ones.
             if argument.id == TypeId::RECORD && name == "count" && given.len() == 1 {
                 if call.distinct {
                     let parts = vec![(self.counted()?, vec![self.key_of_row(&argument.expr, context.schema)?])];
@@ -764,7 +764,8 @@ impl Binder<'_> {
             false => parts.map_err(|error| error.refused(what, span)),
         }
     }
-    /// The call of an aggregate that PostgreSQL does not have: it tells what it takes and gives.
+    /// The call of an aggregate that PostgreSQL does not have: the aggregate determines its
+    /// argument and result types.
     fn of_own_aggregate(
         &self,
         function: Arc<AggregateUDF>,
@@ -861,7 +862,7 @@ impl Binder<'_> {
             }
             let expr = self.implicitly(argument, *to, context.schema)?.expr;
             exprs.push(match (name, *to) {
-                // The sum of such is NUMERIC.
+                // The sum of BIGINT is NUMERIC.
                 ("sum", TypeId::INT8) => cast(expr, DataType::Decimal128(20, 0)),
                 _ => expr,
             });
@@ -925,7 +926,7 @@ impl Binder<'_> {
         };
         Ok((vec![(function, exprs)], None))
     }
-    /// The order of the rows that an aggregate takes, and what they are ordered by.
+    /// The order of the rows that an aggregate takes, and its sort keys.
     fn order_within(&self, call: &Call, arguments: &[Bound], context: Context<'_>) -> Result<Vec<(SortExpr, Bound)>> {
         let mut orders: Vec<(SortExpr, Bound)> = Vec::new();
         for item in call.order_by.iter().chain(&call.within_group) {
@@ -1023,7 +1024,7 @@ fn own_arguments(name: &str, arguments: Vec<Bound>, span: Span, schema: &DFSchem
             Expr::Literal(ScalarValue::Utf8(None), _) => {
                 Bound { expr: Expr::Literal(ScalarValue::Null, None), ..argument }
             }
-            // It becomes what the function takes.
+            // It becomes a value of the function's type.
             Expr::Literal(ScalarValue::Utf8(_), _) => argument,
             _ => argument.into_text()?,
         };
@@ -1061,27 +1062,28 @@ fn order_of_values(
     Ok(order_by.into_iter().map(|(sort, _)| sort).collect())
 }
 
-/// That values of which equal ones are left out would be told apart by their bytes.
+/// The error of DISTINCT over values that would be compared by their bytes.
 fn distinct(name: &str) -> BindError {
     BindError::unsupported(format!("{name}(DISTINCT …) of values with digits of their own or of intervals"), NO_PLACE)
 }
 
-/// Aggregates of a plan, and what each is applied to.
+/// Aggregates of a plan, and the arguments of each.
 type AggregateParts = Vec<(Arc<AggregateUDF>, Vec<Expr>)>;
 
-/// An aggregate, and what it is applied to.
+/// An aggregate, and its arguments.
 pub(crate) struct AggregateCall {
     /// The parts of the plan, and their arguments.
     pub(crate) parts: AggregateParts,
     pub(crate) filter: Option<Box<Expr>>,
-    /// The function that takes their results; none if the only result is that of the call.
+    /// The function that takes their results; `None` if the only result is that of the call.
     pub(crate) finish: Option<Arc<ScalarUDF>>,
     /// The order of the rows that they take.
     pub(crate) order_by: Vec<SortExpr>,
     pub(crate) result: TypeId,
 }
 
-/// The value of a call that several in the plan compute; a single one where nothing finishes them.
+/// The value of a call that several aggregates in the plan compute; of a single one without a final
+/// function.
 pub(crate) fn finished(mut calls: Vec<Expr>, finish: Option<Arc<ScalarUDF>>) -> Expr {
     match finish {
         Some(finish) => finish.call(calls),

@@ -1,4 +1,4 @@
-//! Quoted constants as values of a type, by what PostgreSQL reads.
+//! Quoted constants as values of a type, by PostgreSQL's input forms.
 //!
 //! Whole numbers, truth values and bytes are read here, with PostgreSQL's errors. Dates and times
 //! are read in the forms of ISO 8601 alone, and intervals as quantities with units or as
@@ -10,7 +10,7 @@ use datafusion::common::ScalarValue;
 use serac_parser::tree::Span;
 use serac_pg::TypeId;
 
-/// A text as a value of a type that Arrow has; none if it is not read here.
+/// A text as a value of a type that Arrow has; `None` if it is not read here.
 pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarValue>> {
     let word = text.trim_matches(|c: char| c.is_ascii_whitespace());
     let invalid = || {
@@ -183,7 +183,7 @@ fn interval(word: &str) -> Option<IntervalMonthDayNano> {
             None => (1, quantity.strip_prefix('+').unwrap_or(quantity)),
         };
         if quantity.contains(':') {
-            // A sign before a time is its own, but a sign before days is taken over: such forms are
+            // A sign before a time is its own, but a sign before days carries over: these forms are
             // not read.
             if sign < 0 || seen.contains(&"time") || days < 0 || months < 0 {
                 return None;
@@ -230,8 +230,7 @@ fn interval(word: &str) -> Option<IntervalMonthDayNano> {
     Some(IntervalMonthDayNano::new(months, days, sign * nanos))
 }
 
-/// `\x00ff`, or letters among which a backslash stands before another one, or before three octal
-/// digits.
+/// `\x00ff`, or letters with backslashes, each before another backslash or three octal digits.
 fn bytes(text: &str, span: Span) -> Result<Vec<u8>> {
     let wrong = |sqlstate, message: String| BindError::new(sqlstate, message, span);
     let mut bytes = Vec::with_capacity(text.len());

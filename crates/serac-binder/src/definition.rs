@@ -35,7 +35,7 @@ pub enum Place {
     CopyFilter,
 }
 
-/// Each place as messages call one, and several.
+/// The names of each place in messages, in the singular and the plural.
 const NAMES: [(&str, &str); 7] = [
     ("DEFAULT expression", "DEFAULT expressions"),
     ("check constraint", "check constraints"),
@@ -47,24 +47,24 @@ const NAMES: [(&str, &str); 7] = [
 ];
 
 impl Place {
-    /// How messages call one.
+    /// The singular in messages.
     pub fn name(self) -> &'static str {
         NAMES[self as usize].0
     }
-    /// How messages call several.
+    /// The plural in messages.
     pub fn clause(self) -> &'static str {
         NAMES[self as usize].1
     }
 }
 
-/// The text of an expression, where it stands, and what it is over.
+/// The text of an expression, its place, and the columns that it is over.
 #[derive(Clone, Copy, Debug)]
 pub struct DefinitionText<'t> {
     /// The expression.
     pub text: &'t str,
     /// The place of the expression.
     pub place: Place,
-    /// The name of the table that it is over; empty for none.
+    /// The name of its table; empty without one.
     pub table: &'t str,
     /// The columns that it may name.
     pub schema: &'t DFSchema,
@@ -89,7 +89,7 @@ pub struct Definition {
 #[derive(Default)]
 struct Names {
     columns: Vec<Name>,
-    /// The texts that name sequences whose next values are taken.
+    /// The texts that name sequences from which values are drawn.
     sequences: Vec<String>,
     has_query: bool,
 }
@@ -110,7 +110,7 @@ impl visit::Found for Names {
     }
 }
 
-/// The text that a constant has, whatever it is cast to.
+/// The text of a constant, below any casts.
 fn text_of(tree: &Tree) -> Option<&str> {
     match &tree.kind {
         ExprKind::Literal(Literal::String(text)) => Some(text),
@@ -133,7 +133,7 @@ fn parsed(text: &str) -> Result<(Tree, Names)> {
 /// The names of columns in an expression, each with its place in the text.
 ///
 /// # Errors
-/// If it is none.
+/// If the text is no expression.
 pub fn columns_of_definition(text: &str) -> Result<Vec<Name>> {
     Ok(parsed(text)?.1.columns)
 }
@@ -141,7 +141,7 @@ pub fn columns_of_definition(text: &str) -> Result<Vec<Name>> {
 /// The texts that name the sequences of which an expression takes the next values.
 ///
 /// # Errors
-/// If it is none.
+/// If the text is no expression.
 pub fn sequences_of_definition(text: &str) -> Result<Vec<String>> {
     Ok(parsed(text)?.1.sequences)
 }

@@ -17,10 +17,10 @@ pub struct Relation {
     pub source: Arc<dyn TableSource>,
     /// The name under which it is scanned.
     pub name: datafusion::common::TableReference,
-    /// The types of its columns, in their order; none for those that hold what PostgreSQL has no
-    /// type of. A statement may pass such a column on, and do nothing else with it (0A000).
+    /// The types of its columns, in their order; `None` for a type without a counterpart in
+    /// PostgreSQL. A statement may pass such a column on, but not compute with it (0A000).
     pub types: Vec<Option<ModifiedType>>,
-    /// The columns of its primary key, by their places; empty if it has none.
+    /// The columns of its primary key, by their places; empty without a key.
     pub key: Vec<usize>,
 }
 
@@ -29,24 +29,23 @@ pub trait Environment {
     /// The relation of a name.
     ///
     /// # Errors
-    /// If there is none, or if it is one that the binder cannot use.
+    /// If it does not exist, or if the binder cannot use it.
     fn relation(&self, name: &tree::Name) -> Result<Relation>;
     /// The table of a name that is to be changed.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it does not exist.
     fn target(&self, name: &tree::Name) -> Result<Target> {
         Err(BindError::unsupported("a change", name.span))
     }
-    /// A relation of these columns whose rows are not there before the statement runs. The first
-    /// columns are those of `target`, if it is told: who may not read them there may not read them
-    /// here.
+    /// A relation of these columns whose rows appear while the statement runs. The first columns
+    /// are those of `target`, if given: a role that may not read them there may not read them here.
     fn rows_to_come(&self, schema: SchemaRef, target: Option<&Target>) -> Arc<dyn TableSource> {
         let _ = target;
         Arc::new(LogicalTableSource::new(schema))
     }
     /// The digits, all and those behind the point, of NUMERIC parameters whose values all have
-    /// these: they are fixed numbers then. By number from `$1` on.
+    /// these: they are then fixed numbers. By number from `$1` on.
     fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
         Vec::new()
     }
@@ -104,7 +103,7 @@ pub trait Environment {
     /// for these.
     ///
     /// # Errors
-    /// If there is one that cannot be called so.
+    /// If the function exists but cannot be called with these arguments.
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>>;
     /// The rows that the last run of a recursive query has given, under its name in the plan.
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {

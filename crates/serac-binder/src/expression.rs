@@ -80,7 +80,7 @@ impl Binder<'_> {
             ExprKind::Like { operand, negated, kind, pattern, escape, at } => {
                 let (operand, pattern) = (self.expression(operand, context)?, self.expression(pattern, context)?);
                 let start = operand.span;
-                // PostgreSQL points to the word NOT before it, if there is one.
+                // PostgreSQL points to the word NOT before it, if it is there.
                 let at = if *negated { NO_PLACE } else { *at };
                 let pattern = match (kind, escape.as_deref()) {
                     (LikeKind::Similar, escape) => {
@@ -204,7 +204,7 @@ impl Binder<'_> {
         let mut operators = operators;
         let is_number = matches!(operand.kind, ExprKind::Prefix(..));
         let mut operand = match &operand.kind {
-            // Signs are part of the number behind them, of which there is one more below zero than
+            // Signs are part of the number behind them: there is one more number below zero than
             // above.
             ExprKind::Literal(Literal::Integer(digits)) => {
                 let (mut start, mut sign) = (operand.span, "");
@@ -415,7 +415,7 @@ impl Binder<'_> {
         match resolve::common(&types) {
             Ok(common) if constants.len() > 1 => {
                 all.push(self.in_constants(operand.clone(), constants, common, negated, span, context)?);
-                // It has decided what a parameter is.
+                // It has decided the type of a parameter.
                 operand = operand.renewed()?;
             }
             _ => single.extend(constants),
@@ -506,7 +506,7 @@ impl Binder<'_> {
                 Some(operand.into_text()?)
             }
         };
-        // One that may be another value each time is computed once.
+        // An operand that may change its value is computed once.
         let is_once = whens.len() > 1 && operand.as_ref().is_some_and(|operand| repeatable(&operand.expr).is_err());
         let (mut conditions, mut compared, mut thens) = (Vec::new(), Vec::new(), Vec::new());
         for (when, then) in whens {
@@ -529,7 +529,7 @@ impl Binder<'_> {
             }
             _ => None,
         };
-        // The result of ELSE is the first whose type counts.
+        // For the type, the result of ELSE counts first.
         let mut results = vec![match otherwise {
             Some(otherwise) => self.expression(otherwise, context)?,
             None => constant(&Literal::Null, span)?,
@@ -1004,7 +1004,7 @@ fn is_of_bytes(collation: &str) -> bool {
     matches!(collation, "default" | "C" | "POSIX" | "ucs_basic")
 }
 
-/// The function that an operator is; none of those that are operators here, too.
+/// The function that an operator is; `None` for operators that are operators here, too.
 fn function_of_operator(symbol: &str, left: TypeId, signature: &Signature) -> Option<&'static str> {
     let is_jsonb = left == TypeId::JSONB;
     let is_array = left.element().is_some();
@@ -1065,7 +1065,7 @@ fn is_least(operand: &Bound) -> bool {
     matches!(operand.expr, Expr::Literal(ScalarValue::Int32(Some(i32::MIN)), _))
 }
 
-/// The negative of a constant; none if it is no constant, or has none.
+/// The negative of a constant; `None` if it is no constant, or has no negative.
 fn negative(operand: &Bound) -> Option<Bound> {
     let Expr::Literal(value, _) = &operand.expr else { return None };
     let value = match value {
@@ -1128,7 +1128,7 @@ const OTHER_NAMES: [(&str, TypeId); 4] =
 /// The type of a name.
 ///
 /// # Errors
-/// 42704 if there is none; 0A000 if it is one that is not here.
+/// 42704 if the type does not exist; 0A000 if it is not supported here.
 pub fn type_of(to: &TypeName) -> Result<TypeId> {
     let shown = || format!("{}{}", to.name, if to.dimensions > 0 { "[]" } else { "" });
     if to.is_set || to.of_column {
@@ -1158,8 +1158,7 @@ pub fn type_of(to: &TypeName) -> Result<TypeId> {
     }
 }
 
-/// Arrays, some of which may be arrays of arrays, where all have as many dimensions. NULL is one of
-/// any.
+/// Arrays, possibly nested, that must have the same number of dimensions. NULL is one of any.
 fn arrays_of_one_dimension(mut arrays: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     let is_null = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.is_null());
     let mut stored: Option<DataType> = None;
@@ -1273,7 +1272,7 @@ impl Binder<'_> {
             };
         }
         if matches!(from, TypeId::INT2 | TypeId::INT4) && (to == TypeId::OID || types::is_registered(to)) {
-            // The bits of a negative number are those of a large one.
+            // The bits of a negative number equal those of a large one.
             let bits = cast_to(bound.expr, DataType::Int64) & lit(i64::from(u32::MAX));
             return Ok(Bound::new(cast_to(bits, DataType::UInt32), to, span));
         }
@@ -1411,7 +1410,7 @@ impl Binder<'_> {
                 let (precision, scale) = (*precision, scale.first().copied().unwrap_or(0));
                 if id == TypeId::NUMERIC {
                     let expr = crate::number_forms::with_digits(bound.expr, precision, scale, schema)?;
-                    // A number that is kept has no such digits.
+                    // A stored number has no such digits.
                     let (Ok(precision), Ok(scale)) = (u16::try_from(precision), u16::try_from(scale)) else {
                         return Ok(Bound::new(expr, id, span));
                     };
@@ -1433,7 +1432,7 @@ impl Binder<'_> {
                 let digits = Expr::Literal(ScalarValue::Int64(Some(i64::from(modifier))), None);
                 Ok(Bound { modifier, ..checked(function.call(vec![bound.expr, digits]), id, span, schema)? })
             }
-            // A cast that is told cuts what is too long.
+            // An explicit cast cuts a long text.
             (TypeId::VARCHAR | TypeId::BPCHAR, [length]) => {
                 let of = ModifiedType::of_length(id, length.unsigned_abs());
                 if bound.modified_type() == of {
@@ -1488,7 +1487,7 @@ pub fn type_with_modifiers(to: &TypeName) -> Result<(TypeId, Vec<i32>)> {
     Ok((id, modifiers))
 }
 
-/// That a type has such modifiers.
+/// Checks that a type has these modifiers.
 fn check_modifiers(id: TypeId, to: &TypeName, modifiers: &[i32]) -> Result<()> {
     /// Characters that a text may be limited to.
     const MOST_CHARACTERS: i32 = 10_485_760;

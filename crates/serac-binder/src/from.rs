@@ -1,4 +1,4 @@
-//! FROM: what is read, and which names it has.
+//! FROM: the relations that are read, and their names.
 
 use crate::binder::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
@@ -36,7 +36,7 @@ const MOST_JOINS: usize = 200;
 const OWN_LEVEL: &str = "FROM clause of their own query level";
 
 impl Binder<'_> {
-    /// The rows of FROM; a single one without columns if there is none.
+    /// The rows of FROM; a single row without columns if it is missing.
     pub(crate) fn from(&self, items: &[TableExpr], outer: Option<&Outer<'_>>) -> Result<Rows> {
         if items.len() > MOST_IN_A_ROW {
             return Err(BindError::unsupported(format!("a FROM of more than {MOST_IN_A_ROW} items"), NO_PLACE));
@@ -113,8 +113,8 @@ impl Binder<'_> {
         }
         joins.iter().try_fold(first, |rows, join| self.join(rows, join, hidden, outer))
     }
-    /// `LATERAL (SELECT …)`: the query sees what stands before it. `is_left` where a join keeps the
-    /// rows before it that it gives nothing for.
+    /// `LATERAL (SELECT …)`: the query sees the items before it. `is_left` if a join keeps rows
+    /// before it without a match.
     fn lateral(
         &self,
         query: &Query,
@@ -161,7 +161,7 @@ impl Binder<'_> {
         rows.scope.items.iter_mut().for_each(|item| item.may_be_missing = true);
         Ok(rows)
     }
-    /// All columns of some rows, as a query selects them.
+    /// All columns of a rows node, as a query selects them.
     fn all_columns(&self, rows: Rows) -> Result<Selected> {
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
         let mut names = HashSet::new();
@@ -410,12 +410,12 @@ fn marked(plan: LogicalPlan, name: &str) -> Result<LogicalPlan> {
     Ok(LogicalPlanBuilder::from(plan).project(exprs)?.build()?)
 }
 
-/// Whether a join keeps all rows on its left, or drops some, and no more.
+/// Whether a join keeps all rows on its left, or drops rows, but does not add any.
 fn keeps_left(kind: JoinKind) -> bool {
     !matches!(kind, JoinKind::Right | JoinKind::Full)
 }
 
-/// Whether an item has parts that may name what stands before them.
+/// Whether an item has parts that may name items before them.
 fn may_be_lateral(table: &TableExpr) -> bool {
     match &table.kind {
         TableKind::Query { lateral, .. } => *lateral,

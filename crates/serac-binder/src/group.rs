@@ -1,8 +1,8 @@
-//! GROUP BY: by what rows are grouped, and expressions over groups.
+//! GROUP BY: the grouping keys, and expressions over groups.
 //!
 //! Grouping sets are expanded into one list. Items beside each other stand for all combinations of
 //! their sets, ROLLUP and CUBE for the sets that they abbreviate. DataFusion has an aggregation of
-//! several sets; of one set it is a plain one.
+//! several sets; an aggregation of one set is a plain one.
 
 use crate::alike::alike;
 use crate::binder::Binder;
@@ -26,12 +26,12 @@ use std::collections::HashSet;
 /// Sets that a query may have, as in PostgreSQL.
 const MOST_SETS: usize = 4096;
 
-/// By what rows are grouped.
+/// The grouping keys.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     /// All expressions.
     exprs: Vec<Expr>,
-    /// The sets of them; one has all where there are no grouping sets.
+    /// Their sets; a single one with all keys without grouping sets.
     sets: Vec<Vec<usize>>,
 }
 
@@ -49,7 +49,7 @@ fn with_all(set: &[usize], other: &[usize]) -> Vec<usize> {
 }
 
 impl Binder<'_> {
-    /// By what rows are grouped; none without GROUP BY.
+    /// The grouping keys; `None` without GROUP BY.
     pub(crate) fn groups(
         &self,
         group_by: &GroupBy,
@@ -366,7 +366,7 @@ impl Binder<'_> {
         let value = |at: usize| match firsts_of.get(at) {
             Some(Some(first)) => {
                 let value = column(known.len() + first);
-                // A set that the value is not in has none of it.
+                // The key is NULL in a set without it.
                 let is_null = Box::new(Expr::IsNull(Box::new(column(at))));
                 let null = ScalarValue::try_from(schema.field(place(known.len() + first)).data_type());
                 null.map(|null| match has_sets {
@@ -406,8 +406,7 @@ impl Binder<'_> {
         if groupings.is_empty() {
             return Ok(plan);
         }
-        // The number of the set is not there any more once the planner has put something in the
-        // place of GROUPING.
+        // The number of the set is gone once the planner has replaced GROUPING.
         let all = schema.columns().into_iter().filter(|column| column.name != Aggregate::INTERNAL_GROUPING_ID);
         let mut columns: Vec<Expr> = all.map(Expr::Column).collect();
         for (name, grouping) in groupings {

@@ -37,7 +37,7 @@
 //!
 //! A query holds expressions, and an expression queries. The modules that bind them are parts of
 //! one `impl Binder` and call each other as its methods. Types, limits and functions that several
-//! of them need are in modules below `binder`, so that no module names one that names it.
+//! of them need are in modules below `binder`, so that modules do not name each other in circles.
 //!
 //! A feature of PostgreSQL that SeracDB does not have is an error of the statement, too (0A000).
 #![warn(missing_docs)]
@@ -174,7 +174,7 @@ pub fn relations_of_statement(statement: &tree::StatementKind) -> Vec<tree::Name
 }
 
 /// The greatest number of a parameter in a query or a change, or in the arguments of CALL or
-/// EXECUTE; 0 if there is none.
+/// EXECUTE; 0 without parameters.
 pub fn parameter_count(statement: &tree::StatementKind) -> usize {
     struct Most(u32);
     impl visit::Found for Most {

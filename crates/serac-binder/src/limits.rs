@@ -1,4 +1,4 @@
-//! How large a statement may be.
+//! Limits of a statement's size.
 
 /// Levels of expressions, and of queries, that a statement may have in its tree. A plan is deeper
 /// than its tree, and DataFusion drops it level by level on the stack.

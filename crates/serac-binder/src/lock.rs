@@ -111,7 +111,7 @@ fn add_items<'t>(table: &'t TableExpr, may_be_missing: bool, found: &mut Vec<Ite
 }
 
 impl Binder<'_> {
-    /// The rows of a query without its WITH. One that claims rows is bound as a part of the
+    /// The rows of a query without its WITH. A query that claims rows is bound as a part of the
     /// statement.
     pub(crate) fn body_and_order(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         let locks = &query.locks[..];

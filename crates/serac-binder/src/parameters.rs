@@ -1,9 +1,9 @@
 //! Parameters: `$1`, whose type comes from the statement's sender, or from the first place that
 //! needs one.
 //!
-//! A parameter of no type is like a quoted constant: what stands beside it, or the function that
-//! takes it, decides. Two places that decide differently are an error, and so is one that decides
-//! after another has been left open.
+//! A parameter of no type is like a quoted constant: its neighbour, or the function that takes it,
+//! decides. Two places that decide differently are an error, and so is a place that decides after
+//! another has been left open.
 
 use crate::bound::{Bound, without_blanks};
 use crate::error::{BindError, NO_PLACE, Result};
@@ -30,8 +30,8 @@ pub fn arrays_of_numbers() -> DataType {
 struct State {
     /// By number; UNKNOWN where nothing has decided yet.
     types: Vec<TypeId>,
-    /// References of no type: the parameter's number, and where. They are taken out when they get
-    /// one.
+    /// References of no type: the parameter's number, and its place. They are taken out when they
+    /// get one.
     open: Vec<Option<(u32, Span)>>,
     /// The number of types that places have decided.
     decisions: usize,
@@ -120,7 +120,7 @@ impl Parameters {
 }
 
 impl OpenParameter {
-    /// The type that another place has decided since; UNKNOWN if none has.
+    /// The type that another place has decided since; UNKNOWN without a decision.
     pub(crate) fn decided(&self) -> TypeId {
         self.all.0.borrow().types[self.number as usize - 1]
     }

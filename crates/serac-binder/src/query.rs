@@ -29,11 +29,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl Binder<'_> {
-    /// A query. `outer` is what is around it.
+    /// A query. `outer` is the query around it.
     pub(crate) fn query(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         self.deeper(LEVELS_OF_QUERY, || {
             let is_top = self.is_top.take();
-            // A query in one that claims rows does not claim its own.
+            // A subquery of a query that claims rows does not claim its own.
             let claims = self.claims.take();
             let before = self.tables.borrow().len();
             let names = self.item_names.borrow().len();
@@ -82,7 +82,7 @@ impl Binder<'_> {
         }
         Ok(())
     }
-    /// A change in WITH, which is done before what follows it.
+    /// A change in WITH, which runs before the later parts.
     fn change_of_with(&self, table: &CommonTable) -> Result<WithTable> {
         without_search(table)?;
         let is_silent = !has_returning(&table.statement.kind);
@@ -122,7 +122,7 @@ impl Binder<'_> {
         if is_first {
             selected = self.done_first(selected)?;
         }
-        // Whether it is computed once is told only by what it computes anew each time.
+        // Only volatile functions show whether it is computed once.
         let is_volatile = is_volatile(&selected.plan)?;
         Ok(WithTable::new(&table.name.name, selected, relations + 1, levels, is_volatile))
     }
@@ -392,7 +392,7 @@ impl Binder<'_> {
     }
 }
 
-/// The body in parentheses that have no clauses of their own: what follows these belongs to it.
+/// The body in parentheses without clauses of their own: the clauses behind them belong to it.
 pub(crate) fn innermost(mut body: &QueryBody) -> &QueryBody {
     while let QueryBody::Nested(inner) = body
         && is_body_alone(inner)
@@ -519,7 +519,7 @@ fn number(expr: &Expr) -> Option<Option<i64>> {
     }
 }
 
-/// The output column that an item of ORDER BY or GROUP BY means by its position; none if it is no
+/// The output column that an item of ORDER BY or GROUP BY means by its position; `None` if it is no
 /// number.
 pub(crate) fn position(tree: &serac_parser::tree::Expr, clause: &str, count: usize) -> Result<Option<usize>> {
     let literal = match &tree.kind {

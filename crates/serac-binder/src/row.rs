@@ -19,7 +19,7 @@ use serac_parser::tree::{Expr as Tree, ExprKind, Ident, Operator as Symbol, Quer
 use serac_pg::TypeId;
 use std::collections::HashSet;
 
-/// JSON is in a row as the only field of another one, which has this name. The functions that write
+/// JSON is in a row as the only field of another row, which has this name. The functions that write
 /// rows (serac-functions) know it, too.
 const JSON_IN_ROW: &str = "#json";
 
@@ -61,7 +61,7 @@ pub(crate) fn compared(pairs: Vec<(Expr, Expr)>, operator: &str) -> Result<Expr>
     Ok(joined(compared.into_iter().collect(), Operator::And))
 }
 
-/// The values of a row; none if it is no row.
+/// The values of a row; `None` if it is no row.
 pub(crate) fn fields(tree: &Tree) -> Option<&[Tree]> {
     match &tree.kind {
         ExprKind::Row { fields, .. } => Some(fields),
@@ -197,7 +197,7 @@ impl Binder<'_> {
         }
         Ok(joined(all, Operator::And))
     }
-    /// `ROW(a, b) IS [NOT] NULL`: whether all of its values are, or none is.
+    /// `ROW(a, b) IS [NOT] NULL`: whether all of its values are NULL, or all are not.
     pub(crate) fn row_is_null(row: Record, negated: bool, at: Span) -> Result<Bound> {
         let mut all = Vec::new();
         for value in row.values {
@@ -241,7 +241,7 @@ impl Binder<'_> {
         }
         Ok(row.present.clone().filter(|_| row.may_be_missing))
     }
-    /// An operator's application whose operands are rows; none if they are not.
+    /// An operator's application whose operands are rows; `None` if they are not.
     pub(crate) fn rows_operated(
         &self,
         left: &Tree,
@@ -274,7 +274,7 @@ impl Binder<'_> {
             self.compare_records(name, left, right, context).map(Some)
         })
     }
-    /// `(a, b) = (SELECT …)`, whose query has one row, or none.
+    /// `(a, b) = (SELECT …)`, whose query has at most one row.
     fn compare_with_row_of(
         &self,
         left: &[Tree],
@@ -307,7 +307,8 @@ impl Binder<'_> {
         }
         self.compare_values(symbol, at, left, right, context)
     }
-    /// Rows of which one is no list of values: NULL is equal to NULL, and larger than all else.
+    /// Rows that are not both lists of values: NULL is equal to NULL, and larger than every other
+    /// value.
     fn compare_records(&self, symbol: &str, left: Record, right: Record, context: Context<'_>) -> Result<Bound> {
         let start = left.values.first().map_or(NO_PLACE, |first| first.span);
         if left.values.len() != right.values.len() {
@@ -433,8 +434,8 @@ impl Binder<'_> {
     }
 }
 
-/// The type of a JSON value, or an array of these, that is a field of a row; none if the field is
-/// something else.
+/// The type of a JSON value, or an array of them, that is a field of a row; `None` for another
+/// field.
 fn is_json_in_row(field: &DataType) -> Option<&DataType> {
     match field {
         DataType::Struct(fields) => match &fields[..] {

@@ -43,7 +43,7 @@ type ListOfRows = (Expr, TypeId, Option<String>);
 
 /// The values of a function, over the rows that it stands beside.
 enum Values {
-    /// Lists that expressions give, side by side; and what the number of a value is, of the value.
+    /// Lists from expressions, side by side; and the relation of a value's number to the value.
     Lists { lists: Vec<ListOfRows>, number: Number },
     /// A table of one column, without columns of other items.
     Table { plan: LogicalPlan, id: TypeId, number: Number },
@@ -55,7 +55,7 @@ enum Values {
     One(Bound),
 }
 
-/// How WITH ORDINALITY numbers values.
+/// The numbering of values for WITH ORDINALITY.
 #[derive(Clone)]
 enum Number {
     /// By their distance from the first.
@@ -197,8 +197,8 @@ impl Binder<'_> {
         bound.exact()?;
         Ok(Values::One(bound))
     }
-    /// The table that a function of the database gives; none if the database has no such function.
-    /// Its arguments are constants.
+    /// The table of a function of the database; `None` if the database has no function of this
+    /// name. Its arguments are constants.
     fn table_of(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Option<Relation>> {
         let name = match &call.name.parts[..] {
             [name] => &name.name,
@@ -267,7 +267,7 @@ impl Binder<'_> {
             let message = "a column definition list is only allowed for functions returning \"record\"";
             return Err(BindError::new(sqlstate::SYNTAX_ERROR, message, at));
         };
-        // `json_populate_record` of no row does what `json_to_record` does.
+        // `json_populate_record` without a row does the same as `json_to_record`.
         let of_no_row = populated(name).filter(|_| call.arguments.first().is_some_and(|first| is_no_row(&first.value)));
         let mut plain = call.clone();
         let (name, call) = match of_no_row {
@@ -371,7 +371,7 @@ impl Binder<'_> {
         }
         let literals: Option<Vec<Option<i64>>> = exprs.iter().map(literal).collect();
         match literals.as_deref() {
-            // There are no values, whatever the step is.
+            // There are no values, for any step.
             Some(literals) if literals.contains(&None) => exprs[2] = lit(1i64),
             Some([.., Some(0)]) => {
                 return Err(BindError::without_place(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
@@ -429,7 +429,7 @@ impl Binder<'_> {
     }
 }
 
-/// A constant number, which may be NULL; none if it is something else.
+/// A constant number, which may be NULL; `None` for another expression.
 fn literal(expr: &Expr) -> Option<Option<i64>> {
     match expr {
         Expr::Literal(ScalarValue::Int64(number), _) => Some(*number),
@@ -437,8 +437,8 @@ fn literal(expr: &Expr) -> Option<Option<i64>> {
     }
 }
 
-/// The rows with a function's values beside them, and what its columns are. One of the rows stays
-/// without values if `is_left`.
+/// The rows with a function's values beside them, and the types of its columns. One of the rows
+/// stays without values if `is_left`.
 fn beside(
     binder: &Binder<'_>,
     plan: LogicalPlan,
@@ -572,7 +572,7 @@ fn no_numbers() -> BindError {
     BindError::unsupported("WITH ORDINALITY of such a function", NO_PLACE)
 }
 
-/// Whether a function gives rows whose columns the statement has to tell.
+/// Whether a function gives rows whose columns the statement must list.
 fn has_list_of_columns(name: &str) -> bool {
     matches!(name, "json_to_record" | "jsonb_to_record" | "json_to_recordset" | "jsonb_to_recordset")
 }

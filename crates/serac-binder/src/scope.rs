@@ -27,7 +27,7 @@ pub(crate) struct ScopeColumn {
 }
 
 impl ScopeColumn {
-    /// The column where it is selected as it is, of whatever type.
+    /// The column where it is selected unchanged, of any type.
     pub(crate) fn passed(&self, span: Span) -> Bound {
         Bound::of_type(self.expr.clone(), self.of, span)
     }
@@ -45,13 +45,13 @@ pub(crate) struct ScopeItem {
     pub(crate) name: String,
     /// The schema of its table, where it has no alias.
     pub(crate) schema: Option<String>,
-    /// The columns of its primary key, if it is a table that has one.
+    /// The columns of its primary key, if it is a table with a key.
     pub(crate) key: Vec<Expr>,
-    /// It is a function of values that are no rows, so that its name alone is such a value.
+    /// It is a function of values that are no rows, so that its bare name is such a value.
     pub(crate) is_value: bool,
     /// It is a table or a view.
     pub(crate) is_table: bool,
-    /// It is what the recursive term of a query reads of that query.
+    /// It is the reference of the recursive term to its query.
     pub(crate) is_of_term: bool,
     /// An outer join may have no row of it.
     pub(crate) may_be_missing: bool,
@@ -99,7 +99,7 @@ impl Scope {
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.items.len(), self.columns.len())
     }
-    /// With what stands beside it.
+    /// Adds the scope beside it.
     pub(crate) fn beside(mut self, other: Self, span: Span) -> Result<Self> {
         self.differs_from(&other, span)?;
         let before = self.items.len();
@@ -134,7 +134,7 @@ impl Scope {
         }
         Ok(first)
     }
-    /// The column of a name alone; none if there is none.
+    /// The column of a bare name; `None` without one.
     pub(crate) fn column(&self, name: &str, span: Span) -> Result<Option<Bound>> {
         self.of_name(name, span)?.map(|column| column.bound(span)).transpose()
     }
@@ -153,7 +153,7 @@ impl Scope {
     pub(crate) fn lookup(&self, name: &Name) -> Result<Option<Bound>> {
         self.lookup_column(name)?.map(|column| column.bound(name.span)).transpose()
     }
-    /// The column that a name means here; none if it means nothing.
+    /// The column that a name means here; `None` without one.
     pub(crate) fn lookup_column(&self, name: &Name) -> Result<Option<&ScopeColumn>> {
         let Some((column, qualifiers)) = name.parts.split_last() else { return Ok(None) };
         if qualifiers.is_empty() {
@@ -169,7 +169,7 @@ impl Scope {
             )),
             (Some(one), None) => Ok(Some(one)),
             (None, _) if self.items[item].is_table && is_of_system(&column.name) => Err(of_system(&column.name)),
-            // `t.f` is `f(t)`, if there is such a function.
+            // `t.f` is `f(t)`, if the function exists.
             (None, _) if matches!(column.name.as_str(), "row_to_json" | "to_json" | "to_jsonb" | "count") => {
                 Err(BindError::unsupported("a function of a row in the form of a column", NO_PLACE))
             }
@@ -249,7 +249,7 @@ impl Binder<'_> {
         }
         Err(BindError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{}\" does not exist", column.name), name.span))
     }
-    /// The row of the item of a name, in the query or in those around it; none if there is no such
+    /// The row of the item with a name, in the query or in those around it; `None` without such an
     /// item.
     fn row_named(&self, name: &Name, context: Context<'_>) -> Result<Option<Bound>> {
         if let Some(row) = self.whole_row(name, context.scope, context.schema)? {
@@ -266,7 +266,7 @@ impl Binder<'_> {
     pub(crate) fn row_of_item(&self, name: &Name, context: Context<'_>) -> Result<Bound> {
         self.row_named(name, context)?.ok_or_else(|| self.missing_item(name))
     }
-    /// The columns of an item whose row a tree is, where no column has its name: `t`, `t.*`. `None`
+    /// The columns of an item whose row a tree is, if no column has its name: `t`, `t.*`. `None`
     /// for another expression.
     pub(crate) fn columns_of_row(&self, tree: &Tree, context: Context<'_>) -> Result<Option<RowColumns>> {
         let name = match &tree.kind {
@@ -338,8 +338,8 @@ impl Binder<'_> {
             }
         }
     }
-    /// The error of an item that is not in FROM. PostgreSQL has another for one that is there, but
-    /// not to be seen.
+    /// The error of an item that is not in FROM. PostgreSQL has another error for an item that is
+    /// there, but is not visible.
     pub(crate) fn missing_item(&self, name: &Name) -> BindError {
         let is_there = name.parts.last().is_some_and(|last| self.item_names.borrow().contains(&last.name));
         match is_there {

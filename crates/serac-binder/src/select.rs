@@ -65,7 +65,7 @@ impl Item {
     }
 }
 
-/// By what rows are ordered, or distinct.
+/// The sort or distinct keys of rows.
 enum Order {
     /// An output column.
     Item(usize),
@@ -434,8 +434,8 @@ impl Binder<'_> {
         }
         Ok(fields.into_iter().map(|(name, bound)| Item::field(name, bound, span)).collect())
     }
-    /// By what an item of ORDER BY orders: an output column, by its name or number, or an
-    /// expression over FROM.
+    /// The key of an item of ORDER BY: an output column, by its name or number, or an expression
+    /// over FROM.
     fn order(&self, (clause, tree): (&str, &Tree), items: &mut [Item], context: Context<'_>) -> Result<Order> {
         let check = if clause == "ORDER BY" { ordered_values } else { comparable_values };
         if let Some(at) = position(tree, clause, items.len())? {

@@ -25,7 +25,7 @@ impl Selected {
     pub(crate) fn new(plan: LogicalPlan, columns: Vec<OutputColumn>) -> Self {
         Self { plan, columns, open: Vec::new() }
     }
-    /// The same where columns of unknown type become ones of `targets`.
+    /// The same with columns of unknown type converted to `targets`.
     pub(crate) fn towards(self, binder: &Binder<'_>, targets: &[TypeId]) -> Result<Self> {
         if self.open.is_empty() || targets.is_empty() {
             return Ok(self);
@@ -102,15 +102,15 @@ pub(crate) struct WithTable {
     pub(crate) selected: Selected,
     /// The relations that it reads.
     pub(crate) relations: usize,
-    /// How deep it is.
+    /// The depth.
     pub(crate) levels: usize,
     /// It may give other rows each time.
     pub(crate) is_volatile: bool,
-    /// It is a change without RETURNING, whose rows nothing may read.
+    /// It is a change without RETURNING, whose rows cannot be read.
     pub(crate) is_silent: bool,
     /// It has been named.
     pub(crate) is_used: Cell<bool>,
-    /// It is what the recursive term of a query reads of that query.
+    /// It is the reference of the recursive term to its query.
     pub(crate) is_of_term: bool,
 }
 

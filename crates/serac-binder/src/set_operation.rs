@@ -38,7 +38,7 @@ struct Branches {
     /// The columns of all together.
     columns: Vec<OutputColumn>,
     open: Vec<(usize, crate::bound::Bound)>,
-    /// UNION ALL; none if there is one branch.
+    /// UNION ALL; `None` with one branch.
     is_all: Option<bool>,
 }
 
@@ -173,7 +173,7 @@ impl Binder<'_> {
             for open in left.open.iter().chain(&right.open).filter(|(open, _)| *open == at) {
                 self.implicitly(open.1.clone(), id, &datafusion::common::DFSchema::empty())?;
             }
-            // The column stands where the side does whose type it has.
+            // The column has the place of the side whose type it has.
             if own.id != id && other.id == id {
                 own.span = other.span;
             }

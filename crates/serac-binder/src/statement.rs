@@ -67,7 +67,7 @@ pub struct BoundStatement {
 /// The action of a statement.
 #[derive(Clone)]
 pub enum BoundBody {
-    /// A query: its plan, whose columns have names that differ, and these as the user sees them.
+    /// A query: its plan, whose columns have unique names, and the columns as the user sees them.
     Query(LogicalPlan, Vec<OutputColumn>),
     /// A change.
     Change(BoundChange),
@@ -95,8 +95,8 @@ impl BoundStatement {
 /// A query that claims rows.
 #[derive(Clone)]
 pub struct BoundClaim {
-    /// Its rows: what is selected, and behind that which row of each table it is. If the query has
-    /// LIMIT or OFFSET, these stand at the top, and count rows that have been claimed.
+    /// Its rows: the selected columns, and behind them the identity of each table's row. If the
+    /// query has LIMIT or OFFSET, these stand at the top, and count rows that have been claimed.
     pub plan: LogicalPlan,
     /// The tables.
     pub tables: Vec<ClaimedTable>,
@@ -166,7 +166,7 @@ pub struct BoundInsert {
     /// The rows.
     pub source: InsertSource,
     /// For each column of the rows, the numbers of the rows, in order, for which VALUES say
-    /// DEFAULT. They have NULL there, and, if there is one, their numbers, INT8, in a last column.
+    /// DEFAULT. They have NULL there, and, if there are any, their numbers, INT8, in a last column.
     pub defaults: Vec<Vec<usize>>,
     /// ON CONFLICT.
     pub conflict: Option<BoundConflict>,
@@ -186,9 +186,9 @@ pub enum InsertSource {
 /// ON CONFLICT.
 #[derive(Clone)]
 pub struct BoundConflict {
-    /// With which of the table's unique indexes, by its place among these; none for all.
+    /// The arbiter, by its place among the table's unique indexes; `None` for all.
     pub index: Option<usize>,
-    /// DO UPDATE; none for DO NOTHING.
+    /// DO UPDATE; `None` for DO NOTHING.
     pub update: Option<ConflictUpdate>,
 }
 
@@ -213,7 +213,7 @@ pub struct BoundRows {
     /// the values of SET, and the columns of other tables that RETURNING names. A row may come
     /// several times if there are other tables.
     pub plan: LogicalPlan,
-    /// SET; none for DELETE.
+    /// SET; `None` for DELETE.
     pub set: Option<Vec<SetColumn>>,
     /// RETURNING.
     pub returning: Option<BoundReturning>,

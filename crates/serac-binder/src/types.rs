@@ -1,12 +1,12 @@
-//! How Arrow stores the values of a type.
+//! Arrow's form of the values of a type.
 
 use crate::error::{BindError, NO_PLACE, Result};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use serac_parser::tree::Span;
 use serac_pg::{ModifiedType, TypeId};
 
-/// The Arrow type of a type's values; none for types that are not stored. NUMERIC has two forms: in
-/// this one each value has digits of its own; `Decimal128` is the other.
+/// The Arrow type of a type's values; `None` for types that are not stored. NUMERIC has two forms:
+/// in this one each value has digits of its own; `Decimal128` is the other.
 pub fn arrow_type(id: TypeId) -> Option<DataType> {
     Some(match id {
         TypeId::BOOL => DataType::Boolean,
@@ -28,7 +28,7 @@ pub fn arrow_type(id: TypeId) -> Option<DataType> {
         id if id == TypeId::OID || is_registered(id) => DataType::UInt32,
         // Lists with long offsets are vectors.
         id if id.is_vector() => DataType::new_large_list(arrow_type(id.element()?)?, true),
-        // Arrays of numbers have these in their fixed form, whose digits differ from one array to
+        // Arrays of numbers have them in their fixed form, whose digits differ from one array to
         // another.
         id if id.element() == Some(TypeId::NUMERIC) => return None,
         id => DataType::new_list(arrow_type(id.element()?)?, true),
@@ -41,7 +41,7 @@ pub fn is_registered(id: TypeId) -> bool {
     id.name().starts_with("reg")
 }
 
-/// The type of values that Arrow stores so; none for those that the binder does not take.
+/// The type of values of an Arrow type; `None` for types that the binder does not take.
 pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
     Some(match data_type {
         DataType::Boolean => TypeId::BOOL,
@@ -63,8 +63,8 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
         &DOCUMENT => TypeId::JSONB,
         DataType::LargeList(element) if *element.data_type() == DataType::Int16 => TypeId::INT2VECTOR,
         DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => TypeId::OIDVECTOR,
-        // An array of arrays has the type of one with their elements. Numbers are there in their
-        // fixed form alone.
+        // A nested array has the type of an array with its innermost elements. Numbers are there in
+        // their fixed form alone.
         list => {
             let element = element_type(list).filter(|element| **element != DataType::LargeBinary)?;
             let element = type_of_arrow(element)?;
@@ -73,7 +73,7 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
     })
 }
 
-/// The type of a list's elements; none of what is no list.
+/// The type of a list's elements; `None` for another type.
 pub(crate) fn element_type(list: &DataType) -> Option<&DataType> {
     match list {
         DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
@@ -102,7 +102,7 @@ pub(crate) fn stored_as(id: TypeId) -> TypeId {
     }
 }
 
-/// How documents are stored; nothing else is.
+/// The stored form of documents, and of no other type.
 pub(crate) const DOCUMENT: DataType = DataType::LargeUtf8;
 
 /// Stands for the type of a column of which it is not known.

@@ -19,7 +19,7 @@ pub trait Found {
     fn name(&mut self, _: &Name) {}
     /// A call, behind those in it.
     fn call(&mut self, _: &Call) {}
-    /// A query, before what is in it.
+    /// A query, before its parts.
     fn query(&mut self, _: &Query) {}
     /// The end of the query that has begun last and not ended.
     fn query_ends(&mut self) {}

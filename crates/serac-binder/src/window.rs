@@ -1,4 +1,4 @@
-//! Window functions: which one a call means, over which window, and where it is computed.
+//! Window functions: the function that a call means, its window, and the place of its computation.
 //!
 //! A window may go on from one of the WINDOW clause, which has the partitions, and perhaps the
 //! order. The functions of a query are computed above its groups, those of one order of rows
@@ -38,7 +38,7 @@ struct Bounds {
     frame: WindowFrame,
 }
 
-/// A window as it is written, with what it has from those that it goes on from.
+/// A window as it is written, with the clauses of its base windows.
 struct Written<'w> {
     partition_by: &'w [Tree],
     order_by: &'w [serac_parser::tree::OrderItem],
@@ -49,8 +49,8 @@ struct Written<'w> {
 /// The implementation of a window function that is no aggregate.
 struct Computed {
     functions: Vec<(WindowFunctionDefinition, Vec<Expr>)>,
-    /// The value where there is no row at the distance that is asked for; then the last function
-    /// tells whether there is one.
+    /// The value if there is no row at the requested distance; then the last function tells whether
+    /// there is one.
     default: Option<Expr>,
     result: TypeId,
 }
@@ -151,7 +151,7 @@ impl Binder<'_> {
         let mut calls: Vec<Expr> = calls.collect();
         let value = match default {
             None => finished(calls, finish),
-            // The last of them tells whether there is such a row.
+            // The last function tells whether there is a row at the distance.
             Some(default) => {
                 let is_there = calls.swap_remove(1);
                 let whens = vec![(Box::new(Expr::IsNull(Box::new(is_there))), Box::new(default))];
@@ -432,7 +432,7 @@ impl Binder<'_> {
                     let message = "invalid preceding or following size in window function";
                     return Err(BindError::without_place(sqlstate::INVALID_PRECEDING_OR_FOLLOWING_SIZE, message));
                 }
-                // No value of such a type is farther away from another.
+                // Values of this type are never farther apart.
                 Some(ScalarValue::Int64(Some(number))) if id != T::INT8 => {
                     values.push(ScalarValue::Int64(Some(number.min(1 << 33))));
                 }

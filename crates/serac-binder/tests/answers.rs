@@ -27,8 +27,8 @@ use serac_pg::{ModifiedType, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Statements whose plans DataFusion alone refuses or gets wrong. Their columns are compared, and
-/// no rows.
+/// Statements whose plans only DataFusion refuses or gets wrong. Their columns are compared, and no
+/// rows.
 const REFUSED: &[&str] = &[
     "SELECT (SELECT x FROM u WHERE a = 5), (SELECT x FROM u WHERE a = 6)",
     "SELECT g, (SELECT count(*) FROM u WHERE (u.a = 1) = t.g) FROM t GROUP BY g ORDER BY g",
@@ -195,7 +195,7 @@ fn texts(batches: &[RecordBatch]) -> Vec<String> {
             columns.iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
         for row in 0..batch.num_rows() {
             let values: Vec<String> = formatters.iter().map(|column| column.value(row).to_string()).collect();
-            // Floats without a fraction have none in PostgreSQL's texts.
+            // Floats without a fraction have no point in PostgreSQL's texts.
             let values = values.into_iter().zip(batch.columns()).map(|(value, column)| match column.data_type() {
                 DataType::Float64 | DataType::Float32 => value.strip_suffix(".0").map(str::to_owned).unwrap_or(value),
                 _ => value,
@@ -266,7 +266,7 @@ async fn answer(tables: &Tables, text: &str) -> Vec<String> {
     }
 }
 
-/// Forms of DuckDB's that PostgreSQL does not have, each with one that means the same.
+/// Forms of DuckDB's that PostgreSQL does not have, each with an equivalent one.
 const ALIKE: &[(&str, &str)] = &[
     (
         "SELECT g, count(*), max(a) FROM t GROUP BY ALL ORDER BY g",
@@ -313,7 +313,7 @@ async fn forms_of_duckdb_mean_what_others_do() {
     }
 }
 
-/// Whether both are one error, whose place PostgreSQL does not tell.
+/// Whether both are one error, for which PostgreSQL gives no place.
 fn is_same_error(answer: &[String], expected: &[&str]) -> bool {
     let parts = |line: &str| {
         let mut words = line.splitn(4, ' ').map(str::to_owned);

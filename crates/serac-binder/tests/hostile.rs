@@ -1,5 +1,5 @@
-//! Statements that are long or deep: none overflows a small stack, and time grows with length
-//! alone.
+//! Long or deep statements: they do not overflow a small stack, and time grows linearly with
+//! length.
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DFSchema, TableReference};

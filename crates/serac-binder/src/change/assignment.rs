@@ -71,7 +71,7 @@ impl<'t> Assignments<'t> {
         }
         Ok(Self(all))
     }
-    /// Refuses values for columns that take none.
+    /// Refuses values for generated columns.
     pub(crate) fn check_generated(&self, target: &Target) -> Result<()> {
         let given = self.0.iter().filter(|(_, value)| !matches!(value, Value::Default));
         given.map(|(column, _)| *column).try_for_each(|column| {

@@ -77,7 +77,7 @@ impl Binder<'_> {
         }
         fewer_expressions(insert, count)
     }
-    /// VALUES whose columns become those of the target.
+    /// VALUES whose columns become the target's.
     fn inserted_values(&self, rows: &[Vec<Tree>], target: &Target, columns: &[usize]) -> Result<LogicalPlan> {
         let (scope, schema) = (Scope::default(), DFSchema::empty());
         let context = Context::new(&scope, &schema, None).in_clause("VALUES");
@@ -106,7 +106,7 @@ impl Binder<'_> {
         }
         values_plan(all, rows.len())
     }
-    /// The values of a column as ones of a single type: their own if they have the same.
+    /// The values of a column with a single type: their own if they have the same.
     fn of_one_column(
         &self,
         wanted: Option<TypeId>,
@@ -133,7 +133,7 @@ impl Binder<'_> {
         }
         Ok(self.unified("VALUES", bound, schema)?.0)
     }
-    /// A query whose columns become those of the target, of which those are left that it has.
+    /// A query whose columns become the target's, with as many of them as it has.
     fn inserted_query(
         &self,
         query: &Query,

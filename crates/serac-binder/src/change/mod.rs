@@ -1,4 +1,4 @@
-//! INSERT, UPDATE, DELETE and MERGE: what they compute, as plans.
+//! INSERT, UPDATE, DELETE and MERGE: their computations, as plans.
 //!
 //! A change is bound whole, its WITH, ON CONFLICT and RETURNING included. Its plans are over
 //! relations as they are before it, and over [rows to come](Environment::rows_to_come): the changed
@@ -36,7 +36,7 @@ use datafusion::logical_expr::{LogicalPlanBuilder, TableSource};
 use serac_parser::tree::{StatementKind, With};
 use std::sync::Arc;
 
-/// The WITH of a change; none if it has none, or is no change.
+/// The WITH of a change; `None` without a WITH, and for another statement.
 pub(crate) fn with_of(statement: &StatementKind) -> Option<&With> {
     match statement {
         StatementKind::Insert(insert) => insert.with.as_ref(),
@@ -88,8 +88,8 @@ impl Binder<'_> {
             _ => return Err(BindError::unsupported("a change of this kind", NO_PLACE)),
         })
     }
-    /// A part that is done before the rest of the statement, and the rows that it gives there.
-    /// `columns` are none for a change without RETURNING.
+    /// A part that runs before the rest of the statement, and its resulting rows. `columns` is
+    /// empty for a change without RETURNING.
     pub(crate) fn part(&self, body: PartBody, schema: SchemaRef, columns: Vec<OutputColumn>) -> Result<Selected> {
         let rows = self.environment.rows_to_come(schema, None);
         let name = TableReference::bare(self.qualifier("#part"));

@@ -13,7 +13,7 @@ use serac_parser::tree::{Assignment, Condition, Delete, Ident, Relation, SelectI
 struct Change<'t> {
     table: &'t Relation,
     alias: Option<&'t Ident>,
-    /// SET; none of a DELETE.
+    /// SET; `None` for a DELETE.
     assignments: Option<&'t [Assignment]>,
     /// FROM or USING.
     from: &'t [TableExpr],
