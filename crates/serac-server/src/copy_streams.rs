@@ -85,7 +85,7 @@ impl Output {
     pub(crate) fn len(&self) -> usize {
         self.0.lock().bytes.len()
     }
-    /// Takes what waits.
+    /// Takes the waiting pieces.
     pub(crate) fn take(&self) -> Pieces {
         std::mem::take(&mut *self.0.lock())
     }

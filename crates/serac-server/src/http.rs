@@ -1,4 +1,4 @@
-//! `/metrics`, `/ready` and `/live` over HTTP, for who watches the server.
+//! `/metrics`, `/ready` and `/live` over HTTP, for monitors of the server.
 //!
 //! A connection is for one request, and has a time for all of it: the request, the answer, and the
 //! client's reading. So a client that does not read, or does not ask, holds no place for longer.
@@ -39,7 +39,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Wait after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Whether the server takes clients. HttpState by who knows and who is asked.
+/// Whether the server takes clients. Shared by the server and the HTTP port.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<AtomicBool>);
 
@@ -89,7 +89,7 @@ impl std::fmt::Debug for HttpState {
 }
 
 impl HttpState {
-    /// Whether a request with these headers may see figures; the answer to one that may not.
+    /// Whether a request with these headers may see figures; otherwise the refusal.
     async fn check(&self, headers: &HeaderMap) -> Result<(), Response<String>> {
         let Some(access) = &self.access else { return Ok(()) };
         let shown = Token::shown(headers, "Bearer ");

@@ -49,7 +49,7 @@ impl RemoteDatabase {
     /// Connects. `address`: `grpc://HOST:PORT`. `token`: shown with every call.
     ///
     /// # Errors
-    /// That nobody is there, or that the address is none.
+    /// An unreachable server, or an invalid address.
     pub async fn connect(address: &str, token: Option<&str>) -> Result<Self, RemoteError> {
         let place = address.strip_prefix("grpc://").or_else(|| address.strip_prefix("grpc+tcp://"));
         let place = place.ok_or_else(|| RemoteError(format!("\"{address}\" is no address: grpc://HOST:PORT")))?;

@@ -66,7 +66,7 @@ async fn python_with(name: &str, address: SocketAddr, certificate: &str) {
     assert!(success && out.ends_with("done\n"), "{out}{err}");
 }
 
-/// Runs a program beside the server: what it writes, and whether it succeeds.
+/// Runs a program beside the server; returns its output and success.
 async fn run(
     program: &str,
     arguments: &[String],
@@ -158,7 +158,7 @@ async fn connections_are_encrypted_and_the_certificate_is_verified() {
             assert_eq!(success.then_some(out.as_str()), wanted, "{options}: {err}");
         }
     }
-    // A key that is another's, and files that are none, are told apart from good ones.
+    // Another certificate's key, and files that are no keys, are distinguished from good ones.
     assert!(tls_config(Path::new(&key), Path::new(&key)).unwrap_err().contains("server.key"));
     assert!(tls_config(Path::new(&file("nothing")), Path::new(&key)).unwrap_err().contains("nothing"));
     served.end().await;
@@ -335,7 +335,7 @@ async fn a_client_that_does_not_read_holds_nobody_up() {
     };
     let before = resident();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Other tests in this process need some; the four results are 4 TB.
+    // Other tests in this process need memory; the four results are 4 TB.
     assert!(resident() < before + 400, "{before} MiB, then {} MiB", resident());
     assert!(bytes_out() < sent + (1 << 20));
     // It is ended by another connection, and so is one that stalls longer than its statements may
@@ -401,7 +401,7 @@ async fn formats_are_for_all_columns_or_each() {
     let served = Served::new(PgOptions::default()).await;
     let mut socket = connect(served.address).await;
     let run = [message(b'E', b"\0\0\0\0\0"), message(b'S', b"")].concat();
-    // Nobody has asked for the columns before.
+    // The columns were not asked for before.
     let parse = message(b'P', b"\0SELECT 41 + 1\0\0\0");
     socket.write_all(&[&parse[..], &bind(&[0, 0]), &run].concat()).await.unwrap();
     let answer = read_until(&mut socket, READY).await;
@@ -488,7 +488,7 @@ async fn numbers_of_objects_have_no_sign() {
     for (format, value) in [(0, &b"4294967295"[..]), (0, b"-1"), (1, &[255; 4])] {
         let answer = given(format, value).await;
         assert!(answer.contains("\x0a4294967295\0\0\0\x01t"), "{value:?}: {answer:?}");
-        // It is told as what it is: its number, and the length of its values.
+        // It has its own type: the number, and the length of its values.
         assert!(answer.contains("?column?\0\0\0\0\0\0\0\0\0\0\x1a\0\x04"), "{answer:?}");
     }
     let answer = given(0, b"4294967296").await;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Accounts, and what all of them have together at every moment.
+/// Accounts, and their constant total.
 const ACCOUNTS: i64 = 20_000;
 const TOTAL: i64 = ACCOUNTS * 100;
 
@@ -137,7 +137,7 @@ fn an_image_shows_what_its_transaction_sees() {
     do_all(&mut one, "ROLLBACK");
     assert_eq!(sum(&one.snapshot(&of("account")).unwrap().tables[0], "balance"), TOTAL + 1);
     assert_eq!(sum(&own.tables[0], "balance"), TOTAL - 200, "what was read stays");
-    // An error is one of the transaction, and a serializable one knows what it has read.
+    // An error is one of the transaction, and a serializable one notes its reads.
     do_all(&mut one, "BEGIN");
     assert_eq!(refusal(one.snapshot(&of("nowhere"))), "42P01");
     assert_eq!(refusal(one.snapshot(&of("account"))), "25P02");
@@ -224,7 +224,7 @@ fn leases_end_when_they_are_given_back_or_at_their_time_or_with_the_connection()
     let timed = client.snapshot(&short).unwrap();
     assert!(timed.until <= Instant::now() + Duration::from_millis(50));
     holder.wait_for_no_copies();
-    // Many, then too many, and none when the client has gone.
+    // Many, then too many, and zero when the client has gone.
     let mut kept = Vec::new();
     let error = loop {
         match client.snapshot(&columns("account", &["id"])) {

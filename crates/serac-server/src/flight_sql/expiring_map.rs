@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::Status;
 
-/// A name that nobody else knows.
+/// An unguessable name.
 pub(super) type Id = [u8; 16];
 
 pub(super) fn random_id() -> Id {
@@ -29,7 +29,7 @@ pub(super) fn hex(id: &Id) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// For whom something is kept: a role, and the name under which it calls.
+/// The owner of a value: a role, and the name under which it calls.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Owner(RoleId, Option<Arc<str>>);
 
@@ -81,7 +81,7 @@ impl<T: Clone> ExpiringMap<T> {
         Self { kind, lifetime, limit, held: Mutex::new(held) }
     }
 
-    /// Keeps something under a name.
+    /// Keeps a value under a name.
     pub(super) fn keep(&self, owner: Owner, id: impl Into<Vec<u8>>, what: T) -> Result<(), Status> {
         self.keep_instead(owner, id, what, |_| false).map(|_| ())
     }
@@ -120,7 +120,7 @@ impl<T: Clone> ExpiringMap<T> {
         kept.used = Instant::now();
         Some(kept.what.clone())
     }
-    /// As [`find`](Self::find), for what its name alone is enough, whosever it is.
+    /// As [`find`](Self::find), for values whose name is enough, for any owner.
     pub(super) fn find_any(&self, id: &[u8]) -> Option<T> {
         let mut held = self.held.lock();
         let kept = held.things.get_mut(id)?;
@@ -211,7 +211,7 @@ mod tests {
         assert!(keep(3, 40) && !keep(1, 50));
         assert_eq!((shelf.find(&owner(2), &[0]), shelf.find(&owner(1), &[0])), (None, Some(0)));
         assert!(shelf.remove(&owner(2), &[0]).is_none());
-        // Its own makes room: what has not been used for the longest time, and may go.
+        // Its own values make room: the least recently used one that may go.
         let gone = shelf.keep_instead(owner(1), [60], 60, |what| *what != 1).unwrap();
         assert_eq!((gone, shelf.find(&owner(1), &[1])), (Some(2), Some(1)));
         for id in 0..=60 {

@@ -42,7 +42,7 @@ pub(super) fn wanted(headers: &HeaderMap) -> Form {
     Form { views, dictionaries, short_decimals: value(DECIMALS) == Some("decimal64") }
 }
 
-/// How the caller wants decimals of up to 18 digits.
+/// The caller's form of decimals of up to 18 digits.
 pub(super) fn decimals(caller: &Caller) -> DecimalForm {
     if caller.form.short_decimals { DecimalForm::Decimal64 } else { DecimalForm::Decimal128 }
 }

@@ -150,7 +150,7 @@ fn foreign_keys(references: Vec<Reference<'_>>, by_parent: bool) -> Result<Recor
 }
 
 impl FlightSql {
-    /// The tables of the client's session, if it has some.
+    /// The tables of the client's session, if it has any.
     async fn temporary_tables(&self, caller: &Caller) -> Result<Vec<Arc<Table>>, Status> {
         let Some(seat) = Self::session_key(caller).and_then(|key| self.clients.find(&Owner::of(caller), &key)) else {
             return Ok(Vec::new());

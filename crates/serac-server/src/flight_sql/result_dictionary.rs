@@ -1,5 +1,5 @@
-//! Texts of few different values as dictionaries: what a client of many rows gets is then a byte or
-//! two for each.
+//! Texts of few distinct values as dictionaries: a client of many rows then gets a byte or two for
+//! each.
 //!
 //! The first batch decides whether a column is a dictionary, and how wide its codes are. The words
 //! of a result grow with its batches, so that a code keeps its meaning. If there come to be too
@@ -71,8 +71,8 @@ impl ResultDictionary {
             has_short_codes,
         }
     }
-    /// For a column of texts, which are no documents, that begins so; none if it has too many
-    /// different ones.
+    /// For a column of texts, which are no documents, with these first rows; `None` if it has too
+    /// many distinct ones.
     pub(super) fn of(first: &ArrayRef) -> Option<Self> {
         if !matches!(first.data_type(), DataType::Utf8 | DataType::Utf8View) {
             return None;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn codes_mean_what_was_there() {
-        // Short and long words, long ones that begin alike, nulls.
+        // Short and long words, long ones with a common prefix, nulls.
         let value = |row: usize| match row % 7 {
             0 => None,
             1 => Some(String::new()),

@@ -231,7 +231,7 @@ impl Extension for FlightSql {
         for transaction in self.transactions.sweep(|transaction| transaction.seat.is_in_use()) {
             transaction.seat.expire();
         }
-        // One that was begun by a statement.
+        // A transaction that a statement has begun.
         self.clients.idle(self.options.transaction_timeout).iter().for_each(|seat| seat.expire());
         for seat in self.clients.sweep(|seat| seat.is_in_use()) {
             seat.expire();

@@ -1,4 +1,4 @@
-//! Sessions, and who has them.
+//! Sessions, and their leases.
 //!
 //! A session does one task at a time. A session that sends the rows of a query is not free before
 //! the last of them is computed. If another call waits for it, the remaining rows are computed
@@ -21,7 +21,7 @@ use tonic::Status;
 /// The time that a call waits for its session.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A session that somebody has.
+/// A session in use.
 pub(super) type LeasedSession = OwnedMutexGuard<Session>;
 
 /// The owner of a session.
@@ -35,7 +35,7 @@ pub(super) enum Kind {
     Client,
 }
 
-/// A session and what is known of it without having it.
+/// A session and its known state without a lease.
 pub(super) struct SessionLease {
     session: Arc<Mutex<Session>>,
     pub(super) cancel: CancelHandle,
@@ -51,7 +51,7 @@ struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // Relaxed: who counts too many computes ahead for nothing.
+        // Relaxed: a reader that counts too many only computes ahead in vain.
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -86,7 +86,7 @@ impl SessionLease {
         session.set_next_decimals(DecimalForm::default());
         Ok(session)
     }
-    /// Waits until somebody waits for the session.
+    /// Waits until another call waits for the session.
     pub(super) async fn wanted(&self) {
         loop {
             let notified = self.wanted.notified();
@@ -109,7 +109,7 @@ impl SessionLease {
         self.session.try_lock().is_ok_and(|session| session.transaction_status() == TransactionStatus::Idle)
     }
 
-    /// Rolls back the session's transaction, if it has one, of which nothing is heard any more.
+    /// Rolls back the session's transaction, if there is an abandoned one.
     pub(super) fn expire(&self) {
         if let Ok(mut session) = self.session.try_lock()
             && session.transaction_status() != TransactionStatus::Idle
@@ -118,13 +118,13 @@ impl SessionLease {
             self.has_expired.store(true, Ordering::Relaxed);
         }
     }
-    /// Takes the session for a new transaction, if it has none.
+    /// Takes the session for a new transaction, if it is not in a transaction.
     pub(super) async fn take_anew(&self) -> Result<LeasedSession, Status> {
         self.has_expired.store(false, Ordering::Relaxed);
         self.take().await
     }
 
-    /// Does something to its end with a session of this seat; cancels it if the caller goes away.
+    /// Runs work to its end with a session of this seat; cancels it if the caller goes away.
     pub(super) async fn attend<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
@@ -159,8 +159,8 @@ impl SessionLease {
     }
 }
 
-/// Whether a caller still waits for what a task does. The other end of the channel is dropped with
-/// the call, and nothing is ever sent.
+/// Whether a caller still waits for a task's work. The other end of the channel is dropped with the
+/// call, and nothing is ever sent.
 #[derive(Clone)]
 pub(super) struct Awaited(mpsc::Sender<Infallible>);
 

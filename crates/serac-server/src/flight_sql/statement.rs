@@ -1,4 +1,4 @@
-//! Statements, prepared or not: what they give, and where it is to be had.
+//! Statements, prepared or not: their results, and the tickets for these.
 
 use super::expiring_map::{Id, Owner, random_id};
 use super::parameters::Parameters;
@@ -38,7 +38,7 @@ pub(super) struct PreparedStatement {
 
 /// Bytes of the rows that the executions of a statement for many rows of parameters may give.
 const MOST_RETURNED: usize = 256 << 20;
-/// Batches of so few rows that their own size counts, until they become one.
+/// Batches with this few rows are collected into one.
 const BATCHES_TOGETHER: usize = 1_024;
 
 /// The rows of one execution after the other.
@@ -82,7 +82,7 @@ impl Returned {
         self.small.clear();
         Ok(())
     }
-    /// The rows of all; none if there are no executions that give rows.
+    /// The rows of all; `None` if no execution gives rows.
     fn finish(mut self) -> Result<Option<StatementResult>, SqlError> {
         self.put_together()?;
         let batches = self.batches;
@@ -113,7 +113,7 @@ fn is_query(statement: &Parsed) -> bool {
     }
 }
 
-/// Refuses what a session by itself would forget at once.
+/// Refuses a statement whose effect a session of its own would lose at once.
 fn check_lone(statement: &StatementKind) -> Result<(), Status> {
     use Transaction::{Begin, Commit, Release, Rollback, RollbackTo, Savepoint};
     let is_temporary = |persistence: &Persistence| *persistence == Persistence::Temporary;
@@ -177,7 +177,7 @@ pub(super) fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
     Ok(bytes)
 }
 
-/// A flight with one endpoint, or none.
+/// A flight with at most one endpoint.
 pub(super) fn flight_info(
     descriptor: FlightDescriptor,
     schema: Option<&Schema>,
@@ -194,7 +194,8 @@ pub(super) fn flight_info(
     Ok(info)
 }
 
-/// A ticket: a mark by which it is cancelled, and what is to be run, or nothing if it has been run.
+/// A ticket: a mark by which it is cancelled, and the statement to run, or nothing if it has been
+/// run.
 fn ticket(mark: Id, command: Option<Any>) -> Vec<u8> {
     let command = command.map(|command| command.encode_to_vec()).unwrap_or_default();
     TicketStatementQuery { statement_handle: [mark.as_slice(), &command].concat().into() }.as_any().encode_to_vec()
@@ -248,8 +249,8 @@ impl PreparedStatement {
         }
     }
 
-    /// Runs it for each row of parameters, all in one transaction; what the last one gave, and how
-    /// many rows were changed.
+    /// Runs it for each row of parameters, all in one transaction; returns the last result, and the
+    /// number of changed rows.
     async fn execute(&self, parameters: Arc<Parameters>) -> Result<(StatementResult, u64), Status> {
         check(&self.seat, self.prepared.parsed())?;
         let mut session = self.seat.take().await?;
@@ -289,7 +290,7 @@ impl PreparedStatement {
 }
 
 impl FlightSql {
-    /// Plans a query, or runs anything else.
+    /// Plans a query, or runs another statement.
     async fn plan(&self, seat: &Arc<SessionLease>, sql: &str) -> Result<Flight, Status> {
         let mut session = seat.take().await?;
         let statement = runnable(&mut session, seat, sql).await?;
@@ -300,7 +301,7 @@ impl FlightSql {
         Ok(Flight::Done(seat.attend(async move { session.execute_statement(statement).await }).await?))
     }
 
-    /// The flight of what has run: its rows are kept until they are fetched.
+    /// The flight of a finished statement: its rows are kept until they are fetched.
     fn done(
         &self,
         caller: &Caller,
@@ -334,7 +335,7 @@ impl FlightSql {
         }
     }
 
-    /// The schema of a query, without running anything.
+    /// The schema of a query, without an execution.
     pub(super) async fn query_schema(
         &self,
         caller: &Caller,

@@ -4,9 +4,9 @@
 //! ```text
 //! task, with the session: rows ──▶ ahead ──channel of few──▶ the answer's body ──HTTP/2──▶ client
 //! ```
-//! A client that reads slowly so keeps back the query itself. If somebody waits for the session
+//! A client that reads slowly so keeps back the query itself. If another call waits for the session
 //! meanwhile, the rest is computed into `ahead`, up to [`AHEAD_BYTES`], and the session is given
-//! back. A client that goes away ends the statement; one that stands still for too long, too.
+//! back. A client that goes away, or stalls for too long, ends the statement.
 
 use super::parameters::Parameters;
 use super::session_lease::{LeasedSession, SessionLease};
@@ -77,7 +77,7 @@ struct Outlet {
     is_cancelled: Arc<AtomicBool>,
 }
 
-/// Why no more rows are sent.
+/// The reason why no more rows are sent.
 enum End {
     /// The client has gone.
     Gone,
@@ -223,7 +223,7 @@ impl Outlet {
     }
 }
 
-/// Begins to run what gives rows.
+/// Begins to run a statement with rows.
 pub(super) async fn rows(
     seat: Arc<SessionLease>,
     mut session: LeasedSession,
@@ -259,7 +259,7 @@ pub(super) async fn rows(
             let run = outlet.run(&mut session, work, decimals);
             tokio::pin!(run);
             tokio::select! {
-                // First: what has not begun cannot be cancelled.
+                // First: work that has not begun cannot be cancelled.
                 biased;
                 result = &mut run => result,
                 () = cancelled => {

@@ -64,7 +64,7 @@ impl FlightSql {
         let sql = if commits { "COMMIT" } else { "ROLLBACK" };
         let ended = seat.attend(async move { session.execute(sql).await.map(|_| ()) }).await;
         if Self::session_key(caller).is_none() {
-            // Without room for it, it is not spared.
+            // Without room for it, the session is dropped.
             let _ = self.spare.keep_instead(Owner::of(caller), Self::spare_key(caller), seat, |_| true);
         }
         ended?;

@@ -58,7 +58,7 @@ const FRAMES_AHEAD: usize = 2;
 const DATA_AHEAD: usize = 4;
 /// Bytes of answers that are sent while a statement gives more.
 const SEND_BYTES: usize = 64 << 10;
-/// Room for answers that is kept when there are none.
+/// Room for answers that is kept between answers.
 const KEPT_BYTES: usize = 256 << 10;
 /// Time between two figures of a COPY's progress.
 const PROGRESS: Duration = Duration::from_millis(250);
@@ -101,7 +101,7 @@ pub(super) fn log_in(session: &mut Session, role: Option<&str>) -> Result<(), Sq
     Account::of(role, &HashMap::new(), session.database()).enter(session, role)
 }
 
-/// Why a statement, or the connection, ends early.
+/// The reason why a statement, or the connection, ends early.
 enum Stop {
     Sql(SqlError),
     /// The client has gone.
@@ -143,7 +143,7 @@ impl Wire {
     fn put(&mut self, frame: &HolderFrame<'_>) {
         frame.put(&mut self.out);
     }
-    /// Sends what there is. A client that takes nothing for too long has gone.
+    /// Sends the buffered bytes. A client that takes nothing for too long has gone.
     async fn flush(&mut self, running: &Running) -> Result<(), Stop> {
         let gone = running.gone();
         let mut gone = pin!(gone);
@@ -199,7 +199,7 @@ impl Wire {
                 // The files go with the first byte, and so small a frame is taken as a whole.
                 Ok(count) if count == frame.len() => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && matches!(ready, Ok(Ok(()))) => {}
-                // Nothing of it has gone. The system bounds the open files that wait in all sockets
+                // No byte of it was sent. The system bounds the open files that wait in all sockets
                 // of a user: other clients, which do not read, may have taken them.
                 Err(error) if is_short_of_files(&error) => {
                     let message = format!("no more open files can be sent at the moment: {error}");
@@ -549,8 +549,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Drops what is on its way of the data of a COPY that has ended. The client learns of that
-    /// first.
+    /// Drops the rest of the data of a COPY that has ended. The client learns of that first.
     async fn drop_data(&mut self) -> Result<(), Stop> {
         if !std::mem::take(&mut self.owes_data) {
             return Ok(());
@@ -628,7 +627,7 @@ impl Connection {
         }
     }
 
-    /// Runs one statement and sends what it gives; its tag, and its rows.
+    /// Runs one statement and sends its result; returns its tag, and its number of rows.
     async fn run_one(&mut self, statement: Parsed) -> Result<(String, u64), Stop> {
         let statement = self.placed(statement)?;
         let is_copy = serac_sql::is_copy(&statement);

@@ -56,21 +56,21 @@ const GIVES_WAY: Duration = Duration::from_secs(5);
 const SERVER_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 /// The time that a holder may take to answer a server that asks for the folder.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Events that a client is read ahead of who takes them.
+/// Events that are read ahead of the client's consumer.
 const EVENTS_AHEAD: usize = 4;
 
 /// The SQLSTATE of a statement that was cancelled.
 const CANCELED: &str = sqlstate::QUERY_CANCELED;
 
-/// How a folder is opened.
+/// The options of opening a folder.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// How the storage is opened, if this process opens it. Without a path the database is in
+    /// The options of the storage, if this process opens it. Without a path the database is in
     /// memory.
     pub storage: StorageOptions,
-    /// How SQL runs then.
+    /// The SQL options for that case.
     pub sql: SqlOptions,
-    /// How others are served then.
+    /// The options for serving other processes in that case.
     pub server: FolderOptions,
     /// The database is for this process alone: opening fails if another process has it open, and
     /// others are not served.
@@ -84,7 +84,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// A folder, with what is usual.
+    /// A folder, with the default options.
     pub fn of(folder: impl Into<PathBuf>) -> Self {
         Self::with(StorageOptions { path: Some(folder.into()), ..StorageOptions::default() }, SqlOptions::default())
     }
@@ -95,7 +95,7 @@ impl Opening {
     }
 }
 
-/// Why a folder can neither be opened nor worked in through another process.
+/// The reason why a folder can neither be opened nor used through another process.
 #[derive(Debug)]
 pub enum FolderError {
     /// It cannot be opened.
@@ -112,19 +112,19 @@ pub enum FolderError {
         path: PathBuf,
         /// That process.
         holder: Option<u32>,
-        /// Why nobody could be reached at its socket.
+        /// The error of connecting to its socket.
         why: std::io::Error,
     },
     /// It is not where it was when it was found first.
     Moved(PathBuf),
-    /// It was looked for, and somebody has asked for the end of that.
+    /// The search was cancelled.
     Cancelled,
 }
 
-/// Whether a process is stopped by a signal, or by who debugs it.
+/// Whether a process is stopped by a signal or a debugger.
 fn is_stopped(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The state stands behind the name in parentheses, which may have such itself.
+    // The state stands behind the name in parentheses, which may contain parentheses.
     status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 't']))
 }
 
@@ -189,22 +189,22 @@ struct DatabaseState {
     /// The folder that was found at the path first. No other one takes its place.
     folder: OnceLock<FolderId>,
     occupancy: Arc<watch::Sender<Occupancy>>,
-    /// When the folder was handed over to a server last.
+    /// The time at which the folder was last handed over to a server.
     handed_over: Mutex<Option<Instant>>,
     /// The process is told to end, and its sessions run nothing more.
     is_ending: AtomicBool,
 }
 
 /// Counts the statements and transactions of this process's own sessions in the database that it
-/// has open. A hand-over begins only when none of them has a statement or a transaction, and none
-/// begins during it.
+/// has open. A hand-over begins only when all of them are idle, and none begins a statement during
+/// it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Occupancy {
     /// Sessions that have a statement or a transaction.
     count: usize,
     /// The database is being handed over.
     is_closing: bool,
-    /// How often it was. A session of an earlier epoch is in a database that is closed.
+    /// The number of hand-overs. A session of an earlier epoch is in a database that is closed.
     epoch: u64,
 }
 
@@ -218,7 +218,7 @@ impl Drop for Occupies {
 }
 
 /// Begins to hand the folder over to a server, in a thread of its own. The caller is a thread of
-/// the folder's server, which may not hold the database: who drops that waits for these threads.
+/// the folder's server, which may not hold the database: dropping it waits for these threads.
 ///
 /// # Errors
 /// [`BUSY`] as long as a session of this process has a statement or a transaction.
@@ -337,7 +337,7 @@ impl DatabaseState {
         let serves_others = !is_standalone && storage.path.is_some();
         let began = Instant::now();
         let mut pause = PAUSES.0;
-        // Since when LOCK says that its holder serves nobody.
+        // The time since which LOCK says that its holder has no socket.
         let mut unserved: Option<Instant> = None;
         loop {
             if let Some(held) = &*self.held.lock() {
@@ -356,7 +356,7 @@ impl DatabaseState {
                 match Client::connect_while(path, &options.client(left), is_wanted) {
                     Ok(client) => {
                         let _ = found.map(|found| self.folder.set(found));
-                        // If this one is killed, nobody needs to be waited for.
+                        // If this one is killed, there is no server to wait for.
                         *self.handed_over.lock() = None;
                         return Ok(Attached::There(Box::new(client)));
                     }
@@ -402,7 +402,7 @@ impl DatabaseState {
     fn note_hand_over(&self) {
         *self.handed_over.lock() = Some(Instant::now());
     }
-    /// Notes that a session of an epoch begins a statement; none if the database was handed over,
+    /// Notes that a session of an epoch begins a statement; `None` if the database was handed over,
     /// or is about to be.
     fn occupy(&self, epoch: u64) -> Option<Occupies> {
         let mut is_granted = false;
@@ -414,7 +414,7 @@ impl DatabaseState {
         is_granted.then(|| Occupies(self.occupancy.clone()))
     }
     /// Ends the connections of others, and closes the database, which releases the lock. No session
-    /// of this process runs anything meanwhile.
+    /// of this process runs a statement meanwhile.
     fn finish_hand_over(&self) {
         let held = {
             let mut held = self.held.lock();
@@ -499,8 +499,8 @@ impl FolderDatabase {
         session.attach().await?;
         Ok(session)
     }
-    /// Ends this process's work in the database: its sessions run nothing more, what runs is
-    /// cancelled by `running`, and the database is [closed](Self::close).
+    /// Ends this process's work in the database: its sessions begin no statements, `running` is
+    /// cancelled, and the database is [closed](Self::close).
     ///
     /// # Errors
     /// When the log cannot be written.
@@ -549,7 +549,7 @@ impl FolderDatabase {
 /// The identity of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// The role; none for the bootstrap superuser.
+    /// The role; `None` for the bootstrap superuser.
     pub role: Option<String>,
     /// The program's name for itself.
     pub application: String,
@@ -570,13 +570,13 @@ impl SessionOptions {
     }
 }
 
-/// Cancels what a session runs, from any thread and wherever it runs.
+/// Cancels a session's statement, from any thread and in any process.
 #[derive(Clone, Default)]
 pub struct CancelRunning(Arc<Mutex<Option<Cancels>>>);
 
 #[derive(Clone)]
 enum Cancels {
-    /// Nothing yet: a session is looked for, as long as this says so.
+    /// A session is being looked for, while this allows it.
     Attaching(Arc<AtomicBool>),
     Here(CancelHandle),
     There(client::CancelHandle),
@@ -589,7 +589,7 @@ impl std::fmt::Debug for CancelRunning {
 }
 
 impl CancelRunning {
-    /// Cancels the statement that is running, if one is, or the search for the process that has the
+    /// Cancels the running statement, if there is one, or the search for the process that has the
     /// folder open.
     pub fn cancel(&self) {
         match self.0.lock().clone() {
@@ -606,7 +606,7 @@ impl CancelRunning {
     }
 }
 
-/// How far a session's COPY is, to be read from any thread.
+/// The progress of a session's COPY, to be read from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct FolderProgress(Arc<ProgressInner>);
 
@@ -636,11 +636,11 @@ impl FolderProgress {
     }
 }
 
-/// Takes what statements give.
+/// Takes the results of statements.
 pub trait Sink: Send {
-    /// The columns of rows that follow; false if nobody wants them.
+    /// The columns of the rows that follow; false if they are not wanted.
     fn rows(&mut self, schema: &SchemaRef) -> bool;
-    /// Rows; false if nobody wants more.
+    /// Rows; false if no more are wanted.
     fn batch(&mut self, batch: &RecordBatch) -> bool;
     /// The end of a statement's result. `is_data`: it was the data of a COPY, which went to the
     /// session's output.
@@ -681,7 +681,7 @@ impl Sink for Rows {
 pub struct FolderSnapshot {
     /// The tables, in the order of the request.
     pub tables: Vec<Table>,
-    /// How they came from another process; none if they are this one's.
+    /// The snapshot from another process; `None` if they are this process's own.
     pub shared: Option<Snapshot>,
     /// The number of the session's process.
     place: u64,
@@ -705,14 +705,14 @@ pub struct FolderSession {
     progress: FolderProgress,
     copy_input: Option<Box<dyn Read + Send>>,
     copy_output: Option<Box<dyn Write + Send>>,
-    /// How often the session has found a place.
+    /// The number of times that the session has attached.
     places: u64,
-    /// Statements run in another process, or were given up while they did: what the session had
-    /// before them, and their text.
+    /// Statements that run in another process, or were abandoned while they did: the session's
+    /// state before them, and their text.
     running: Option<(Had, Arc<str>)>,
     /// The state that the last session has lost.
     loss: Option<Loss>,
-    /// How the last session has ended, where that was not told yet.
+    /// The end of the last session, if it was not reported yet.
     ended: Option<String>,
     /// The epoch of a session in this process.
     epoch: u64,
@@ -772,7 +772,7 @@ impl FolderSession {
     pub fn cancel_handle(&self) -> CancelRunning {
         self.cancel.clone()
     }
-    /// How far the session's COPY is.
+    /// The progress of the session's COPY.
     pub fn progress(&self) -> FolderProgress {
         self.progress.clone()
     }
@@ -808,7 +808,7 @@ impl FolderSession {
                     session.name_columns_as_postgresql();
                 }
                 log_in(&mut session, self.options.role.as_deref()).map_err(FolderError::Sql)?;
-                // A hand-over takes what the session has from here on.
+                // A hand-over loses the session's state from here on.
                 session.begins();
                 let handles = (Cancels::Here(session.cancel_handle()), Some(session.copy_progress()));
                 self.place = Place::Here(Box::new(session));
@@ -861,11 +861,11 @@ impl FolderSession {
             self.lose(had, &failure, false);
         }
     }
-    /// Makes sure that there is a session for a statement: finds one where the last has ended.
-    /// False if there is nothing to be run.
+    /// Makes sure that there is a session for a statement: attaches again if the last session has
+    /// ended. False if there is nothing to be run.
     ///
     /// # Errors
-    /// 08006 and 25P02 if the last session has taken something with it, or why there is none.
+    /// 08006 and 25P02 if the last session has lost state, or the error of attaching.
     async fn settle(&mut self, text: &str, sink: &mut dyn Sink) -> Result<bool, Failure> {
         loop {
             if self.database.0.is_ending.load(Ordering::SeqCst) {
@@ -930,8 +930,8 @@ impl FolderSession {
             self.rest(occupies);
             match ran {
                 Ok(()) => return Ok(()),
-                // Nothing of it has run, so it may run where the folder is open now, unless the
-                // session has lost something.
+                // No part of it has run, so it may run where the folder is open now, unless the
+                // session has lost state.
                 Err(client::Error::NotRun(_)) => {}
                 Err(error) => return Err(error.into_failure()),
             }
@@ -988,7 +988,7 @@ impl FolderSession {
             Err(_) => None,
         }
     }
-    /// Runs statements; the rows of the last one that gives any.
+    /// Runs statements; returns the last result with rows.
     ///
     /// # Errors
     /// As for [`run`](Self::run).
@@ -997,7 +997,7 @@ impl FolderSession {
         self.run(text, &mut rows).await?;
         Ok(rows.batches)
     }
-    /// Runs statements; how many rows the last one has given or changed.
+    /// Runs statements; returns the number of rows that the last one has given or changed.
     ///
     /// # Errors
     /// As for [`run`](Self::run).
@@ -1016,7 +1016,7 @@ impl FolderSession {
         rows.schema.ok_or_else(|| Failure::new(sqlstate::SYNTAX_ERROR, "the statement gives no rows"))
     }
     /// Reads tables as they are now, or as the open transaction sees them. In this process they are
-    /// the blocks' own buffers; of another one they come through shared memory.
+    /// the blocks' own buffers; from another one they come through shared memory.
     ///
     /// # Errors
     /// As for [`Client::snapshot`].
@@ -1046,7 +1046,7 @@ impl FolderSession {
         }
     }
     /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's
-    /// schema in SQL's sense; none where the `search_path` tells.
+    /// schema in SQL's sense; `None` if the `search_path` decides.
     ///
     /// # Errors
     /// The errors of the statement.
@@ -1124,8 +1124,8 @@ enum Said {
     Notification(client::Notification),
 }
 
-/// Runs statements in another process, and passes on what they give. They are cancelled when nobody
-/// takes that.
+/// Runs statements in another process, and passes on their results. They are cancelled when the
+/// results are not wanted any more.
 fn converse(
     client: &mut Client,
     text: &str,

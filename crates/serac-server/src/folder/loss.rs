@@ -51,12 +51,12 @@ fn is_end(text: &str) -> bool {
     )
 }
 
-/// A session has ended that had something.
+/// A session with state has ended.
 #[derive(Debug)]
 pub(super) struct Loss {
     /// The failure of the next statement; `None` if it was reported already.
     untold: Option<Failure>,
-    /// Whether a transaction was open, whose end has not come yet.
+    /// Whether a transaction was open and has not ended yet.
     pub(super) is_in_transaction: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) enum Next {
 }
 
 impl Loss {
-    /// The loss of a session with this state; `None` if it had none. `failure` reports it, and
+    /// The loss of a session with this state; `None` without state. `failure` reports it, and
     /// `is_told` says whether a statement has ended with it.
     pub(super) fn of(had: Had, failure: &Failure, is_told: bool) -> Option<Self> {
         let untold = (!is_told).then(|| failure.clone());
@@ -105,7 +105,7 @@ mod tests {
     fn lost(transaction: bool, state: bool, is_told: bool) -> Option<Loss> {
         Loss::of(Had { transaction, state }, &Failure::new(sqlstate::CONNECTION_FAILURE, "gone"), is_told)
     }
-    /// SQLSTATEs, and the tag ROLLBACK, of statements after a loss; "" for one that runs.
+    /// SQLSTATEs, and the tag ROLLBACK, of statements after a loss; "" for a statement that runs.
     fn become_of(mut loss: Option<Loss>, texts: &[&str]) -> Vec<String> {
         let of = |text: &&str| match Loss::meets(&mut loss, text) {
             None => String::new(),

@@ -1,9 +1,9 @@
 //! A database's folder, and the processes that work in it.
 //!
-//! One process has a folder open: it holds the lock on the file `LOCK`, and what is in memory is
-//! its memory. The others work through it, by a Unix socket in the folder (`SOCKET`), with the
-//! frames of [`serac_client::wire`]. [`FolderDatabase`] is both sides: it opens the folder or
-//! connects, and serves the others if it has opened.
+//! One process has a folder open: it holds the lock on the file `LOCK` and the database in memory.
+//! The others work through it, by a Unix socket in the folder (`SOCKET`), with the frames of
+//! [`serac_client::wire`]. [`FolderDatabase`] is both sides: it opens the folder or connects, and
+//! serves the others if it has opened.
 //!
 //! ```text
 //!   process A (holder)                             process B
@@ -13,11 +13,11 @@
 //!                   connection
 //! ```
 //!
-//! **Opening** ([`database`]) is a loop: connect to the socket; if nobody answers, open the folder;
+//! **Opening** ([`database`]) is a loop: connect to the socket; without an answer, open the folder;
 //! if the lock is held, wait and begin again. So of several processes that find a folder free, one
 //! gets the lock and the others connect to it. `LOCK` says whether its holder serves others. If it
-//! does, but nobody answers, it is about to (it recovers) or about to end (it closes the database),
-//! and is waited for. If it does not, opening fails.
+//! does, but does not answer, it is recovering or closing the database, and is waited for. If it
+//! does not, opening fails.
 //!
 //! **The socket** is touched by the holder of the lock alone. A holder that was killed leaves its
 //! file behind. A client that connects to that file is refused by the system, and the next process
@@ -27,11 +27,11 @@
 //!
 //! 1. If it ends because its work is done, new clients are taken while an earlier client is busy,
 //!    which may wait for their work (`a | b | c` with a command of the same folder at each place).
-//!    Each new client may run one statement, and then gets the message. Otherwise none is taken.
+//!    Each new client may run one statement, and then gets the message. Otherwise new clients are
+//!    refused.
 //! 2. The socket is removed. New clients wait for the lock.
-//! 3. Clients that run nothing, and have no open transaction, are told that the holder ends (Bye).
-//!    So are those whose transaction rests for [`FolderOptions::shutdown_timeout`]; it is rolled
-//!    back.
+//! 3. Idle clients, without an open transaction, are told that the holder ends (Bye). So are
+//!    clients whose transaction is idle for [`FolderOptions::shutdown_timeout`]; it is rolled back.
 //! 4. Other transactions and running statements may continue: to their end if the holder's work is
 //!    done ([`FolderDatabase::close_when_idle`]), otherwise for
 //!    [`FolderOptions::shutdown_timeout`]. Then they are cancelled, and their clients are told.
@@ -46,12 +46,12 @@
 //!
 //! **Handing over.** A server that is started anew may find that one of its clients has taken the
 //! folder meanwhile. It asks that holder for the folder ([`open_to_serve`]). It gets the folder if
-//! the holder was opened with [`Opening::hands_over`] and none of the holder's own sessions has a
-//! statement or a transaction. Otherwise it asks again, until its patience ends. A holder that
-//! grants it goes through the end above, in the same order. So the server gets the folder by its
-//! lock and by recovery, as any process does. The holder and its clients leave the folder alone for
-//! a few seconds, in which they only try to connect. If no server has come then, they open it. The
-//! holder's own sessions go on through the server, and lose what clients' sessions lose.
+//! the holder was opened with [`Opening::hands_over`] and all of the holder's own sessions are
+//! idle. Otherwise it asks again, until its patience ends. A holder that grants it goes through the
+//! end above, in the same order. So the server gets the folder by its lock and by recovery, as any
+//! process does. The holder and its clients leave the folder alone for a few seconds, in which they
+//! only try to connect. If no server has come then, they open it. The holder's own sessions go on
+//! through the server, and lose what clients' sessions lose.
 //!
 //! **Access**: processes of the holder's user, and of root, by the peer credentials of the system.
 //! They could read the files as well, so no password is asked for. A client has the rights of the

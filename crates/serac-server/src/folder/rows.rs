@@ -28,7 +28,7 @@ pub(super) struct Messages {
     context: IpcWriteContext,
 }
 
-/// Bytes that the values of some rows take, about.
+/// About the bytes of the values in a range of rows.
 fn bytes_of(array: &dyn Array, rows: Range<usize>) -> usize {
     let named = |views: &[u128]| views[rows.clone()].iter().map(|view| 16 + *view as u32 as usize).sum();
     if let Some(text) = array.as_string_view_opt() {
@@ -84,7 +84,7 @@ impl Messages {
         }
         parts
     }
-    /// The messages of some rows of a batch.
+    /// The messages of a range of rows of a batch.
     ///
     /// # Errors
     /// When a row is too long.

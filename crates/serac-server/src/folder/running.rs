@@ -122,7 +122,7 @@ impl Running {
         }
     }
 
-    /// Notes that the client has gone: what runs is cancelled.
+    /// Notes that the client has gone: its statement is cancelled.
     pub(super) fn leave(&self) {
         self.gone.send_replace(true);
         self.activity().cancel();
@@ -131,7 +131,7 @@ impl Running {
     pub(super) fn gone(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut gone = self.gone.subscribe();
         async move {
-            // Without a sender nobody is left to go.
+            // Without a sender the client cannot go.
             if gone.wait_for(|gone| *gone).await.is_err() {
                 std::future::pending().await
             }

@@ -22,15 +22,15 @@ use tokio::task::JoinSet;
 
 /// The time that the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Time between two looks at those for whose statements the end waits.
+/// Time between two looks at the clients whose statements the end waits for.
 const FINISH_PAUSE: Duration = Duration::from_millis(5);
 /// Threads that serve connections; queries have their own.
 const MOST_THREADS: usize = 4;
 
-/// How other processes are served.
+/// The settings for serving other processes.
 #[derive(Clone)]
 pub struct FolderOptions {
-    /// Connections at a time, of those who have logged in.
+    /// Connections at a time, of clients that have logged in.
     pub max_connections: usize,
     /// The time that a client may take from the connection's beginning until it has logged in.
     pub login_timeout: Duration,
@@ -38,7 +38,7 @@ pub struct FolderOptions {
     pub write_timeout: Duration,
     /// The time that statements may go on after the stop before they are cancelled.
     pub shutdown_timeout: Duration,
-    /// Statements that take so long are logged; none for none.
+    /// Statements that take so long are logged; `None` for no log.
     pub slow_statement: Option<Duration>,
     /// Makes images in shared memory; `None` refuses requests for them.
     pub images: Option<ImageSource>,
@@ -76,12 +76,12 @@ pub(super) struct FolderServerState {
     pub(super) name: String,
     pub(super) folder: FolderId,
     pub(super) options: FolderOptions,
-    /// For those who have logged in.
+    /// Permits of clients that have logged in.
     pub(super) seats: Arc<Semaphore>,
     pub(super) phase: watch::Sender<Phase>,
     /// Whether new clients are taken no more.
     is_closed: watch::Sender<bool>,
-    /// Connections by their numbers, for those who cancel.
+    /// Connections by their numbers, for cancellation.
     pub(super) running: Mutex<HashMap<i32, Arc<Running>>>,
     /// `None`: the folder is not handed over.
     pub(super) hand_over: Option<HandOver>,
@@ -89,7 +89,7 @@ pub(super) struct FolderServerState {
 }
 
 impl FolderServerState {
-    /// Why connections end when the server stops.
+    /// The error of connections when the server stops.
     pub(super) fn ending(&self) -> Failure {
         // Relaxed: it was stored before the phase that is looked at first was sent.
         match self.is_handed_over.load(Ordering::Relaxed) {
@@ -117,7 +117,7 @@ impl FolderServerState {
             tokio::time::sleep(FINISH_PAUSE).await;
         }
     }
-    /// Ready when the server cancels what runs.
+    /// Ready when the server cancels running statements.
     pub(super) async fn cancelling(&self) {
         let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Cancelling).await;
     }
@@ -135,7 +135,7 @@ pub struct FolderServer {
     shared: Arc<FolderServerState>,
 }
 
-/// How a server ends. Without a sender it is as for `Stop`.
+/// The end of a server. Without a sender it is as for `Stop`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
     Not,
@@ -160,7 +160,7 @@ impl FolderServer {
     pub fn start(db: SqlDatabase, folder: &Path, options: FolderOptions) -> io::Result<Self> {
         Self::start_with(db, folder, options, None)
     }
-    /// As [`start`](Self::start), with what is asked when a server wants the folder.
+    /// As [`start`](Self::start), with the callback for a server that wants the folder.
     pub(super) fn start_with(
         db: SqlDatabase,
         folder: &Path,

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Bytes of frames that wait for the thread; the next one is read when there are fewer.
+/// The most bytes of frames that wait for the thread; below it the next frame is read.
 const MOST_FRAME_BYTES: usize = 2 << 20;
 /// Bytes that a frame counts beside its body.
 const FRAME_COST: usize = 64;
@@ -28,7 +28,7 @@ const MOST_ANSWER_BYTES: usize = 256 << 10;
 /// The longest part of a result that is taken at a time.
 pub(super) const PART_BYTES: usize = 64 << 10;
 
-/// Why there are no more frames.
+/// The reason why there are no more frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum End {
     /// The client has ended the connection, or takes no answers.
@@ -64,7 +64,7 @@ struct State {
     /// Set by the task: no statement begins, for this reason.
     stopping: Option<String>,
     answers: Vec<u8>,
-    /// Nobody takes answers any more, and nothing runs.
+    /// Answers are not wanted any more, and no statement runs.
     gone: bool,
     /// The thread has ended.
     finished: bool,
@@ -172,7 +172,7 @@ impl Link {
     /// statement does not wait.
     ///
     /// # Errors
-    /// When nobody takes it.
+    /// When it is not wanted any more.
     pub(super) fn answer(&self, can_be_cancelled: bool, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut state = self.state.lock();
         while !state.gone && state.answers.len() >= MOST_ANSWER_BYTES {
@@ -229,12 +229,12 @@ impl Link {
         self.state.lock().end.get_or_insert(end);
         self.thread.notify_all();
     }
-    /// Lets no statement begin any more, nor wait for the client's next one.
+    /// Prevents further statements, and waits for the client's next one.
     pub(super) fn stop(&self, why: &str) {
         self.state.lock().stopping.get_or_insert_with(|| why.to_owned());
         self.thread.notify_all();
     }
-    /// Cancels the statement that runs, if one does; with a line, that line's, which may still
+    /// Cancels the running statement, if there is one; with a line, that line's, which may still
     /// wait.
     pub(super) fn cancel(&self, line: Option<u64>) {
         let mut state = self.state.lock();
@@ -249,7 +249,7 @@ impl Link {
             state.cancelled.insert(line);
         }
     }
-    /// Takes the client for gone: what runs is cancelled, and nothing else begins.
+    /// Notes that the client has gone: the running statement is cancelled, and no other begins.
     pub(super) fn leave(&self) {
         let mut state = self.state.lock();
         state.gone = true;
@@ -257,8 +257,8 @@ impl Link {
         self.answers.notify_one();
         self.room.notify_one();
     }
-    /// Takes what is to be sent into an empty buffer; waits for it. False when there is nothing
-    /// more: the thread has ended.
+    /// Takes the bytes to send into an empty buffer; waits for them. False after the last ones: the
+    /// thread has ended.
     pub(super) async fn take_answers(&self, out: &mut Vec<u8>) -> bool {
         debug_assert!(out.is_empty());
         loop {
@@ -276,7 +276,7 @@ impl Link {
             self.answers.notified().await;
         }
     }
-    /// Waits until the thread has ended; drops what it says.
+    /// Waits until the thread has ended; drops its answers.
     pub(super) async fn finished(&self) {
         let mut dropped = Vec::new();
         while self.take_answers(&mut dropped).await {

@@ -21,7 +21,7 @@ pub(super) struct LoggedIn {
     pub(super) seat: OwnedSemaphorePermit,
 }
 
-/// Why a client does not get in.
+/// The reason why a client is refused.
 struct Refusal {
     wants_password: bool,
     why: String,
@@ -31,7 +31,7 @@ fn refused<T>(why: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal { wants_password: false, why: why.into() })
 }
 
-/// Logs a client in; none if it does not get in, and has been told why.
+/// Logs a client in; `None` if it was refused, and has been told why.
 pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     shared: &OperatorServerState,

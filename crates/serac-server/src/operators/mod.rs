@@ -14,9 +14,9 @@
 //! client does not read. A thread that waits for a slow client is its own connection's, so no other
 //! client waits with it.
 //!
-//! **The end of a client.** A client that sends nothing any more may still read: what runs has a
-//! second to end, and is then cancelled. One that cannot be written to is cancelled at once. A load
-//! without its end is rolled back.
+//! **The end of a client.** A client that has stopped sending may still read: its running statement
+//! has a second to end, and is then cancelled. The statement of an unwritable client is cancelled
+//! at once. A load without its end is rolled back.
 //!
 //! **The end of the server.** `shutdown` begins no more statements and lets running ones end. The
 //! caller of [`OperatorsServer::run`] does the rest: it closes the database and reports that to the

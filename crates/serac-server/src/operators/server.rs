@@ -22,15 +22,15 @@ use tracing::info;
 /// The time that the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How connections are taken.
+/// The settings of the port.
 #[derive(Clone, Debug)]
 pub struct OperatorsOptions {
     /// Passwords of those who may connect, besides those of roles. If there are neither, everybody
     /// may.
     pub users: HashMap<String, Verifier>,
-    /// Certificate and key. With them, who comes over TCP must use TLS.
+    /// Certificate and key. With them, clients over TCP must use TLS.
     pub tls: Option<TlsConfig>,
-    /// Connections at a time, of those who have logged in.
+    /// Connections at a time, of clients that have logged in.
     pub max_connections: usize,
     /// The time that a client may take from the connection's beginning until it has logged in.
     pub login_timeout: Duration,
@@ -44,9 +44,9 @@ pub struct OperatorsOptions {
     pub statement_timeout: Option<Duration>,
     /// The time that a connection may be idle; `None` for no limit.
     pub idle_timeout: Option<Duration>,
-    /// Statements that take so long are logged; none for none.
+    /// Statements that take so long are logged; `None` for no log.
     pub slow_statement: Option<Duration>,
-    /// Bytes that the variables of all clients may hold; none for the language's own limit.
+    /// Bytes that the variables of all clients may hold; `None` for the language's own limit.
     pub memory_limit: Option<u64>,
 }
 
@@ -81,13 +81,13 @@ pub(super) struct OperatorServerState {
     pub(super) operators: Operators,
     pub(super) options: OperatorsOptions,
     pub(super) tls: Option<TlsAcceptor>,
-    /// For those who have logged in.
+    /// Permits of clients that have logged in.
     pub(super) seats: Arc<Semaphore>,
     pub(super) passwords: Passwords,
     pub(super) phase: watch::Sender<Phase>,
     /// Whether a client has asked for the server's end.
     pub(super) asked: watch::Sender<bool>,
-    /// How the server's end has gone, for clients that have asked for it.
+    /// The outcome of the server's end, for clients that have asked for it.
     pub(super) ended: watch::Sender<Option<Result<(), String>>>,
 }
 
@@ -112,8 +112,8 @@ impl std::fmt::Debug for OperatorsServer {
 }
 
 impl OperatorsServer {
-    /// Answers those who come to any of the listeners, once it [runs](Self::run). On Unix sockets
-    /// there is no TLS, nor need of it.
+    /// Answers clients of any of the listeners, once it [runs](Self::run). On Unix sockets there is
+    /// no TLS, nor need of it.
     pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: OperatorsOptions) -> Self {
         let database = Arc::new(db.database().clone());
         let operators = match options.memory_limit {
@@ -140,7 +140,7 @@ impl OperatorsServer {
     /// The address where it listens.
     ///
     /// # Errors
-    /// When there is none, or the system does not say.
+    /// When there is no listener, or the system does not say.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Listener::address_of(&self.listeners)
     }

@@ -25,7 +25,7 @@ pub(super) struct Worker {
     pub(super) user: String,
 }
 
-/// Why a statement, or the whole connection, ends early.
+/// The reason why a statement, or the whole connection, ends early.
 enum Broken {
     /// The connection.
     End(End),
@@ -216,7 +216,7 @@ impl Worker {
         }
     }
 
-    /// Drops what is left of a file that has begun.
+    /// Drops the rest of a file that has begun.
     fn skip_parts(&self) -> Result<(), Broken> {
         loop {
             match self.link.next(Place::Between) {

@@ -1,10 +1,10 @@
 //! The role of a client's name, and the password that it must show.
 //!
-//! Passwords are those of the roles, and those that the server was started with (for names that
-//! have none in the database). As soon as there is one password, everybody must show one; as long
-//! as there is none, nobody need. A name without a role of its own is the bootstrap role in two
-//! cases: if the server was started with a password for it, or if there are no other roles at all.
-//! In the second case all names are the same.
+//! Passwords are those of the roles, and those that the server was started with (for names without
+//! one in the database). Once there is a password, every client must show one; before that, no
+//! client need. A name without a role of its own is the bootstrap role in two cases: if the server
+//! was started with a password for it, or if there are no other roles at all. In the second case
+//! all names are the same.
 //!
 //! A login is good for a role and its verifier, not for a name. A login that outlives a call (a
 //! token) or takes time (an exchange of messages) is compared with the present account
@@ -51,7 +51,7 @@ impl Account {
     /// The role.
     ///
     /// # Errors
-    /// SQLSTATE 28000 for a name that nobody has.
+    /// SQLSTATE 28000 for an unknown name.
     pub(crate) fn role(&self, user: &str) -> Result<RoleId, SqlError> {
         self.role.ok_or_else(|| {
             SqlError::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{user}\" does not exist"))

@@ -48,11 +48,11 @@ pub(super) struct Connection<S> {
     skipping: bool,
     /// The notifications of other sessions to this one.
     notifications: Notifications,
-    /// How others see it.
+    /// Its entry in the list of connections.
     pub(super) activity: Registered,
     /// Rows of the statement that has ended last.
     pub(super) row_count: u64,
-    /// When the first message came of what belongs together, or that behind the last statement.
+    /// The arrival of the first message of a group, or of the one behind the last statement.
     asked: Option<Instant>,
     /// The loop's count at its last turn.
     turn: u64,
@@ -65,7 +65,7 @@ pub(super) struct Connection<S> {
 /// The time that a client may take for its last message.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The connection is ended by somebody else.
+/// The error of a connection that was terminated by another session.
 pub(super) fn terminated() -> WireError {
     WireError::fatal(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 }
@@ -84,7 +84,7 @@ enum Next {
 const MANY: u64 = 6;
 
 thread_local! {
-    /// How often connections of this thread's loop have had something to do.
+    /// The number of times that connections of this thread's loop were busy.
     static TURNS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -143,8 +143,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Serves the client to its end: it waits in the reactor, and works there what is short; the
-    /// rest is for who calls this.
+    /// Serves the client to its end. It waits in the reactor, and does short work there; the caller
+    /// does the rest.
     pub(super) async fn serve(mut self: Box<Self>, mut stop: Stop, reactor: &Reactor)
     where
         S: Send + 'static,
@@ -155,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let outcome = self.wait(&mut stop).await;
                 (self, stop, outcome)
             });
-            // After a panic there is nobody left to tell the client.
+            // After a panic the client cannot be told.
             let Some((connection, its_stop, outcome)) = ran.await else { return };
             (self, stop) = (connection, its_stop);
             let outcome = match outcome {
@@ -231,7 +231,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Works off what is given, and all messages that have arrived, and sends the answers.
+    /// Processes the given work, and all messages that have arrived, and sends the answers.
     async fn work_off(
         &mut self,
         mut work: Option<Work>,
@@ -270,7 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Does what may take long.
+    /// Does long work.
     async fn work(&mut self, work: Work) -> Result<(), WireError> {
         let result = match work {
             Work::Text(body) => self.parse(&body).await,
@@ -318,8 +318,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         return self.ready().await.map(|()| Next::Goes);
                     }
                 };
-                // In a box, as all that is seldom or takes long: what a message's future holds is
-                // moved for each message.
+                // Boxed, like all rare or long work: the content of a message's future is moved for
+                // each message.
                 let known = match Box::pin(self.known(sql)).await {
                     Ok(None) => Ok(()),
                     Ok(Some(began)) if is_control(sql) => Box::pin(self.simple(sql, began)).await,

@@ -25,9 +25,9 @@ fn begin(out: &mut Vec<u8>, tag: u8, is_binary: bool, columns: usize) {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Runs a COPY whose data the client has, or wants; the tag of its end. A COPY from the client
-    /// is not committed by itself, but at the end of an implicit block. Until the client has said
-    /// that it is done, it may withdraw its data.
+    /// Runs a COPY whose data the client sends or receives; returns the tag of its end. A COPY from
+    /// the client is not committed by itself, but at the end of an implicit block. Until the client
+    /// has said that it is done, it may withdraw its data.
     pub(super) async fn copy(&mut self, statement: Parsed, copy: StreamedCopy) -> Result<String, WireError> {
         if copy.is_input {
             self.session.begin_implicit();
@@ -170,7 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 #[derive(Default)]
 struct Lines {
     quotes: Option<Quotes>,
-    /// The beginning of a row whose end has not come yet.
+    /// The beginning of an incomplete row.
     begun: Vec<u8>,
 }
 

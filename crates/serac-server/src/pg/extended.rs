@@ -12,9 +12,9 @@
 //! statement that does not end it is neither parsed nor bound.
 //!
 //! **Portals.** A portal runs once. A client may ask for a number of rows at a time: the rest of a
-//! result is then kept until it asks again. A portal that has given all its rows gives none when it
-//! is asked again; a portal of a statement without rows is refused. The end of the transaction in
-//! which they were bound ends all portals.
+//! result is then kept until it asks again. A portal that has given all its rows gives no rows when
+//! it is asked again; a portal of a statement without rows is refused. The end of the transaction
+//! in which they were bound ends all portals.
 //!
 //! **DDL.** A statement returns the columns that its client was told, or it is refused
 //! ([`serac_sql::Prepared`]): the client could not tell one column's values from another's.
@@ -49,7 +49,7 @@ pub(super) struct Prepared {
     /// `None` for an empty text.
     statement: Option<serac_sql::Prepared>,
     text: Arc<str>,
-    /// The parameters' types that the client has named; 0 for none.
+    /// The parameters' types that the client has named; 0 for an unnamed one.
     oids: Vec<u32>,
     /// The number of its parameters; `None` if that is not known.
     wanted: Option<usize>,
@@ -100,7 +100,7 @@ pub(super) struct Execution {
     began: Instant,
 }
 
-/// How far a statement has come without waiting.
+/// The progress of a statement without waiting.
 enum Begun {
     /// To its end.
     Done,
@@ -143,7 +143,7 @@ impl Portal {
         let (range, binary) = &self.parameters[i];
         Given { bytes: range.clone().map(|range| &self.message[range]), binary: *binary, oid }
     }
-    /// The parameters as a statement of the point path wants them; none if they are not of its
+    /// The parameters as a statement of the point path wants them; `None` if they are not of its
     /// types. Also `None` if the session's settings decide how their texts are read (`is_styled`).
     fn values(
         &self,
@@ -360,7 +360,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let mut prepared = statement.lock();
         prepared.statement = described;
-        // The client sends values of the types that it is told, whatever becomes of the columns. A
+        // The client sends values of the types that it was told, even if the columns change. A
         // number's form is the same for all precisions, of which the statement knows more.
         let types = description.parameters.iter().map(|known| match known {
             Some(ColumnType::Decimal { .. }) | None => 0,
@@ -461,7 +461,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Sync: the end of what belongs together.
+    /// Sync: the end of a group of messages.
     pub(super) async fn sync(&mut self) -> Result<(), WireError> {
         let ended = if self.session.is_implicit() { Box::pin(self.commit_implicit()).await } else { Ok(()) };
         if self.session.transaction_status() == TransactionStatus::Idle {
@@ -480,7 +480,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         ended
     }
 
-    /// Execute: a portal, up to a number of rows. Does what can be done without waiting; none if
+    /// Execute: a portal, up to a number of rows. Does the work that needs no waiting; `None` if
     /// that is all.
     pub(super) fn execute(&mut self, body: &Bytes) -> Result<Option<Execution>, WireError> {
         let mut body = Body(body);
@@ -611,7 +611,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Writes what a statement ends with, if it is durable.
+    /// Writes the end of a statement, if it is durable.
     fn settle(
         &mut self,
         started: Started,
@@ -626,7 +626,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.put_end(end, name, prepared, started.affected, limit)
     }
 
-    /// Writes what a statement ends with.
+    /// Writes the end of a statement.
     fn put_end(
         &mut self,
         end: End,
@@ -644,7 +644,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Writes what a statement of the point path has given.
+    /// Writes the result of a statement of the point path.
     fn put_point_rows(
         &mut self,
         name: &str,
@@ -775,7 +775,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.go_on(name, limit).await
     }
 
-    /// The parameters of a portal, whose columns are those that the client has been told of.
+    /// The parameters of a portal, whose columns the client was told.
     async fn scalars(&mut self, name: &str, prepared: &Arc<Mutex<Prepared>>) -> Result<Vec<ScalarValue>, WireError> {
         let types = if self.portal(name)?.parameters.is_empty() {
             Vec::new()
@@ -904,7 +904,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// Refuses formats for more or fewer columns than there are: one format, or none, is for all.
+/// Refuses a wrong number of formats for the columns: a single format, or an empty list, is for
+/// all.
 fn check_formats(formats: &Formats, columns: usize) -> Result<(), WireError> {
     let given = formats.binary.len();
     match given > 1 && given != columns {

@@ -47,7 +47,8 @@ pub(super) async fn serve(
     };
     let entered = tokio::select! {
         entered = login => entered,
-        // A client that does not say who it is is left without a word, as one that sends nonsense.
+        // A client that does not identify itself is left without an answer, as one that sends
+        // nonsense.
         () = ends => None,
         () = stop.stopped() => None,
     };
@@ -107,7 +108,7 @@ async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Resul
     }
 }
 
-/// Up to the client's name and wishes; none if it wanted something else, and has got it.
+/// Up to the client's name and wishes; `None` if it had another request, which was answered.
 async fn begin(socket: Socket, shared: &Arc<ServerState>) -> Result<Option<(Opened, Parameters)>, WireError> {
     let address = socket.peer_address();
     let tls = shared.tls.as_ref().filter(|_| !socket.is_unix());
@@ -128,7 +129,7 @@ async fn begin(socket: Socket, shared: &Arc<ServerState>) -> Result<Option<(Open
                 return Ok(None);
             }
             Ok(Some(Startup::Tls)) => match tls {
-                // Anything before the handshake was not encrypted, and may be another's.
+                // Bytes before the handshake were not encrypted, and may come from an attacker.
                 Some(_) if !wire.input.is_empty() => return Ok(None),
                 Some(acceptor) => {
                     wire.out.push(b'S');
@@ -162,7 +163,7 @@ async fn begin(socket: Socket, shared: &Arc<ServerState>) -> Result<Option<(Open
     }
 }
 
-/// The parameters of a session; what of the client's protocol is not spoken here is written.
+/// The parameters of a session; writes the unsupported parts of the client's protocol.
 fn heard(out: &mut Vec<u8>, wishes: Wishes) -> Parameters {
     if let Some(unknown) = &wishes.unknown {
         negotiate(out, unknown);
@@ -170,7 +171,7 @@ fn heard(out: &mut Vec<u8>, wishes: Wishes) -> Parameters {
     wishes.parameters
 }
 
-/// Logs a client in; none if it does not get in, and has been told why.
+/// Logs a client in; `None` if it was refused, and has been told why.
 async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
     mut wire: Wire<S>,
     parameters: Parameters,
@@ -303,7 +304,7 @@ fn options(text: &str) -> Vec<(String, String)> {
     settings.map(|(name, value)| (name.to_lowercase().replace('-', "_"), value.to_owned())).collect()
 }
 
-/// Asks for the password, if one is needed; false if the client has gone.
+/// Asks for the password, if it is needed; false if the client has gone.
 async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     user: &str,

@@ -2,13 +2,13 @@
 //! server's are written to one.
 //!
 //! A message is a byte that says which, its length as four bytes (which count themselves), and the
-//! body. The first message of a connection has no such byte. Numbers are big-endian; strings end
-//! with a zero byte.
+//! body. The first message of a connection lacks the first byte. Numbers are big-endian; strings
+//! end with a zero byte.
 
 use super::WireError;
 use serac_sql::wire::utf8;
 
-/// Longest first message: nobody has said who he is yet.
+/// Longest first message: the client is not identified yet.
 const MAX_STARTUP: usize = 10_000;
 /// Version 3.0.
 const PROTOCOL: i32 = 3 << 16;
@@ -40,7 +40,7 @@ impl<'a> Body<'a> {
     pub(super) fn int32(&mut self) -> Result<i32, WireError> {
         Ok(i32::from_be_bytes(self.bytes(4)?.try_into().expect("four bytes")))
     }
-    /// A number of things, of which each has at least `size` bytes.
+    /// The number of list items, each of at least `size` bytes.
     pub(super) fn count(&mut self, size: usize) -> Result<usize, WireError> {
         let count = self.int16()? as u16 as usize;
         if count * size > self.0.len() { Err(invalid("it counts more than it holds")) } else { Ok(count) }
@@ -51,7 +51,7 @@ impl<'a> Body<'a> {
         self.byte()?;
         Ok(utf8(text)?)
     }
-    /// A value with its length; none for NULL.
+    /// A value with its length; `None` for NULL.
     pub(super) fn value(&mut self) -> Result<Option<&'a [u8]>, WireError> {
         match self.int32()? {
             -1 => Ok(None),
@@ -60,7 +60,7 @@ impl<'a> Body<'a> {
             }
         }
     }
-    /// Nothing may be left.
+    /// Checks that no bytes are left.
     pub(super) fn end(self) -> Result<(), WireError> {
         if self.0.is_empty() { Ok(()) } else { Err(invalid("it goes on behind its end")) }
     }

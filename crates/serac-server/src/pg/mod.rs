@@ -1,4 +1,4 @@
-//! PostgreSQL's protocol, version 3.0, so that what connects to PostgreSQL connects to SeracDB.
+//! PostgreSQL's protocol, version 3.0, so that clients of PostgreSQL connect to SeracDB.
 //!
 //! This crate speaks the protocol itself, without a library, because statements of the point path
 //! take less time than a general message layer does. The connection's task processes the messages

@@ -1,9 +1,9 @@
 //! Threads with an event loop each, in which connections wait for their clients.
 //!
-//! A statement of the point path takes microseconds: it runs where its message has arrived, and
-//! nobody else is woken for it. So there are as many loops as processors, and each connection
-//! belongs to one of them. Longer work (planning above all) goes to the threads of the server's
-//! runtime, where it delays only its own connection.
+//! A statement of the point path takes microseconds: it runs where its message has arrived, without
+//! waking another thread. So there are as many loops as processors, and each connection belongs to
+//! one of them. Longer work (planning above all) goes to the threads of the server's runtime, where
+//! it delays only its own connection.
 
 use serac_net::listen::Socket;
 use std::future::Future;
@@ -45,7 +45,7 @@ impl Reactor {
         let _here = self.handle.enter();
         socket.bind()
     }
-    /// Runs something here; none if it has panicked. It is given up when the caller is.
+    /// Runs a task here; `None` if it has panicked. It is given up when the caller is.
     pub(super) async fn run<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
         let mut running = JoinSet::new();
         running.spawn_on(task, &self.handle);

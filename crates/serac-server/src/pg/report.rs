@@ -32,7 +32,7 @@ pub(super) fn put_notice(out: &mut Vec<u8>, notice: &Notice) {
     report(out, b'N', &[(b'S', severity), (b'V', severity), (b'C', notice.sqlstate), (b'M', &notice.message)]);
 }
 
-/// Writes what another session has told.
+/// Writes another session's notification.
 pub(super) fn put_notification(out: &mut Vec<u8>, notification: &Notification) {
     message(out, b'A', |out| {
         put_i32(out, notification.process);

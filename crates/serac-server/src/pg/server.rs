@@ -1,4 +1,4 @@
-//! The listener: connections, their limits, and who may cancel what.
+//! The listener: connections, their limits, and cancellation.
 
 use super::connection::Stop;
 use super::login::serve;
@@ -22,17 +22,17 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tracing::info;
 
-/// How connections are taken.
+/// The settings of the port.
 #[derive(Clone, Debug)]
 pub struct PgOptions {
     /// Passwords of those who may connect, besides those of roles. If there are neither, everybody
     /// may.
     pub users: HashMap<String, Verifier>,
-    /// Certificate and key; none for connections without TLS only.
+    /// Certificate and key; `None` for connections without TLS only.
     pub tls: Option<Arc<ServerConfig>>,
     /// Whether a client must use TLS.
     pub require_tls: bool,
-    /// Connections at a time, of those who have logged in.
+    /// Connections at a time, of clients that have logged in.
     pub max_connections: usize,
     /// Longest message that a client may send, in bytes.
     pub max_message: usize,
@@ -40,7 +40,7 @@ pub struct PgOptions {
     pub login_timeout: Duration,
     /// The time that statements may go on after the stop before they are cancelled.
     pub shutdown_timeout: Duration,
-    /// Statements that take so long are logged; none for none.
+    /// Statements that take so long are logged; `None` for no log.
     pub slow_statement: Option<Duration>,
 }
 
@@ -64,9 +64,9 @@ pub(super) struct ServerState {
     pub(super) db: SqlDatabase,
     pub(super) options: PgOptions,
     pub(super) tls: Option<TlsAcceptor>,
-    /// For those who have logged in.
+    /// Permits of clients that have logged in.
     pub(super) seats: Arc<Semaphore>,
-    /// Passwords of names that nobody has.
+    /// Verifiers of unknown names.
     pub(super) mock: Mock,
     running: Mutex<HashMap<i32, (i32, Arc<Activity>)>>,
 }
@@ -80,7 +80,7 @@ impl ServerState {
         self.running.lock().insert(activity.process(), (secret, activity.clone()));
         Entry { shared: self.clone(), process: activity.process(), secret }
     }
-    /// Cancels what a session runs, if the secret is its.
+    /// Cancels a session's statement, if the secret matches.
     pub(super) fn cancel(&self, process: i32, secret: i32) {
         if let Some((_, activity)) = self.running.lock().get(&process).filter(|(own, _)| *own == secret) {
             activity.cancel();
@@ -129,8 +129,7 @@ impl PgServer {
     pub async fn bind(db: SqlDatabase, address: SocketAddr, options: PgOptions) -> io::Result<Self> {
         Self::new(db, vec![Listener::tcp(address).await?], options)
     }
-    /// Answers those who come to any of the listeners. On Unix sockets there is no TLS, nor need of
-    /// it.
+    /// Answers clients of any of the listeners. On Unix sockets there is no TLS, nor need of it.
     ///
     /// # Errors
     /// When there are no threads for the connections.
@@ -144,7 +143,7 @@ impl PgServer {
     /// The address where it listens.
     ///
     /// # Errors
-    /// When there is none, or the system does not say.
+    /// When there is no listener, or the system does not say.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Listener::address_of(&self.listeners)
     }

@@ -31,7 +31,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Any other script. Several statements run in an implicit block, which ends with them: see
-    /// `serac_sql`'s transactions. The end of the last one is told once the block has committed.
+    /// `serac_sql`'s transactions. The end of the last statement is sent once the block has
+    /// committed.
     pub(super) async fn simple(&mut self, sql: &str, mut began: Instant) -> Result<(), WireError> {
         let Self { wire, session, cancel, .. } = &mut *self;
         let statements = match wire.attend(cancel, session.parse_elsewhere(sql)).await {
@@ -77,7 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Commits the implicit block, if one is open, and waits until that is durable.
+    /// Commits the implicit block, if there is an open one, and waits until that is durable.
     pub(super) async fn end_implicit(&mut self) -> Result<(), WireError> {
         if let Some(committed) = self.session.end_implicit()? {
             committed.durable().await?;
@@ -85,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Runs a statement and writes what it gives, as text; the tag of its end.
+    /// Runs a statement and writes its result, as text; returns the tag of its end.
     async fn run(&mut self, statement: Parsed) -> Result<String, WireError> {
         Box::pin(self.adopt(&statement)).await?;
         if let Some(copy) = self.session.streamed_copy(&statement)? {
@@ -211,8 +212,8 @@ pub(super) async fn send_rows<S: AsyncRead + AsyncWrite + Unpin>(
         for row in 0..batch.rows() {
             batch.put(&mut wire.out, row, formats);
             if wire.is_full() {
-                // A client that does not read holds the statement up, and what it sees, no longer
-                // than its limits allow.
+                // A client that does not read holds up the statement and its snapshot only within
+                // its limits.
                 rows.keep(wire.flush()).await??;
             }
         }

@@ -20,9 +20,9 @@ pub(super) const SEND_BYTES: usize = 64 << 10;
 const LAST_WORD: Duration = Duration::from_secs(1);
 /// Bytes that are read ahead while a statement runs.
 const READ_AHEAD: usize = 64 << 10;
-/// Room for what is read at a time: a statement's messages shall come together.
+/// Room for a read: a statement's messages should come together.
 const READ_BYTES: usize = 8 << 10;
-/// Largest message of a client that has not said who it is.
+/// Largest message of a client that is not identified yet.
 const MAX_LOGIN_MESSAGE: usize = 8 << 10;
 
 /// The two directions of a connection.
@@ -44,7 +44,7 @@ pub(super) struct Wire<S> {
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Writes what is not `sent` yet.
+/// Writes the bytes after `sent`.
 async fn write_out<S: AsyncWrite + Unpin>(io: &mut S, out: &[u8], sent: &mut usize) -> io::Result<()> {
     while *sent < out.len() {
         match io.write(&out[*sent..]).await? {
@@ -84,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         let _ = self.io.shutdown().await;
     }
 
-    /// Writes what a statement has said, before its result or error.
+    /// Writes a statement's notices, before its result or error.
     pub(super) fn put_notices(&mut self) {
         for notice in self.notices.take() {
             put_notice(&mut self.out, &notice);
@@ -96,7 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         command_complete(&mut self.out, tag);
     }
 
-    /// Sends what has been written. May be broken off, and is gone on with by the next call.
+    /// Sends the written bytes. A cancelled call is continued by the next one.
     pub(super) async fn flush(&mut self) -> Result<(), WireError> {
         if self.out.is_empty() {
             return Ok(());
@@ -133,7 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) fn is_full(&self) -> bool {
         self.out.len() >= SEND_BYTES
     }
-    /// Sends what has been written if it is much.
+    /// Sends the written bytes if they are many.
     pub(super) async fn send_some(&mut self) -> Result<(), WireError> {
         if self.is_full() { self.flush().await } else { Ok(()) }
     }
@@ -170,7 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             None => Ok(None),
         }
     }
-    /// The next message; none if the client has gone.
+    /// The next message; `None` if the client has gone.
     pub(super) async fn next(&mut self) -> Result<Option<(u8, Bytes)>, WireError> {
         loop {
             if let Some(message) = self.take()? {
@@ -184,13 +184,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     /// Runs a part of a statement, and cancels it if the client goes away meanwhile. A client that
-    /// sends nothing any more may still read: what takes no longer than [`LAST_WORD`] is answered.
+    /// has stopped sending may still read: a statement that takes no longer than [`LAST_WORD`] is
+    /// answered.
     pub(super) async fn attend<T>(&mut self, cancel: &CancelHandle, part: impl Future<Output = T>) -> T {
         tokio::pin!(part);
         if let Poll::Ready(result) = futures::poll!(part.as_mut()) {
             return result;
         }
-        // It listens from now on; what came before is not lost.
+        // It listens from now on; an earlier cancellation is not lost.
         if self.activity.as_ref().is_some_and(|activity| activity.take_cancelled()) {
             cancel.cancel();
         }

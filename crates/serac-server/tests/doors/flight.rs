@@ -301,7 +301,7 @@ async fn connections_on_which_nobody_calls_are_closed() {
             assert!(closed.is_ok(), "a connection that has said {said:?} stays, with TLS: {}", tls.is_some());
         }
         if tls.is_none() {
-            // Calls of those who may not are no sign of life; a call of one who may is.
+            // Calls of unauthorised clients are no sign of life; an authorised call is.
             let ada = Caller::new(served.address).await.logged_in("ada", "ada").await.unwrap();
             let wrong = Caller::new(served.address).await.with_password("ada", "wrong");
             let shut = async {

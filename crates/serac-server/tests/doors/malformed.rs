@@ -1,5 +1,5 @@
-//! Messages that no client sends, made of good ones by mutation: none ends the server, and none
-//! makes it panic.
+//! Messages that no client sends, made of good ones by mutation: the server neither ends nor
+//! panics.
 //!
 //! A run prints its seed; `SERAC_SEED` repeats it. `SERAC_MESSAGES` says how many messages each
 //! port gets.
@@ -71,7 +71,7 @@ fn seeded(usual: usize) -> (StdRng, usize) {
     (StdRng::seed_from_u64(seed), messages)
 }
 
-/// Changes some bytes, or the length.
+/// Changes a few bytes, or the length.
 fn mutate(rng: &mut StdRng, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return;

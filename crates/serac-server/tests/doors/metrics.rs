@@ -1,4 +1,4 @@
-//! The port for who watches the server.
+//! The port for monitors of the server.
 
 use super::{Running, STRANGER, connect_from, database};
 use base64::Engine as _;

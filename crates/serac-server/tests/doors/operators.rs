@@ -1,4 +1,4 @@
-//! The port of the operator language: who gets in, and for how long.
+//! The port of the operator language: access, and its duration.
 
 use super::{certificate, database};
 use serac_column_language::frames::{ClientFrame, Sender, ServerFrame, VERSION};

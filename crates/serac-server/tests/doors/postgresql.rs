@@ -123,7 +123,7 @@ async fn portals_live_as_postgresql_has_them() {
         assert_eq!(answer, wanted, "{sql}");
     }
     client.run("ROLLBACK").await;
-    // Rows that are left are not for a transaction that has failed, nor for what comes behind it.
+    // Remaining rows are not for a failed transaction, nor for later ones.
     client.run("BEGIN").await;
     let some = [parse("s", "SELECT id FROM t ORDER BY id"), bind("p", "s", &[]), execute("p", 1), sync()];
     assert_eq!(client.told(&some).await, ["1", "2", "1", "s", "ZT"]);
@@ -152,7 +152,7 @@ async fn portals_live_as_postgresql_has_them() {
     // Outside of a block, a portal ends with its Sync.
     client.told(&[bind("", "s", &[]), sync()]).await;
     assert_eq!(client.told(&[execute("", 0), sync()]).await, ["34000", "ZI"]);
-    // A script takes the place of what has no name.
+    // A script replaces the unnamed statement.
     client.told(&[parse("", "SELECT 7"), sync()]).await;
     client.run("SELECT 8").await;
     assert_eq!(client.told(&[bind("", "", &[]), sync()]).await, ["26000", "ZI"]);

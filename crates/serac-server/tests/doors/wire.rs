@@ -1,4 +1,4 @@
-//! A client of PostgreSQL's protocol that sends what it is told to, message by message.
+//! A client of PostgreSQL's protocol that sends the given messages.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -110,7 +110,7 @@ impl Client {
     pub(crate) async fn raw(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).await.unwrap();
     }
-    /// The next message; none at the end.
+    /// The next message; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Message> {
         let reading = async {
             loop {
@@ -141,7 +141,7 @@ impl Client {
         }
         messages
     }
-    /// Sends messages together; what is answered up to ReadyForQuery.
+    /// Sends messages together; returns the answers up to ReadyForQuery.
     pub(crate) async fn exchange(&mut self, messages: &[Message]) -> Vec<Message> {
         self.raw(&messages.iter().flat_map(framed).collect::<Vec<_>>()).await;
         self.until(b'Z').await

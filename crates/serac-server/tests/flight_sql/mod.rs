@@ -251,16 +251,16 @@ async fn savepoints_and_timeouts_of_transactions() {
     assert_eq!(number(&mut client, "SELECT sum(x) FROM ingested", None).await, 3);
     assert!(client.execute("SELECT 1".into(), Some(txn)).await.is_err());
 
-    // A transaction of which nothing is heard: its rows are gone, and what was prepared in it does
-    // not go on by itself.
+    // An abandoned transaction: its rows are gone, and its prepared statements do not continue
+    // without it.
     let txn = client.begin_transaction().await.unwrap();
     let mut insert = client.prepare("INSERT INTO t VALUES (9)".into(), Some(txn.clone())).await.unwrap();
     assert_eq!(insert.execute_update().await.unwrap(), 1);
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        // Writers wait for nobody, so the row's key is free again once the transaction has been
-        // rolled back.
+        // Writers do not wait, so the row's key is free again once the transaction has been rolled
+        // back.
         if client.execute_update("INSERT INTO t VALUES (9)".into(), None).await.is_ok() {
             break;
         }
@@ -269,7 +269,7 @@ async fn savepoints_and_timeouts_of_transactions() {
     assert!(code(insert.execute_update().await.unwrap_err()).contains("25P03"));
     let ended = client.end_transaction(txn, arrow_flight::sql::EndTransaction::Commit).await;
     assert!(code(ended.unwrap_err()).contains("no such transaction"));
-    // A commit of what has failed is no commit.
+    // A commit of a failed transaction is no commit.
     for wrong in
         ["INSERT INTO t VALUES (9)", "SELEC 9", "SELECT 9; SELECT 10", "SELECT nothing FROM t", "RELEASE nowhere"]
     {

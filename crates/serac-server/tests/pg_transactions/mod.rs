@@ -32,7 +32,7 @@ fn sync() -> Vec<u8> {
     message(b'S', b"")
 }
 
-/// A message of the server, as a word: its tag, and what the examples look at in it.
+/// A message of the server, as a word: its tag, and the part that the examples look at.
 fn word(tag: u8, body: &[u8]) -> Option<String> {
     let field = |name: u8| {
         let mut fields = body.split(|&byte| byte == 0).filter(|field| !field.is_empty());
@@ -275,7 +275,7 @@ async fn nothing_runs_of_a_query_that_is_no_sql() {
                 "BEGIN, T., INSERT 0 1, T., error 42601, E., ROLLBACK, I.",
                 "",
             ),
-            // So is what the protocol itself objects to: a statement that is not there.
+            // So is an error of the protocol: a missing statement.
             (
                 &[query("BEGIN"), query(i7), message(b'B', b"\0nothing\0\0\0\0\0\0\0"), sync(), query("COMMIT")],
                 "BEGIN, T., INSERT 0 1, T., error 26000, E., ROLLBACK, I.",
@@ -372,7 +372,7 @@ async fn what_ends_an_aborted_transaction_may_come_by_the_extended_protocol() {
                 &format!("{before}ROLLBACK, T., INSERT 0 1, T., COMMIT, I."),
                 "7",
             ),
-            // Nothing else may: not even to be parsed.
+            // No other message may: a statement cannot even be parsed.
             (&[failed(), message(b'P', b"\0SELECT 1\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
             (&[failed(), message(b'P', b"\0BEGIN\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
             (&[failed(), message(b'P', b"\0SAVEPOINT x\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
@@ -409,8 +409,7 @@ async fn clients_are_shown_nothing_that_is_not_durable() {
     let mut socket = connect(served.address).await;
     let made = "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t VALUES (1, 10)";
     ask(&mut socket, &query(made), 1).await;
-    // The commit of the second row can be seen, but the log fails: nobody knows whether it is on
-    // the disk.
+    // The commit of the second row is visible, but the log fails: it may or may not be on the disk.
     faults.faults().fail_sync_in.store(1, Ordering::SeqCst);
     assert_eq!(ask(&mut socket, &query("INSERT INTO t VALUES (2, 20)"), 1).await, "error 58030, I.");
     let statements = [
@@ -480,7 +479,7 @@ async fn a_copy_is_committed_when_the_client_says_that_it_is_done() {
     .await;
 }
 
-/// A client that goes before it has said that it is done has not copied anything.
+/// A client that goes before the end of its data has copied no row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_a_client_that_goes_leaves_nothing() {
     let served = Served::new(PgOptions::default()).await;
@@ -522,7 +521,7 @@ async fn what_cannot_be_shown_is_not_committed() {
     served.end().await;
 }
 
-/// JDBC asks for one row of what gives none.
+/// JDBC asks for one row of a statement without rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_with_a_limit_of_rows_waits() {
     let served = Served::new(PgOptions::default()).await;
@@ -541,8 +540,8 @@ async fn a_change_with_a_limit_of_rows_waits() {
     served.end().await;
 }
 
-/// Statements on keys run where connections wait. One that DDL blocks must not keep the loop from
-/// the connection that ends the DDL.
+/// Statements on keys run where connections wait. A statement that DDL blocks must not keep the
+/// loop from the connection that ends the DDL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 12)]
 async fn a_table_that_ddl_holds_is_waited_for_elsewhere() {
     let served = Served::new(PgOptions::default()).await;
@@ -661,7 +660,7 @@ async fn portals_and_statements_of_the_protocol_are_those_of_sql() {
                 "BEGIN, T., T., error 42P03, E., ROLLBACK, I.",
                 "",
             ),
-            // A FETCH is prepared before its cursor is there, and gives what that has.
+            // A FETCH is prepared before its cursor exists, and gives the cursor's rows.
             (
                 &[
                     query("BEGIN"),
@@ -689,7 +688,7 @@ async fn portals_and_statements_of_the_protocol_are_those_of_sql() {
                  PREPARE, I., error 42P05, I.",
                 "",
             ),
-            // It is bound at once, and gives what it was bound to.
+            // It is bound at once, and gives the bound rows.
             (
                 &[
                     [parse("s", "SELECT a FROM nowhere"), sync()].concat(),
