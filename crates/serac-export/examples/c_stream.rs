@@ -40,7 +40,7 @@ fn stream(rows: i64, form: VarlenForm) -> Result<FFI_ArrowArrayStream, EngineErr
     txn.insert_batch(&table, &batch.slice(half, batch.num_rows() - half))?;
     txn.commit()?.wait()?;
     let all: Vec<usize> = (0..batch.num_columns()).collect();
-    // The stream keeps what it needs: the database may go.
+    // The stream keeps its memory: the database may go.
     Ok(c_stream(db.begin().scan_arrow(&table, &all, &[])?.with_varlen(form)))
 }
 
@@ -56,6 +56,6 @@ pub unsafe extern "C" fn serac_example_stream(rows: i64, form: i32, out: *mut FF
         eprintln!("{error}");
         FFI_ArrowArrayStream::empty()
     });
-    // SAFETY: the caller gives room for it; what is there is no value yet.
+    // SAFETY: the caller gives room for it; the place holds no value yet.
     unsafe { out.write(stream) };
 }

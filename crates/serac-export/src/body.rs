@@ -80,7 +80,7 @@ impl Buf for Pieces {
     }
 }
 
-/// A buffer as what [`Bytes`] can own.
+/// A buffer in a form that [`Bytes`] can own.
 struct Shared(Buffer);
 
 impl AsRef<[u8]> for Shared {
@@ -92,7 +92,7 @@ impl AsRef<[u8]> for Shared {
 /// A buffer of an array, which may stand in several parts.
 pub(crate) type Parts = SmallVec<[Buffer; 1]>;
 
-/// The buffers of a batch, and what the header says about them.
+/// The buffers of a batch, and their description in the header.
 pub(crate) struct Body<L = fn(&Buffer) -> bool> {
     pub(crate) nodes: Vec<FieldNode>,
     /// The places of buffers in the body if they stand one behind the other.
@@ -319,8 +319,7 @@ fn is_plain(data_type: &DataType) -> bool {
     has_offsets || width_of(data_type).is_some()
 }
 
-/// Whether no values of such columns are copied by [`Body::push_column`], or a bit for each at
-/// most.
+/// Whether [`Body::push_column`] copies at most a bit per value of columns of this type.
 pub(crate) fn joins_cheaply(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Null | DataType::Boolean) || is_plain(data_type)
 }

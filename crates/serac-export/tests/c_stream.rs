@@ -1,5 +1,5 @@
-//! Arrow's C stream interface: what another language holds neither stops writers nor changes, and
-//! goes back from any thread.
+//! Arrow's C stream interface: arrays that another language holds neither stop writers nor change,
+//! and are released from any thread.
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};

@@ -304,7 +304,7 @@ fn a_program_has_no_network() {
          print connect($s, pack_sockaddr_in({port}, inet_aton('127.0.0.1'))) ? 'connected' : 'refused'"
     );
     assert_eq!(text_of(&runs(&job([perl(&script)]), Vec::new()).unwrap()), "no socket");
-    // Without the filter's help: there is no device but its own loopback.
+    // Without the filter's help: its own loopback is the only device.
     assert_eq!(says("cat /proc/net/dev | grep -c :"), "1\n");
 }
 
@@ -510,7 +510,7 @@ mod wasm {
         assert_eq!(ran.unwrap_err().sqlstate(), "53200");
     }
 
-    /// A module with this body of `run`, whose output is its input unless that says otherwise.
+    /// A module with this body of `run`, whose output is its input by default.
     fn module(body: &str) -> Stage {
         let text = format!(
             r#"(module

@@ -1,5 +1,5 @@
 //! Tables over Flight: the rows are those of SQL, all endpoints of a flight read one snapshot, and
-//! what cannot be answered says why.
+//! a refused request gets its reason.
 
 mod common;
 
@@ -257,7 +257,7 @@ async fn snapshots_are_held_for_a_bounded_time_unless_they_are_renewed() {
     assert_eq!(db.database().storage().manager().active_count(), 0);
     let again = client.cancel_flight_info(CancelFlightInfoRequest::new(renewed)).await.unwrap();
     assert_eq!(again.status(), CancelStatus::NotCancellable);
-    // The sweeper needs nobody to ask.
+    // The sweeper works without a request.
     client.get_flight_info(path()).await.unwrap();
     assert_eq!(db.database().storage().manager().active_count(), 1);
     tokio::time::sleep(lease * 2).await;
@@ -521,7 +521,7 @@ async fn a_role_reads_what_it_may() {
         let flights: Vec<_> = client.list_flights(vec![]).await.unwrap().try_collect().await.unwrap();
         assert_eq!(flights.len(), 1);
     }
-    // As soon as there is a password, nobody comes in without showing something.
+    // Once there is a password, no client is admitted without a credential.
     execute(&db, "ALTER ROLE reader PASSWORD 'secret'").await;
     let error = client.get_flight_info(FlightDescriptor::new_path(vec!["open".into()])).await.unwrap_err();
     assert_eq!(status(error).code(), Code::Unauthenticated);

@@ -48,7 +48,7 @@ async fn image(db: &SqlDatabase, request: &SnapshotRequest) -> SharedImage {
 /// The rows that a client reads; every value is checked.
 fn read(image: &SharedImage) -> Vec<Table> {
     let manifest = Manifest::decode(image.manifest.encode()).unwrap();
-    // SAFETY: nobody writes to the files of a checkpoint.
+    // SAFETY: the files of a checkpoint are never written to.
     let range = unsafe { map(&manifest, &image.descriptors) }.unwrap();
     let tables = manifest.read(&range).unwrap();
     let copied = manifest.read(&map_and_copy(&manifest, &image.descriptors).unwrap()).unwrap();
@@ -325,7 +325,7 @@ async fn descriptors_of_all_images_together_are_bounded() {
     assert_eq!(rows(&read(&one)[0], &sql).columns(), sql.columns());
     drop((one, copied));
     assert_eq!(memory.open_descriptors(), 0);
-    // A quarter of what this process may open.
+    // A quarter of the files that this process may open.
     assert!(SharedMemoryOptions::default().most_descriptors >= 1);
 }
 

@@ -1,5 +1,5 @@
-//! One-sided access by an RDMA device: `scripts/rdma-test` runs this in a virtual machine that has
-//! one. Elsewhere the tests are ignored.
+//! One-sided access by an RDMA device: `scripts/rdma-test` runs this in a virtual machine with a
+//! device. Elsewhere the tests are ignored.
 
 mod one_sided;
 

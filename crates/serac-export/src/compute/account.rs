@@ -19,7 +19,7 @@ pub trait Account: Send + Sync {
     fn shrink(&self, bytes: u64);
 }
 
-/// An account of a job whose memory nobody else counts: that of one's own shell.
+/// An account of a job whose memory is not counted: that of one's own shell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unlimited;
 

@@ -15,16 +15,16 @@ pub enum ComputeError {
     Start {
         /// Its name.
         program: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A program ended otherwise than with success.
     Failed {
         /// Its name.
         program: String,
-        /// How it ended: "exit code 1", "signal 11".
+        /// Its end: "exit code 1", "signal 11".
         how: String,
-        /// The end of what it wrote to standard error.
+        /// The end of its standard error.
         errors: String,
     },
     /// A program passed a limit, and was killed.
@@ -33,19 +33,19 @@ pub enum ComputeError {
         program: String,
         /// The limit.
         limit: PassedLimit,
-        /// The end of what it wrote to standard error.
+        /// The end of its standard error.
         errors: String,
     },
-    /// There is no room for what it takes.
+    /// There is no room for its memory.
     Refused {
         /// The SQLSTATE.
         sqlstate: &'static str,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// The statement was cancelled.
     Cancelled,
-    /// The system refused something that a job needs.
+    /// The system refused a resource that a job needs.
     Io(String),
 }
 

@@ -59,7 +59,7 @@ pub struct JobInput {
     /// A table or view, as SQL names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// Columns of the table; none for all.
+    /// Columns of the table; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<Vec<String>>,
     /// A query, in place of a table.
@@ -104,7 +104,7 @@ pub enum Stage {
     Wasm(Vec<u8>),
 }
 
-/// A stage as it is written: what there is tells its kind.
+/// A stage as it is written: the present fields determine its kind.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct StageText {
@@ -173,7 +173,7 @@ pub struct ProgramStage {
 }
 
 impl ProgramStage {
-    /// A program with its arguments, and what all programs may read.
+    /// A program with its arguments, and the paths that all programs may read.
     pub fn new(program: impl Into<String>, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             program: program.into(),

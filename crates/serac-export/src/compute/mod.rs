@@ -20,8 +20,8 @@
 //!
 //! Each input is a file in memory (memfd) that holds a stream of Arrow IPC, whose buffers lie on
 //! multiples of 64 bytes. So an Arrow library reads it as a file or maps it without a copy.
-//! Standard input is the first input. The output is a stream of Arrow IPC on standard output.
-//! Nobody can write to an input: the file is sealed, so all programs may share it.
+//! Standard input is the first input. The output is a stream of Arrow IPC on standard output. The
+//! file is sealed against changes, so all programs may share it.
 //!
 //! **Isolation** ([`sandbox`]). A program has a file system of its own: programs and libraries of
 //! the system, the paths that the job grants, an empty `/tmp`. It has no network, no processes but
@@ -29,8 +29,8 @@
 //! a program gets an error, never a program without isolation.
 //!
 //! **Limits** ([`Limits`]) are watched while a program runs ([`supervise`]): processor time,
-//! memory, time, output, processes. A program that passes one is killed, and so is all that it has
-//! started. The same happens when its statement is cancelled, and when this process dies.
+//! memory, time, output, processes. A program that passes one is killed with all its descendants.
+//! The same happens when its statement is cancelled, and when this process dies.
 //!
 //! **Memory** of inputs, outputs and programs is charged to an [`Account`], which may refuse it.
 //!
@@ -147,7 +147,7 @@ pub fn run(job: &JobDescription, inputs: Vec<Input>, isolation: Isolation, cance
 /// have been charged as they were written. A program is ended when the account refuses.
 ///
 /// # Errors
-/// As for [`run`], and what the account refuses.
+/// As for [`run`], and the errors of the account.
 pub fn run_charged(
     job: &JobDescription,
     inputs: Vec<Input>,

@@ -6,8 +6,8 @@
 //! processes descend from the first one, which adopts the orphans, so that one walk finds them.
 //!
 //! **Processor time.** A process that its parent waits for adds its time to the parent's. The time
-//! of one that nobody waits for (its parent ignores SIGCHLD) is in no other process's. So there are
-//! three counts, of which none has a time twice, and the highest holds:
+//! of a process without a waiter (its parent ignores SIGCHLD) is in no other process's. So there
+//! are three counts, each without double counting, and the highest holds:
 //!
 //! | count | misses |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! **Memory** is the pages without a file (also if they were swapped out), page tables, and
 //! sockets. The queue of a socket belongs to no process, so each socket counts as the most that it
 //! takes ([`socket_bytes`]). The kernel's records of mappings and descriptors are not counted: the
-//! limits of [`resources`](super::sandbox) bound them, to some 20 MB a process.
+//! limits of [`resources`](super::sandbox) bound them, to about 20 MB a process.
 
 use super::account::{Account, Charge};
 use super::error::{ComputeError, PassedLimit, Result};
@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of standard error that are kept: the last ones.
 const MAX_ERRORS: usize = 4 << 10;
-/// How often a program is looked at, at first and in the end.
+/// The intervals of looks at a program, at first and in the end.
 const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
 /// Processes that a look visits. The kernel keeps the limit below.
@@ -58,7 +58,7 @@ fn socket_bytes() -> u64 {
     QUEUE.saturating_mul(2)
 }
 
-/// Runs a program to its end; its output and what it has used.
+/// Runs a program to its end; returns its output and its usage.
 ///
 /// # Errors
 /// Why it could not be started, how it failed, or which limit it passed.
@@ -73,7 +73,7 @@ pub(super) fn run(
     let begun = Instant::now();
     let output = memory_file("serac-output")?;
     let (errors_read, errors_write) = std::io::pipe().map_err(|error| ComputeError::io("no pipe", error))?;
-    // Files of their own, so that nobody shares a position with anybody.
+    // Files of their own, so that positions are not shared.
     let reopened = inputs.iter().map(|input| reopened(&input.stream)).collect::<Result<Vec<_>>>()?;
     let first = match inputs.first() {
         Some(input) => self::reopened(&input.stream)?,
@@ -168,7 +168,7 @@ fn environment(stage: &ProgramStage, inputs: &[Input], isolation: Isolation) -> 
     all
 }
 
-/// Why a program is killed.
+/// The reason why a program is killed.
 enum Passed {
     Limit(PassedLimit),
     /// The account has no room for its memory or its output.
@@ -185,12 +185,12 @@ struct Watch<'w> {
     of_output: Charge,
     /// For its memory and the files in its `/tmp`.
     of_program: Charge,
-    /// The end of what came to standard error.
+    /// The end of standard error so far.
     errors: Vec<u8>,
 }
 
 impl Watch<'_> {
-    /// Watches until the program has ended, or must be killed for something.
+    /// Watches until the program has ended, or must be killed.
     fn watch_until_it_ends(
         &mut self,
         running: &Running,
@@ -236,7 +236,7 @@ impl Watch<'_> {
             }
         }
     }
-    /// Reads some of standard error; false at its end.
+    /// Reads a part of standard error; false at its end.
     fn read_errors(&mut self, errors: &mut impl Read) -> bool {
         let mut bytes = [0; MAX_ERRORS];
         match errors.read(&mut bytes) {
@@ -284,7 +284,7 @@ struct ProcessTimes {
 }
 
 impl ProcessTimes {
-    /// Notes what a look has found; the time of all.
+    /// Notes the times of a look; returns the time of all.
     fn note(&mut self, found: &[((i32, u64), Duration)]) -> Duration {
         for (process, time) in found {
             let last = self.last.entry(*process).or_default();
@@ -340,8 +340,8 @@ fn memory_of(status: &str) -> Option<u64> {
     is_there.then(|| ["RssAnon", "VmSwap", "VmPTE"].into_iter().map(|name| bytes_of(status, name)).sum())
 }
 
-/// Looks at a program's first process and all that descend from it. One that ends meanwhile is left
-/// out.
+/// Looks at a program's first process and all its descendants. A process that ends meanwhile is
+/// left out.
 fn used_by(running: &Running) -> Used {
     let mut used = Used::default();
     let mut to_visit = vec![running.pid];
@@ -354,7 +354,7 @@ fn used_by(running: &Running) -> Used {
             break;
         }
         if let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat"))
-            // The name may have anything in it, and ends with the last bracket.
+            // The name may have any characters in it, and ends with the last bracket.
             && let Some((_, fields)) = stat.rsplit_once(')')
         {
             let fields: Vec<u64> = fields.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect();
@@ -390,7 +390,7 @@ fn used_by(running: &Running) -> Used {
     used
 }
 
-/// How a process ended.
+/// The end of a process.
 pub(super) struct End {
     /// `None` for success.
     how: Option<String>,
@@ -404,8 +404,8 @@ pub(super) fn reap(running: &Running) -> End {
     // SAFETY: plain data, for which zeros are a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: the pointers are to this frame. Nobody else waits for the process: it has no
-        // signal of its end, so it is no child but for this call.
+        // SAFETY: the pointers are to this frame. No other thread waits for the process: it has no
+        // signal of its end, so it is a child for this call alone.
         let waited = unsafe { libc::wait4(running.pid, &raw mut status, libc::__WALL, &raw mut usage) };
         if waited >= 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
             break;
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(times.note(&[((1, 10), seconds(2))]), seconds(5));
         // Another process has its number.
         assert_eq!(times.note(&[((1, 10), seconds(2)), ((2, 12), seconds(1))]), seconds(6));
-        // One that a look has missed.
+        // A process that a look has missed.
         assert_eq!(times.note(&[((2, 11), seconds(3))]), seconds(6));
         let many: Vec<_> = (0..MAX_KEPT as i32).map(|pid| ((pid, 20), seconds(1))).collect();
         assert_eq!(times.note(&many), seconds(6 + MAX_KEPT as u64));

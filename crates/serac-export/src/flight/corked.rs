@@ -1,9 +1,9 @@
 //! A socket that sends the large frames of a stream together.
 //!
-//! HTTP/2 writes frame by frame, and most clients take frames of 16 KiB. Sent one at a time, each
-//! would be a segment of its own, with an acknowledgement and a client that is woken for it. The
-//! kernel is told that more follows a large frame (`MSG_MORE`), and joins them in segments of up to
-//! 64 KiB. Nothing is copied for that.
+//! HTTP/2 writes frame by frame, and most clients take frames of 16 KiB. Sent singly, each would be
+//! a segment of its own, with an acknowledgement and a wake-up of the client. The kernel is told
+//! that more follows a large frame (`MSG_MORE`), and joins them in segments of up to 64 KiB.
+//! Nothing is copied for that.
 //!
 //! HTTP/2 flushes after each frame, too. So the first flush after a large frame only asks for the
 //! connection's task to run again, which happens when no other output is ready. The flush at that

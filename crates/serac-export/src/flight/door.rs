@@ -1,5 +1,4 @@
-//! A connection's way in: it waits until one of its calls is one of somebody who may call, and then
-//! has a seat.
+//! A connection's admission: it waits until one of its calls is authorised, and then has a seat.
 //!
 //! HTTP/2 knows no login. So a connection counts as a waiting one ([`crate::admission`]) up to its
 //! first admitted call. Until then it may do nothing, half of a handshake, or calls with wrong

@@ -37,7 +37,7 @@ impl Default for Form {
 /// The caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The user, if it is known who that is.
+    /// The user, if it is known.
     pub user: Option<Arc<str>>,
     /// The role as which it calls.
     pub role: RoleId,
@@ -47,7 +47,7 @@ pub struct Caller {
     pub session: Option<Arc<str>>,
     /// The number of the connection, which no other connection of the server has had.
     pub connection: u64,
-    /// How the client wants columns.
+    /// The client's form of columns.
     pub form: Form,
     /// Headers that the answer carries.
     pub headers: HeaderMap,
@@ -78,7 +78,7 @@ pub trait Extension: Debug + Send + Sync + 'static {
     /// filled in by the server.
     ///
     /// # Errors
-    /// UNAUTHENTICATED, for what nobody may call.
+    /// UNAUTHENTICATED, for a call without a right.
     async fn admit(&self, headers: &HeaderMap) -> Result<Caller, Status>;
 
     /// Answers a handshake of one whom [`admit`](Self::admit) let in.
@@ -97,7 +97,7 @@ pub trait Extension: Debug + Send + Sync + 'static {
     /// The role as which the caller reads tables.
     ///
     /// # Errors
-    /// UNAUTHENTICATED, if it is none any more.
+    /// UNAUTHENTICATED, if it does not exist any more.
     fn role(&self, caller: &Caller, catalog: &Catalog) -> Result<RoleId, Status>;
 
     /// GetFlightInfo of a command.
@@ -128,7 +128,7 @@ pub trait Extension: Debug + Send + Sync + 'static {
     /// The actions that there are.
     fn actions(&self) -> Vec<ActionType>;
 
-    /// An action: the bodies of its results; none for one that is not for this.
+    /// An action: the bodies of its results; `None` for an action that is not for the extension.
     ///
     /// # Errors
     /// The error of the action.
@@ -137,6 +137,6 @@ pub trait Extension: Debug + Send + Sync + 'static {
     /// Cancels the work for a ticket; returns whether there was any.
     fn cancel(&self, caller: &Caller, ticket: &[u8]) -> bool;
 
-    /// Gives up what nobody has asked for in a long time. Called about every second.
+    /// Drops state that was not used for a long time. Called about every second.
     fn sweep(&self);
 }

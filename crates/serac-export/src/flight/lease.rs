@@ -74,7 +74,7 @@ impl Leases {
         lease.until = now + self.options.lease;
         Ok(SystemTime::now() + self.options.lease)
     }
-    /// Ends a lease before its time; whether there was one.
+    /// Ends a lease before its time; returns whether there was one.
     pub(super) fn end(&self, id: u64) -> bool {
         self.leases.lock().remove(&id).is_some()
     }
@@ -86,7 +86,7 @@ impl Leases {
         source
     }
 
-    /// Drops what has had its time.
+    /// Drops expired leases.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         self.leases.lock().retain(|_, lease| lease.until > now);
@@ -101,7 +101,7 @@ impl Leases {
             true
         });
     }
-    /// How often to [`sweep`](Self::sweep).
+    /// The interval at which to [`sweep`](Self::sweep).
     pub(super) fn sweep_interval(&self) -> Duration {
         (self.options.lease.min(self.options.stall) / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// limit.
 const COPIED_PART: usize = 16;
 
-/// The messages of a stream: batches go in, what is to be sent comes out.
+/// The messages of a stream: batches go in, messages come out.
 pub(super) struct Messages {
     /// Bytes of a body, unless a single row is longer.
     limit: usize,

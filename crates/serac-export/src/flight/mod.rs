@@ -50,12 +50,11 @@ use tonic::Status;
 #[derive(Clone, Debug)]
 pub struct FlightOptions {
     /// The token that every call must show; an [`Extension`] checks callers itself. Without either,
-    /// anybody may call while no role has a password, and nobody afterwards.
+    /// any client may call while no role has a password, and none afterwards.
     pub token: Option<Token>,
-    /// The role as which callers read; the bootstrap role, which may read everything, if none is
-    /// named.
+    /// The role as which callers read; by default the bootstrap role, which may read everything.
     pub role: Option<String>,
-    /// Certificate and key; none for connections without TLS.
+    /// Certificate and key; `None` for connections without TLS.
     pub tls: Option<Arc<ServerConfig>>,
     /// The most connections with an admitted call; calls on others are refused above that.
     pub max_connections: usize,
@@ -73,8 +72,8 @@ pub struct FlightOptions {
     pub max_streams: usize,
     /// Blocks of an endpoint, unless the request names a number of endpoints.
     pub blocks_per_endpoint: u32,
-    /// Bytes from which a block's rows are sent in several messages, and up to which those of
-    /// several blocks go in one. Most gRPC libraries take at most 4 MiB unless told otherwise.
+    /// The size from which a block's rows are sent in several messages, and up to which several
+    /// blocks go in one. Most gRPC libraries take at most 4 MiB unless told otherwise.
     pub message_bytes: usize,
     /// Longest message of a client that brings data, in bytes; other messages are at most 1 MiB
     /// long.

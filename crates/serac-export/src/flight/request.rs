@@ -31,10 +31,10 @@ pub struct ScanRequest {
     /// Conditions, all of which a row must fulfil.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<Condition>,
-    /// How short decimals are sent.
+    /// The form of short decimals.
     #[serde(default)]
     pub decimals: Decimals,
-    /// How texts and binary values are sent.
+    /// The form of texts and binary values.
     #[serde(default)]
     pub strings: Strings,
     /// The wanted columns whose texts or binary values are sent as dictionaries, for any value of

@@ -33,7 +33,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A connection on which nothing is heard for so long is asked whether its client is still there,
 /// and closed if there is no answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// Places for connections on which nobody has called yet, at the least.
+/// The least number of places for connections without a call yet.
 const LEAST_WAITING: usize = 64;
 
 /// Numbers of connections.
@@ -63,7 +63,7 @@ impl FlightServer {
     pub async fn bind(database: Database, address: SocketAddr, options: FlightOptions) -> io::Result<Self> {
         Ok(Self::new(database, vec![Listener::tcp(address).await?], options))
     }
-    /// Answers those who come to any of the listeners. On Unix sockets there is no TLS.
+    /// Answers clients of any of the listeners. On Unix sockets there is no TLS.
     #[must_use]
     pub fn new(database: Database, listeners: Vec<Listener>, options: FlightOptions) -> Self {
         let (max_connections, login_timeout) = (options.max_connections, options.login_timeout);
@@ -90,7 +90,7 @@ impl FlightServer {
     /// The address where it listens.
     ///
     /// # Errors
-    /// When there is none, or the system does not say.
+    /// When there is no listener, or the system does not say.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Listener::address_of(&self.listeners)
     }
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// A table whose blocks are frozen in a format.
+    /// A table with blocks frozen in a format.
     fn frozen(format: FreezeFormat) -> Database {
         const ROWS: i64 = 150_000;
         let db = Database::in_memory().unwrap();
@@ -307,7 +307,7 @@ mod tests {
         data.child_data().iter().for_each(|child| memory(child, out));
     }
 
-    /// Streams table t over a watched connection: what was taken from where.
+    /// Streams table t over a watched connection; returns the bytes by source.
     async fn stream(db: &Database, command: &str) -> (usize, usize) {
         let table = db.catalog().table("public", "t").unwrap().clone();
         let mut blocks = Vec::new();

@@ -49,7 +49,7 @@ pub(super) struct Flights {
     pub(super) remote: Option<Arc<Remote>>,
 }
 
-/// A transaction all of whose snapshot is durable.
+/// A transaction whose snapshot is durable.
 async fn begin_durable(database: &Database) -> Result<Transaction, Status> {
     let begun = lookup::begin_durable(database).await;
     begun.map_err(|error| Status::unavailable(format!("the log has failed: {error}")))
@@ -75,7 +75,7 @@ impl Flights {
     pub(super) fn leases(&self) -> &Arc<Leases> {
         &self.leases
     }
-    /// Gives up what has had its time.
+    /// Drops expired snapshots.
     pub(super) fn sweep(&self) {
         self.leases.sweep();
         if let Some(extension) = &self.extension {
@@ -109,7 +109,7 @@ impl Flights {
         };
         Ok(txn.access(role))
     }
-    /// Refuses a scan of what callers may not read.
+    /// Refuses a scan of columns that callers may not read.
     fn check(&self, caller: &Caller, txn: &Transaction, scan: &ArrowScan) -> Result<(), Status> {
         scan.check_access(&self.access(caller, txn)?).map_err(|error| status_of(&error))
     }

@@ -46,7 +46,7 @@ impl Outgoing {
     fn end(&mut self, status: Status) {
         (self.end, self.ended) = (Some(status), true);
     }
-    /// The next frame, or that there is none any more; neither if there is more to read first.
+    /// The next frame, or the end of frames; `None` if there is more to read first.
     fn next(&mut self) -> Option<Option<Frame<Pieces>>> {
         if let Some(message) = self.messages.next() {
             return Some(Some(Frame::data(message)));
@@ -132,7 +132,7 @@ impl BatchStream {
         Self { batches, outgoing: Outgoing::new(messages), _permit: permit }
     }
 
-    /// Takes the batches that are there until there is a message; none if there are none yet.
+    /// Takes the ready batches until there is a message; `None` without ready ones.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         let Outgoing { messages, .. } = &mut self.outgoing;
         while !messages.are_ready() {

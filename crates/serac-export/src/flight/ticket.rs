@@ -20,7 +20,7 @@ pub(super) struct Ticket {
 pub(super) enum What {
     /// The scan of a held snapshot.
     Lease(u64),
-    /// A scan of what is there when the stream begins.
+    /// A scan of the state when the stream begins.
     Request(ScanRequest),
 }
 

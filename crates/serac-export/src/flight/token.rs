@@ -18,8 +18,7 @@ impl Token {
         (!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())).then_some(Self(token))
     }
 
-    /// Whether this is the token. The time that this takes depends on the length of what is given
-    /// alone.
+    /// Whether this is the token. The time depends only on the length of `given`.
     pub fn is(&self, given: &[u8]) -> bool {
         let own = self.0.as_bytes();
         let unlike = |(i, byte): (usize, &u8)| byte ^ own[i % own.len()];
@@ -36,7 +35,7 @@ impl Token {
     }
 
     /// # Errors
-    /// UNAUTHENTICATED, unless a call with these headers comes from one who knows the token.
+    /// UNAUTHENTICATED, unless the headers of the call have the token.
     pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
         match Self::shown(headers, "Bearer ") {
             Some(given) if self.is(given) => Ok(()),

@@ -27,7 +27,7 @@ use std::slice;
 
 pub use request::{ImageScan, scans};
 
-/// Why there is no image.
+/// The reason why there is no image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The tables cannot be read, or not by this role.
@@ -36,7 +36,7 @@ pub enum ImageError {
     /// The arrays cannot be read, or are of a type that images do not have.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
-    /// The request is none.
+    /// The request is invalid.
     #[error("{0}")]
     Request(String),
     /// The image would be larger than a limit.
@@ -205,7 +205,7 @@ fn place(
     for mut parts in buffers {
         parts.retain(|part| !part.is_empty());
         let bytes: usize = parts.iter().map(Buffer::len).sum();
-        // Nothing of a buffer without bytes is ever read, wherever it lies.
+        // A buffer without bytes is never read, at any place.
         let nowhere = Place { region: u32::MAX, offset: 0 };
         let place = if parts.is_empty() { nowhere } else { placement.place(&parts)? };
         places.push((place, bytes as u64));

@@ -1,4 +1,4 @@
-//! Tests of the builder, and of the reader over what it builds.
+//! Tests of the builder, and of the reader over its images.
 
 use super::*;
 use arrow_array::{

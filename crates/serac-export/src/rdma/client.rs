@@ -96,7 +96,7 @@ pub struct Ways {
     pub written: usize,
     /// Batches that came by DoGet.
     pub fetched: usize,
-    /// How often a connection or a lease was lost on the way.
+    /// The number of lost connections and leases.
     pub lost: usize,
 }
 
@@ -116,8 +116,8 @@ struct Session {
 }
 
 impl RdmaClient {
-    /// Asks the server for a connection of this transport. If it has none, all batches come by
-    /// DoGet.
+    /// Asks the server for a connection of this transport. If it lacks the transport, all batches
+    /// come by DoGet.
     ///
     /// # Errors
     /// When the server refuses the caller, or the transport has no endpoint.
@@ -133,11 +133,11 @@ impl RdmaClient {
     pub fn is_connected(&self) -> bool {
         self.session.is_some()
     }
-    /// The number of the session, if there is one.
+    /// The number of the session, if it is open.
     pub fn session(&self) -> Option<u64> {
         self.session.as_ref().map(|session| session.id)
     }
-    /// By which ways batches came so far.
+    /// The ways by which batches came so far.
     pub fn ways(&self) -> Ways {
         self.ways
     }
@@ -256,7 +256,7 @@ impl<'c> Batches<'c> {
     fn scan(&self, session: Option<u64>) -> Scan {
         Scan { session, ticket: self.ticket.ticket.to_vec(), from: self.from }
     }
-    /// A batch that is there or that DoGet gives; none if there is none.
+    /// A batch that is ready or that DoGet gives; `None` without one.
     async fn at_hand(&mut self) -> Result<Option<RecordBatch>> {
         if let Some(batch) = self.ready.pop_front() {
             return Ok(Some(batch));
@@ -323,7 +323,7 @@ impl<'c> Batches<'c> {
     }
 }
 
-/// Makes a batch of a message; none of a dictionary, which is kept.
+/// Makes a batch of a message; `None` for a dictionary, which is kept.
 fn decode(
     schema: &SchemaRef,
     header: &[u8],
@@ -367,7 +367,7 @@ fn no_memory(error: &std::io::Error) -> TransportError {
 pub struct Read<'c>(Batches<'c>);
 
 impl Read<'_> {
-    /// The next batch; none after the last.
+    /// The next batch; `None` after the last.
     ///
     /// # Errors
     /// When the snapshot is not held any more, and as DoGet.
@@ -486,7 +486,7 @@ impl Read<'_> {
             other => other.map(drop),
         }
     }
-    /// Reads a message's body; none if the lease ended before the last byte was there.
+    /// Reads a message's body; `None` if the lease ended before the last byte was there.
     async fn fetch_lent(&mut self, bytes: u64, pieces: &[super::wire::Piece], data: &Bytes) -> Result<Option<Buffer>> {
         if bytes > MOST_BODY_BYTES {
             return nonsense(format!("a message has {bytes} bytes"));
@@ -576,7 +576,7 @@ struct Slot {
 }
 
 impl Receive<'_> {
-    /// The next batch; none after the last. It is given as soon as the server has reported it.
+    /// The next batch; `None` after the last. It is given as soon as the server has reported it.
     ///
     /// # Errors
     /// When the snapshot is not held any more, and as DoGet.
@@ -605,7 +605,7 @@ impl Receive<'_> {
             }
         }
     }
-    /// Gives up what is on its way. Places that the server may still write to are closed.
+    /// Abandons running transfers. Places that the server may still write to are closed.
     fn forget(&mut self) {
         self.written = None;
         self.free.clear();

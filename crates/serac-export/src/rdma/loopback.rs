@@ -24,7 +24,8 @@ struct Node {
     keys: Keys<Memory>,
     /// The number of the only endpoint that may access the memory.
     peer: Mutex<Option<u64>>,
-    /// Acquire and Release pair with each other: who sees the connection broken sees why, too.
+    /// Acquire and Release pair with each other: a thread that sees the connection broken sees the
+    /// reason, too.
     broken: AtomicBool,
 }
 
@@ -66,8 +67,8 @@ fn copy(from: &Memory, from_at: usize, to: &Memory, to_at: usize, length: usize)
         Memory::Writable(region) | Memory::Private(region) => {
             // By a copy, so that no two regions' locks are held at once.
             let bytes = region.with_bytes(|start| {
-                // SAFETY: the range lies in the region, as `offset_in` has checked, and nobody
-                // writes to it while `with_bytes` runs.
+                // SAFETY: the range lies in the region, as `offset_in` has checked, and it has no
+                // writer while `with_bytes` runs.
                 unsafe { std::slice::from_raw_parts(start.add(from_at), length) }.to_vec()
             });
             target.fill(to_at, &bytes);

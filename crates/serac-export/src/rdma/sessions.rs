@@ -1,4 +1,4 @@
-//! The server's side of one-sided access: who is connected, what is lent to whom, and the limits.
+//! The server's side of one-sided access: connected clients, lent memory, and the limits.
 //!
 //! Each client has a session: an endpoint of the transport with a protection domain of its own. So
 //! a key opens memory only to the client that it was given to. The session belongs to the user and
@@ -129,7 +129,7 @@ pub(crate) struct Session<O> {
     used: Mutex<Instant>,
 }
 
-/// Why there is no session or no lease.
+/// The reason why there is no session or no lease.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum SessionError {
     #[error("there is no such session, or it has ended: connect again")]
@@ -176,7 +176,7 @@ impl<O> Session<O> {
         self.grants.lock().insert(lease, grant);
         Ok(lease)
     }
-    /// Ends a lease; whether there was one.
+    /// Ends a lease; returns whether there was one.
     pub(crate) fn end(&self, lease: u64) -> bool {
         let ended = self.leases.end(lease);
         self.grants.lock().remove(&lease);
@@ -258,7 +258,7 @@ impl<O: Owner> Sessions<O> {
         Ok(session)
     }
 
-    /// Ends a session of the owner; whether there was one.
+    /// Ends a session of the owner; returns whether there was one.
     pub(crate) fn disconnect(&self, id: u64, owner: &O) -> bool {
         let mut sessions = self.sessions.lock();
         if !sessions.get(&id).is_some_and(|session| session.owner.is(owner)) {
@@ -273,7 +273,7 @@ impl<O: Owner> Sessions<O> {
         })
     }
 
-    /// Ends what has had its time, and the sessions of those who may not go on.
+    /// Ends expired leases and sessions, and the sessions of owners that may not go on.
     pub(crate) fn sweep(&self, now: Instant, may_go_on: impl Fn(&O, &[Grant]) -> bool) {
         let sessions: Vec<_> = self.sessions.lock().iter().map(|(id, session)| (*id, session.clone())).collect();
         for (id, session) in sessions {
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(sessions.session(one, &User(2)).map(drop), Err(SessionError::NoSession));
         assert!(!sessions.disconnect(one, &User(2)));
         assert!(sessions.session(one, &User(1)).is_ok());
-        // Nobody may go on, then everybody's time is over.
+        // First no other user may go on, then all leases are expired.
         sessions.sweep(Instant::now(), |user, _| user.0 == 2);
         assert_eq!(sessions.counts(), (1, 0));
         assert!(sessions.session(two, &User(2)).is_ok());

@@ -1,4 +1,4 @@
-//! One-sided access to the memory of a peer: what verbs and the loopback have in common.
+//! One-sided access to the memory of a peer: common parts of verbs and the loopback.
 //!
 //! An [`Endpoint`] is one end of a connection, with a protection domain of its own: a key that it
 //! gives out opens its memory to its one peer alone. The peers exchange the endpoints' addresses by
@@ -83,8 +83,8 @@ pub enum Memory {
     Source(Bytes),
     /// Memory that the peer may write to.
     Writable(Arc<Region>),
-    /// Memory for what this endpoint reads from the peer, or for copies that it writes to the
-    /// peer. The peer may do nothing with it.
+    /// Memory for this endpoint's reads from the peer, or for copies that it writes to the peer.
+    /// The peer has no access to it.
     Private(Arc<Region>),
 }
 
@@ -114,18 +114,19 @@ pub trait Transport: Debug + Send + Sync + 'static {
 pub trait Endpoint: Debug + Send + Sync + 'static {
     /// The address that the peer needs to connect; at most [`MOST_ADDRESS_BYTES`].
     fn address(&self) -> Vec<u8>;
-    /// Connects to the endpoint with this address. Once; it must connect to this one, too.
+    /// Connects to the endpoint with this address. Called once; the peer must connect to this one,
+    /// too.
     ///
     /// # Errors
-    /// [`TransportError::Invalid`] for what is no address, or a second call.
+    /// [`TransportError::Invalid`] for an invalid address, or a second call.
     fn connect(&self, peer: &[u8]) -> Result<(), TransportError>;
     /// Opens memory, and keeps it until its key is revoked.
     ///
     /// # Errors
     /// [`TransportError::NoRoom`], and [`TransportError::Invalid`] for no bytes.
     fn register(&self, memory: Memory) -> Result<Place, TransportError>;
-    /// Closes memory: when this returns, no access by the key is running, none will be allowed,
-    /// and the memory has been let go. Nothing happens if there is no such key.
+    /// Closes memory: afterwards, no access by the key is running, no further access will be
+    /// allowed, and the memory has been released. An unknown key has no effect.
     fn revoke(&self, key: u32);
     /// Breaks the connection: no access of either side is allowed from now on.
     fn close(&self);
@@ -153,8 +154,8 @@ pub struct Region {
     copying: Mutex<()>,
 }
 
-// SAFETY: plain memory. It is written to under `copying`, or by a device, and read under `copying`
-// or, as a buffer, when nobody else has it.
+// SAFETY: plain memory. It is written to under `copying`, or by a device. It is read under
+// `copying` or, as a buffer, by its only owner.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -189,22 +190,22 @@ impl Region {
     pub fn fill(&self, at: usize, bytes: &[u8]) {
         assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.length), "the bytes do not fit");
         let _alone = self.copying.lock();
-        // SAFETY: inside of the mapping, as checked. Nobody of this process reads or writes there
-        // at the same time: both happen under the lock, or behind `into_buffer`.
+        // SAFETY: inside of the mapping, as checked. No other thread of this process reads or
+        // writes there at the same time: both happen under the lock, or behind `into_buffer`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
     }
-    /// Lets `read` see the bytes while nobody of this process copies into them.
+    /// Lets `read` see the bytes while no thread of this process copies into them.
     pub(super) fn with_bytes<T>(&self, read: impl FnOnce(*const u8) -> T) -> T {
         let _alone = self.copying.lock();
         read(self.start.as_ptr())
     }
-    /// The bytes as a buffer that never changes; none if somebody else has the region, an endpoint
-    /// that has it registered above all.
+    /// The bytes as an immutable buffer; `None` if the region has another owner, above all an
+    /// endpoint that has it registered.
     pub fn into_buffer(self: Arc<Self>) -> Option<Buffer> {
         let region = Arc::into_inner(self)?;
         let (start, length) = (region.start, region.length);
         // SAFETY: so many initialized bytes, which live as long as the region, which the buffer
-        // owns. Nobody else has the region, so nobody writes to it any more.
+        // owns. The region has no other owner, so it has no writer any more.
         Some(unsafe { Buffer::from_custom_allocation(start, length, Arc::new(region)) })
     }
 }
@@ -214,8 +215,8 @@ impl std::panic::RefUnwindSafe for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; nobody has the region any more. An error would
-        // mean that the mapping stays.
+        // SAFETY: mapped by `new` with this length; the region has no owner any more. An error
+        // would mean that the mapping stays.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

@@ -38,7 +38,7 @@ const MOST_REQUEST_BYTES: u64 = 1 << 30;
 const MOST_READS: u8 = 16;
 /// 4.096 µs · 2¹⁷, about half a second: how long a device waits for an acknowledgement.
 const TIMEOUT: u8 = 17;
-/// How often it tries again.
+/// The number of retries.
 const RETRIES: u8 = 7;
 /// The time to wait for completions, and the additional time for a number of bytes. A healthy
 /// device gives up earlier.
@@ -80,7 +80,7 @@ impl Verbs {
     /// Opens the device with this name, or the first one.
     ///
     /// # Errors
-    /// When there is no such device, or the system has no libibverbs.
+    /// When the device does not exist, or the system has no libibverbs.
     pub fn open_device(name: Option<&str>) -> Result<Self, TransportError> {
         let devices = DeviceList::new().map_err(invalid)?;
         let device = devices.iter().find(|device| name.is_none_or(|name| device.name() == name));
@@ -453,7 +453,7 @@ impl Endpoint for VerbsEndpoint {
             Memory::Private(_) => (local_write, false),
         };
         // SAFETY: so many bytes, which live as long as `memory`, which is kept until the region is
-        // deregistered. Nobody writes to lent bytes: they are registered without write access.
+        // deregistered. Lent bytes have no writer: they are registered without write access.
         let region = unsafe { ibv_reg_mr(self.domain.pd().as_ptr(), start.cast_mut().cast(), length, access) };
         let region = NonNull::new(region).ok_or_else(|| no_room(io::Error::last_os_error()))?;
         // SAFETY: it was just made.

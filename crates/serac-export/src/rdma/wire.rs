@@ -103,7 +103,7 @@ pub struct Piece {
 pub enum Entry {
     /// The beginning, with the schema in the header.
     Begin {
-        /// The lease of what the directory names; none if the server lends nothing.
+        /// The lease of the memory that the directory names; `None` if the server lends no memory.
         lease: Option<u64>,
         /// The time of the lease, counted from the request.
         milliseconds: u64,
@@ -117,7 +117,8 @@ pub enum Entry {
         /// The places of its bytes.
         pieces: Vec<Piece>,
     },
-    /// Messages that the server has written: a part of the data is there. This one's header is.
+    /// Messages that the server has written: a part of the data is there. This entry's header is
+    /// there.
     Written {
         /// The block.
         block: u32,

@@ -1,4 +1,4 @@
-//! Images in shared memory: what a process of the same machine gets by descriptors.
+//! Images in shared memory: the descriptors that a process of the same machine gets.
 //!
 //! ```text
 //! buffer of a block ──▶ lies in a data file, and the client may have all of that ──▶ the file's descriptor
@@ -9,10 +9,10 @@
 //! only superusers get files ([`Sharing::gives_files`]). Other roles get copies of the columns that
 //! they may read.
 //!
-//! **State.** Nothing here waits for a client, and no client can change anything here: the memfd is
-//! sealed, and the files are open for reading. A client that ends, in whatever way, takes its
-//! mappings along. This process keeps for a client only an account of the bytes that it has copied
-//! ([`CopiedBytes`]), up to the end of the lease.
+//! **State.** No code here waits for a client, and clients cannot change any data here: the memfd
+//! is sealed, and the files are open for reading. When a client ends, its mappings end, too. This
+//! process keeps for a client only an account of the bytes that it has copied ([`CopiedBytes`]), up
+//! to the end of the lease.
 //!
 //! **Limits.** There are limits for the data files of an image
 //! ([`SharedMemoryOptions::most_files`]) and for the descriptors of all images that are made or
@@ -65,7 +65,7 @@ fn quarter_of_descriptors() -> u64 {
     (limit.unwrap_or(u64::MAX) / 4).max(1)
 }
 
-/// How images are made, and an account of those that there are.
+/// The settings of images, and an account of the existing ones.
 #[derive(Clone, Debug, Default)]
 pub struct SharedMemory {
     options: SharedMemoryOptions,
@@ -127,7 +127,7 @@ impl DescriptorRoom {
     fn is_left(&self) -> bool {
         self.counted.all.load(Ordering::Relaxed) < self.most
     }
-    /// Takes room for another file, if there is some.
+    /// Takes room for another file; false if there is no room.
     fn take(&mut self) -> bool {
         let taken = |before: u64| (before < self.most).then(|| before + 1);
         let has_room = self.counted.all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok();
@@ -184,7 +184,7 @@ impl Drop for CopiedBytes {
     }
 }
 
-/// How an image is made for one client.
+/// The settings of an image for one client.
 #[derive(Clone, Copy)]
 pub struct Sharing<'c> {
     /// Whether the client may have data files, with all that is in them.
@@ -223,8 +223,7 @@ impl SharedMemory {
     pub fn copied_bytes(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }
-    /// Makes the image of what a request names, as the transaction sees it. All of that must be
-    /// durable.
+    /// Makes the image of a request, as the transaction sees it. All of that must be durable.
     ///
     /// # Errors
     /// See [`ImageError`].

@@ -27,7 +27,7 @@ const MEMORY: u32 = 0;
 #[derive(Clone)]
 struct File {
     file: Arc<MappedFile>,
-    /// Its region; none if it cannot be given.
+    /// Its region; `None` if it cannot be given.
     region: Option<u32>,
 }
 
@@ -111,7 +111,7 @@ impl<'c> SharedPlacement<'c> {
         };
         bases.push(match self.memory.finish()? {
             Some((file, bytes)) => put(file, |descriptor, bytes| Source::Memory { descriptor, bytes }, bytes),
-            // Nothing lies in it.
+            // It is empty.
             None => 0,
         });
         for (file, bytes) in self.given {
@@ -184,7 +184,7 @@ impl Memory {
         }
         Ok(offset)
     }
-    /// Writes what waits.
+    /// Writes the waiting buffers.
     fn write(&mut self) -> Result<(), ImageError> {
         if self.file.is_none() {
             let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -211,7 +211,7 @@ impl Memory {
         }
         Ok(())
     }
-    /// The memory, sealed against any change, and its length; none if nothing was copied.
+    /// The memory, sealed against any change, and its length; `None` if no buffer was copied.
     fn finish(mut self) -> Result<Option<(OwnedFd, u64)>, ImageError> {
         if self.written < self.bytes {
             self.write()?;

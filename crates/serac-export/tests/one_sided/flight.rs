@@ -286,7 +286,7 @@ pub async fn a_lease_keeps_memory_and_its_end_revokes_the_key(transport: Arc<dyn
     let (lease, places) = raw.directory(&ticket).await.unwrap();
     assert!(places.len() > 4, "{places:?}");
     let before: Vec<_> = places.iter().map(|place| raw.read(*place).unwrap()).collect();
-    // A writer waits for nobody, and the memory stays what it was.
+    // A writer does not wait, and the memory stays unchanged.
     let start = Instant::now();
     thaw(&db);
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
@@ -318,7 +318,7 @@ pub async fn a_lease_keeps_memory_and_its_end_revokes_the_key(transport: Arc<dyn
     assert_eq!(act(&mut raw.flight, RENEW, &body).await, Err(Code::NotFound));
 }
 
-/// A client whose lease or connection is lost in the middle asks again and goes on where it was.
+/// A client whose lease or connection is lost in the middle asks again and continues.
 pub async fn a_client_asks_again_after_revocation(transport: Arc<dyn Transport>) {
     let db = database(FreezeFormat::View);
     let served = serve(&db, FlightOptions::default(), Some(transport.clone()), RdmaOptions::default()).await;
@@ -377,7 +377,7 @@ pub async fn hostile_requests_get_errors_and_take_nothing(transport: Arc<dyn Tra
         let connect = Connect { transport: transport.name().into(), address };
         assert_eq!(act(&mut raw.flight, CONNECT, &connect).await, Err(Code::InvalidArgument));
     }
-    // Sessions and leases of others, forged tickets, snapshots that nobody holds.
+    // Sessions and leases of others, forged tickets, snapshots that are not held.
     let forged = Scan { session: Some(raw.session ^ 1), ..scan.clone() };
     assert_eq!(act(&mut raw.flight, DIRECTORY, &forged).await, Err(Code::NotFound));
     let nobody = Scan { ticket: br#"{"lease":12345,"blocks":{"start":0,"end":4000000000}}"#.to_vec(), ..scan.clone() };
@@ -479,7 +479,7 @@ pub async fn a_role_leases_what_it_may_read_and_only_as_long_as_it_may(transport
     let beside = Place { address: others[0].address + 8, ..others[0] };
     assert_eq!(other.read(beside), Err(TransportError::Refused));
 
-    // The client's reads ask nobody, so the server looks when privileges have changed.
+    // The client's reads are not checked, so the server looks when privileges have changed.
     set_grant(&db, reader, false);
     until("the key is revoked", async || raw.read(places[0]).is_err()).await;
     assert_eq!(raw.directory(&ticket).await, Err(Code::NotFound));

@@ -1,6 +1,6 @@
 //! The filter of system calls: a program of the kernel's own machine (seccomp).
 //!
-//! It refuses what reaches the kernel's rarer parts, other processes, or memory that the watch
+//! It refuses calls to the kernel's rarer parts, to other processes, or for memory that the watch
 //! does not count. Namespaces already keep the rest away.
 
 use libc::{

@@ -56,7 +56,7 @@ const SYSTEM: [&str; 9] =
 const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
 /// The user and group that a program is inside.
 const INSIDE: u32 = 1_000;
-/// The user and group that a program of root's is outside: nobody.
+/// The user and group, outside, of a program of root's: the user "nobody".
 const NOBODY: u32 = 65_534;
 /// Places that a job may grant, together with all that the system has.
 const MAX_MOUNTS: usize = 1_200;
@@ -75,8 +75,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Processor time of all that descend from it, whoever has waited for them; none where the
-    /// system does not count it.
+    /// Processor time of all its descendants, waited for or not; zero if the system does not count
+    /// it.
     pub(super) fn counted_time(&self) -> Duration {
         let mut nanoseconds = [0; 8];
         let read = self.counter.as_ref().map(|counter| rustix::io::read(counter, &mut nanoseconds));
@@ -147,7 +147,7 @@ fn bytes_of(path: &Path) -> &[u8] {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
 }
 
-/// The file system of a program: what is mounted where.
+/// The file system of a program: its mounts.
 #[derive(Default)]
 struct Tree {
     folders: BTreeSet<PathBuf>,
@@ -205,7 +205,7 @@ impl Tree {
             tree.bind(path)?;
             whole.push(path);
         }
-        // In the order of their parts, so that a folder comes before what is in it.
+        // In the order of their parts, so that a folder comes before its content.
         let granted: BTreeSet<&Path> = stage.read.iter().chain([&stage.program]).map(Path::new).collect();
         for path in granted {
             if whole.iter().any(|outer| path.starts_with(outer)) {
@@ -271,12 +271,12 @@ pub(super) fn check_file(stage: &ProgramStage) -> Result<()> {
     if kind.is_file() { Ok(()) } else { Err(unstarted("it is no file".to_owned())) }
 }
 
-/// Starts a program. `descriptors`: what it finds as its descriptors 0, 1, 2 and so on. The thread
-/// that calls this must live until the program has ended, since that ends with it.
+/// Starts a program. `descriptors`: the program's descriptors 0, 1, 2 and so on. The thread that
+/// calls this must live until the program has ended, since that ends with it.
 ///
 /// # Errors
-/// [`ComputeError::NoIsolation`], [`ComputeError::Start`], or [`ComputeError::Job`] for what cannot
-/// be granted.
+/// [`ComputeError::NoIsolation`], [`ComputeError::Start`], or [`ComputeError::Job`] for a path that
+/// cannot be granted.
 pub(super) fn start(
     stage: &ProgramStage,
     limits: &Limits,
@@ -331,7 +331,7 @@ pub(super) fn start(
         let map = || map_users(is_confined, is_root, ready_read, go_write, &number);
         let helper = std::thread::Builder::new().name("serac-start".to_owned()).spawn_scoped(scope, map)?;
         let cloned = clone_into(&mut setup, &number, &pidfd);
-        // The helper's end of file, if nobody has come so far as to be ready.
+        // The helper's end of file, if the process has not become ready.
         drop(ready);
         let mapped = helper.join().unwrap_or_else(|_| Err(std::io::Error::other("the helper has ended")));
         Ok((cloned, mapped))
@@ -344,7 +344,7 @@ pub(super) fn start(
     };
     let running = match cloned {
         Ok(pid) => {
-            // SAFETY: the kernel has made this descriptor for us, and nobody else has it.
+            // SAFETY: the kernel has made this descriptor for us, and it is not shared.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd.load(Ordering::Relaxed)) };
             Running { pid, pidfd, is_confined, counter }
         }
@@ -400,13 +400,14 @@ fn resources(limits: &Limits, input_bytes: u64, is_confined: bool) -> Vec<(c_int
 }
 
 /// The kernel's counter of the processor time of a process and of all that will descend from it. A
-/// time is in it whether or not anybody waits for its process. A few systems give none.
+/// time is in it whether or not its process is waited for. A few systems have no such counter.
 fn time_counter(pid: i32) -> Option<OwnedFd> {
     const TYPE_SOFTWARE: u64 = 1;
     const SIZE: u64 = 64;
     const TASK_CLOCK: u64 = 1;
     const INHERIT: u64 = 1 << 1;
-    // Else an unprivileged user gets none. This counter counts time in the kernel all the same.
+    // Otherwise an unprivileged user gets no counter. This counter counts time in the kernel all
+    // the same.
     const EXCLUDE_KERNEL: u64 = 1 << 5;
     const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
     const CLOSE_ON_EXEC: c_long = 8;
@@ -425,12 +426,12 @@ fn time_counter(pid: i32) -> Option<OwnedFd> {
             CLOSE_ON_EXEC,
         )
     };
-    // SAFETY: the kernel has made this descriptor for us, and nobody else has it.
+    // SAFETY: the kernel has made this descriptor for us, and it is not shared.
     (opened >= 0).then(|| unsafe { OwnedFd::from_raw_fd(opened as RawFd) })
 }
 
-/// Says who the new process is, once it is there, and begins to count its time. On a thread beside,
-/// since the other one rests.
+/// Maps the user of the new process, once it is there, and begins to count its time. On a thread
+/// beside, since the other one rests.
 fn map_users(
     is_confined: bool,
     is_root: bool,
@@ -459,7 +460,7 @@ fn map_users(
     };
     let mapped = map();
     let counter = time_counter(pid);
-    // The new process reports what it may not do as nobody in particular.
+    // The new process reports calls that it may not make as an unmapped user.
     go.write_all(&[1])?;
     mapped.map(|()| counter)
 }
@@ -479,7 +480,7 @@ fn clone_into(setup: &mut Setup, number: &AtomicI32, pidfd: &AtomicI32) -> std::
             | libc::CLONE_NEWUTS
             | libc::CLONE_NEWCGROUP;
     }
-    // One at a time, so that each finds the memory's dumpability as it is to stay.
+    // One start at a time, so that each finds the memory's dumpability as it is to stay.
     static STARTS: Mutex<()> = Mutex::new(());
     let _one = STARTS.lock();
     let mut all = u64::MAX;
@@ -502,7 +503,7 @@ fn clone_into(setup: &mut Setup, number: &AtomicI32, pidfd: &AtomicI32) -> std::
         if pid < 0 {
             return Err(error);
         }
-        // Without an exit signal nobody else waits for it, so its number is still its own.
+        // Without an exit signal no other thread waits for it, so its number is still its own.
         let opened = libc::syscall(libc::SYS_pidfd_open, pid, 0);
         if opened < 0 {
             let error = std::io::Error::last_os_error();
@@ -523,7 +524,7 @@ unsafe fn checked(setup: &Setup, step: u8, result: c_long) -> c_long {
     if result >= 0 {
         return result;
     }
-    // SAFETY: the thread's own error number; the thread whose memory this is rests.
+    // SAFETY: the thread's own error number; the thread that owns this memory rests.
     let [a, b, c, d] = unsafe { *libc::__errno_location() }.to_le_bytes();
     let told = [step, a, b, c, d];
     // SAFETY: five bytes are there.
@@ -535,9 +536,9 @@ unsafe fn checked(setup: &Setup, step: u8, result: c_long) -> c_long {
 
 /// The new process, from its beginning to the program.
 extern "C" fn begin(argument: *mut c_void) -> c_int {
-    // SAFETY: `clone_into` gives its setup, which nobody else touches before this process leaves.
-    // All calls below get pointers into it or into this stack. They are bare calls of the kernel:
-    // those of the C library that act on all threads of a process are not among them.
+    // SAFETY: `clone_into` gives its setup, which is not touched otherwise before this process
+    // leaves. All calls below get pointers into it or into this stack. They are bare calls of the
+    // kernel: those of the C library that act on all threads of a process are not among them.
     unsafe {
         let setup = &mut *argument.cast::<Setup>();
         let mut byte = [1u8];
@@ -603,7 +604,7 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
 /// Gives the new process its user and its file system.
 ///
 /// # Safety
-/// Called in the new process alone, with what `begin` has.
+/// Called in the new process alone, with the setup of `begin`.
 unsafe fn confine(setup: &mut Setup) {
     // SAFETY: as in `begin`.
     unsafe {
@@ -641,7 +642,7 @@ unsafe fn confine(setup: &mut Setup) {
         let done = libc::mount(tmpfs, setup.base.as_ptr(), tmpfs, flags, options);
         checked(setup, ROOT, c_long::from(done));
         checked(setup, ROOT, c_long::from(libc::chdir(setup.base.as_ptr())));
-        // First, since what is granted may lie in the folder of this name.
+        // First, since granted paths may lie in the folder of this name.
         checked(setup, TEMPORARY, c_long::from(libc::mkdir(c"tmp".as_ptr(), 0o755)));
         let done = libc::mount(tmpfs, c"tmp".as_ptr(), tmpfs, flags, setup.temporary.as_ptr().cast());
         checked(setup, TEMPORARY, c_long::from(done));
