@@ -66,7 +66,7 @@ impl State {
             Self::Empty => 240,
         })
     }
-    /// The character of blocks in this state with such a share of empty slots.
+    /// The character of blocks in this state with this share of empty slots.
     fn cell(self, empty_share: f64, colors: bool) -> char {
         match (self, colors) {
             (Self::Empty, _) => self.letter(),
@@ -133,7 +133,7 @@ impl TableMap {
     }
 }
 
-/// How pictures are drawn.
+/// The settings of pictures.
 #[derive(Clone, Copy, Debug)]
 pub struct Canvas {
     colors: bool,
@@ -145,7 +145,7 @@ impl Canvas {
     /// Without colours: for files and pipes.
     pub const PLAIN: Self = Self { colors: false, columns: 64, lines: MOST_LINES };
 
-    /// For standard output, whatever that is.
+    /// For standard output, a terminal or not.
     pub fn stdout() -> Self {
         let term = Term::stdout();
         let colors = term.is_term() && console::colors_enabled();
@@ -216,7 +216,7 @@ impl Canvas {
         out
     }
 
-    /// The maps of the tables, with what the signs mean.
+    /// The maps of the tables, with the legend.
     pub fn draw(self, tables: &[TableMap]) -> String {
         let mut out: String = tables.iter().map(|table| self.table(table)).collect();
         if tables.is_empty() {

@@ -6,10 +6,10 @@
 //! standard input and output, whose other end may be the statement that it waits for
 //! (`serac my.db -c … | serac my.db -c …`).
 //!
-//! SIGTERM, and SIGHUP unless it is ignored, end the process's own work at once: what runs is
-//! cancelled, and nothing else begins. Others' statements may go on for the `shutdown_timeout` of
-//! their server. Then the database is closed, so that what was acknowledged is kept at every level
-//! of durability, and the next process opens it. A second signal ends the process as SIGKILL does.
+//! SIGTERM, and SIGHUP unless it is ignored, end the process's own work at once: its statement is
+//! cancelled, and no other begins. Others' statements may go on for the `shutdown_timeout` of their
+//! server. Then the database is closed, so that acknowledged commits are kept at every level of
+//! durability, and the next process opens it. A second signal ends the process as SIGKILL does.
 
 use serac_server::folder::{CancelRunning, FolderDatabase, FolderSession, SessionOptions};
 use std::fs::File;
@@ -29,7 +29,7 @@ const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// To this the number of the signal is added that has ended a program, which is its status then.
 const SIGNALLED: i32 = 128;
 
-/// How far the process's end is.
+/// The phase of the process's end.
 #[derive(Default)]
 struct End {
     /// The work has ended, or a signal has come. The thread that sets it first closes the database.
@@ -98,8 +98,8 @@ impl Interrupts {
 /// Puts /dev/null in the place of a standard stream.
 fn let_go(stream: i32) {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-        // SAFETY: Both are open files, and dup2 touches no memory of ours. Nobody owns a standard
-        // stream, so nobody's file is closed by this.
+        // SAFETY: Both are open files, and dup2 touches no memory of ours. Standard streams have no
+        // owner, so this closes no file of other code.
         unsafe { libc::dup2(null.as_raw_fd(), stream) };
     }
 }
@@ -111,7 +111,7 @@ fn pipe_of(stream: i32) -> Option<(u64, u64)> {
     is_pipe.then(|| (found.dev(), found.ino()))
 }
 
-/// Runs something in a session of a database, and closes the database if this process has it open.
+/// Runs work in a session of a database, and closes the database if this process has it open.
 /// `wait`: seconds that others may take to their end.
 pub fn with_session<F: Future<Output = Result<(), String>>>(
     runtime: &tokio::runtime::Runtime,

@@ -142,7 +142,7 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
     digits.trim().parse::<usize>().map(|n| n * unit).map_err(|_| format!("\"{text}\" is no amount of memory"))
 }
 
-/// The folder that a path names; none: the database is in memory.
+/// The folder that a path names; `None` for a database in memory.
 fn folder(path: &Option<PathBuf>) -> Option<PathBuf> {
     path.clone().filter(|path| path.as_os_str() != ":memory:")
 }
@@ -258,7 +258,7 @@ impl OpenOptions {
     }
 }
 
-/// Says what opening has found.
+/// Prints the findings of opening.
 fn tell_recovery(database: &Database) {
     let report = database.recovery_report();
     if report.transactions_replayed > 0 {

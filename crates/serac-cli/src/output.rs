@@ -74,7 +74,7 @@ pub fn texts(batch: &RecordBatch, null: &'static str) -> impl Iterator<Item = Ve
     (0..batch.num_rows()).map(move |i| columns.iter().map(|c| c[i].clone()).collect())
 }
 
-/// Rows whose times are texts, as a session's settings have them; none if that cannot be.
+/// Rows whose times are texts, as a session's settings have them; `None` if that is impossible.
 fn in_style(batch: &RecordBatch, style: &TimeStyle) -> Option<RecordBatch> {
     let texts = |column: &ArrayRef| with_texts(column, style, Purpose::Text).ok();
     let columns = batch.columns().iter().map(texts).collect::<Option<Vec<_>>>()?;
@@ -126,8 +126,8 @@ fn json_of(array: &ArrayRef) -> Vec<String> {
     }
 }
 
-/// A text with signs in the place of what would steer the terminal: control characters, and those
-/// that turn the direction of writing. Ends of lines stay with `keep_lines`.
+/// A text with signs in place of characters that would steer the terminal: control characters, and
+/// those that turn the direction of writing. Ends of lines stay with `keep_lines`.
 pub fn printable(text: &str, keep_lines: bool) -> String {
     let steers = |c: char| {
         (c.is_control() && !(keep_lines && c == '\n'))
@@ -179,7 +179,7 @@ impl RowsWriter {
             _ => String::new(),
         }
     }
-    /// The text of some rows.
+    /// The text of a batch of rows.
     pub fn rows(&mut self, batch: &RecordBatch) -> String {
         let styled = self.style.as_ref().and_then(|style| in_style(batch, style));
         let batch = styled.as_ref().unwrap_or(batch);

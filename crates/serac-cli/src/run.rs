@@ -1,4 +1,4 @@
-//! `serac run`: a program beside the data, of a database of this machine or of another one.
+//! `serac run`: a program beside the data, of a local or a remote database.
 //!
 //! The job's description is the same everywhere. The place of the job fetches its inputs in one
 //! snapshot: from the folder, through the process that has it open, or by Flight SQL from another
@@ -130,7 +130,8 @@ fn program_path(name: &str) -> Result<String, String> {
         }
     };
     let path = std::path::absolute(&found).map_err(|error| format!("{name}: {error}"))?;
-    // A program of the system has links that are there for it, too, and some look at their name.
+    // A program of the system has links that are there for it, too, and its behaviour may depend on
+    // its name.
     let is_of_system = ["/usr", "/bin", "/sbin"].iter().any(|folder| path.starts_with(folder));
     let path = if is_of_system { path } else { path.canonicalize().map_err(|error| format!("{name}: {error}"))? };
     path.into_os_string().into_string().map_err(|path| format!("{}: its name is no text", path.display()))
@@ -267,7 +268,7 @@ async fn run_job(job: JobDescription, inputs: Vec<Input>, arguments: &RunArgumen
     let ran = loop {
         tokio::select! {
             ran = &mut work => break ran,
-            // Relaxed: who looks does nothing else by it.
+            // Relaxed: a reader only stops.
             _ = tokio::signal::ctrl_c() => cancelled.store(true, Ordering::Relaxed),
         }
     };

@@ -47,7 +47,7 @@ fn quoted_length(text: &str, quote: u8, escapes: bool) -> Option<usize> {
     None
 }
 
-/// The length of a comment in `/*` and `*/`, in which others may stand; none if it is open.
+/// The length of a comment in `/*` and `*/`, with nested ones; `None` if it is open.
 fn comment_length(text: &str) -> Option<usize> {
     let (mut depth, mut at) = (0, 0);
     while at + 1 < text.len() {
@@ -89,7 +89,7 @@ pub struct Script {
     start: usize,
     /// The beginning of the next token.
     at: usize,
-    /// Whether what comes next is the data of a COPY.
+    /// Whether the data of a COPY comes next.
     is_data: bool,
 }
 
@@ -110,8 +110,8 @@ impl Script {
         self.at = self.start;
     }
 
-    /// The next complete part; an empty statement is none. If there is none: what the rest is in
-    /// the middle of.
+    /// The next complete part; an empty statement is skipped. The error names the token in whose
+    /// middle the rest is.
     fn part(&mut self) -> Result<Part, Within> {
         while self.at < self.text.len() {
             let (start, at) = (self.start, self.at);
@@ -138,7 +138,7 @@ impl Script {
                 b'$' => {
                     let tag_end = rest[1..].find('$').map(|n| n + 2);
                     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-                    // A sign within a word is a part of it, and one before a digit begins a
+                    // A `$` within a word is a part of it, and a `$` before a digit begins a
                     // parameter.
                     let opens = !self.text[start..at].ends_with(|c| is_word(c) || c == '$')
                         && !rest[1..].starts_with(|c: char| c.is_ascii_digit());
@@ -192,7 +192,7 @@ impl Script {
     pub fn is_in_data(&self) -> bool {
         self.is_data
     }
-    /// The data that is there: the lines up to one that is `\.`, which ends it, or all there are.
+    /// The available data: the lines up to one that is `\.`, which ends it, or all lines.
     pub fn data(&mut self) -> &str {
         if !self.is_data {
             return "";

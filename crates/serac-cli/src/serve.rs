@@ -96,7 +96,7 @@ fn programs(settings: &Settings) -> Result<Arc<dyn Programs>, String> {
     Ok(Arc::new(LocalPrograms::new(most_bytes)))
 }
 
-/// Everything that the settings say, read before anything is done.
+/// The parsed settings, read before any action.
 struct Plan {
     pg: Option<SocketAddr>,
     pg_socket: Option<PathBuf>,
@@ -148,7 +148,7 @@ impl Plan {
     }
 
     /// Refuses addresses at which other machines could reach the data without a password, or read
-    /// what is sent, unless `allow_remote` permits it.
+    /// the traffic, unless `allow_remote` permits it.
     fn check_addresses(&self, allow_remote: bool) -> Result<(), String> {
         let remote = |address: &Option<SocketAddr>| {
             address.map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !allow_remote)
@@ -322,7 +322,7 @@ fn start_log(settings: &Settings) -> Result<(), String> {
     started.map_err(|error| error.to_string())
 }
 
-/// Opens the database, and says what was found.
+/// Opens the database, and prints the findings.
 fn open(plan: &Plan) -> Result<SqlDatabase, String> {
     let began = Instant::now();
     let tell =
@@ -415,8 +415,8 @@ fn cannot_listen(at: impl std::fmt::Display, error: &std::io::Error) -> String {
     format!("cannot listen on {at}: {error}")
 }
 
-/// Listens on an address and at a Unix socket, whichever is given, and says where that is. `file`
-/// makes the socket's path of what the setting says and of the address.
+/// Listens on an address and at a Unix socket, if given, and prints the places. `file` makes the
+/// socket's path of the setting and of the address.
 async fn listen(
     address: Option<SocketAddr>,
     scheme: &str,
@@ -438,7 +438,7 @@ async fn listen(
     Ok((listeners, places.join(" and ")))
 }
 
-/// How serving has ended.
+/// The end of serving.
 enum Served {
     /// In order: nothing runs any more. `result`: whether the checkpoint could be written.
     Ended { result: Result<(), String>, farewell: Option<Farewell> },
@@ -605,7 +605,7 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
     }
 }
 
-/// Says where the server listens. Nobody may read it, or read on: the server serves all the same.
+/// Prints the places where the server listens. A closed output does not stop the server.
 fn say(lines: &[String]) {
     let mut out = std::io::stdout().lock();
     lines.iter().for_each(|line| _ = writeln!(out, "{line}"));

@@ -357,7 +357,7 @@ impl Settings {
     pub fn parsed<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<Option<T>, String> {
         self.read(name, |text| text.parse().map_err(|error: T::Err| format!("\"{text}\": {error}")))
     }
-    /// A number; none for 0.
+    /// A number; `None` for 0.
     pub fn number(&self, name: &str) -> Result<Option<usize>, String> {
         Ok(self.parsed::<usize>(name)?.filter(|number| *number > 0))
     }
@@ -379,17 +379,17 @@ impl Settings {
         };
         Ok(self.read(name, read)?.unwrap_or(words[0].1))
     }
-    /// Bytes; none for 0.
+    /// Bytes; `None` for 0.
     pub fn bytes(&self, name: &str) -> Result<Option<usize>, String> {
         Ok(self.read(name, crate::parse_bytes)?.filter(|bytes| *bytes > 0))
     }
-    /// A time; none for 0.
+    /// A time; `None` for 0.
     pub fn duration(&self, name: &str) -> Result<Option<Duration>, String> {
         Ok(self.read(name, parse_duration)?.filter(|duration| !duration.is_zero()))
     }
 }
 
-/// A time with its unit: ms, s, min, h; without one, seconds.
+/// A time with its unit (ms, s, min, h), by default seconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_alphabetic());

@@ -1,4 +1,4 @@
-//! The examples of the book (`docs/book`) give what it shows.
+//! The examples of the book (`docs/book`) give the shown output.
 //!
 //! The `sql` blocks of a chapter run in order, in one fresh database in memory. A `text` block
 //! directly behind a `sql` block is the exact output, with its errors. A `sql` block without one
@@ -20,7 +20,7 @@ struct Block {
     text: String,
 }
 
-/// An example: a block that runs, and what it is to give, where the chapter says so.
+/// An example: a block that runs, and its expected output, if the chapter shows it.
 struct Example<'a> {
     block: &'a Block,
     shown: Option<&'a Block>,

@@ -42,7 +42,7 @@ fn a_second_shell_works_through_the_first() {
         (error.contains("ERROR 55P03") || error.contains("ERROR 40001")) && error.contains("ERROR 42P01"),
         "{error}"
     );
-    // Now another one opens the folder.
+    // Now another process opens the folder.
     assert_eq!(run(&db, &["-c", "SELECT count(*) AS n FROM t"], "").0, "n\n2\n");
 }
 
@@ -174,7 +174,7 @@ fn a_guest_takes_over_when_the_holder_is_killed() {
     assert!(second.ask("BEGIN; INSERT INTO t VALUES (3);").is_empty());
     holder.kill();
     // One of them opens the folder, and the other works through it. The open transaction is gone,
-    // and its session says so before it runs anything else.
+    // and its session reports that before the next statement runs.
     assert_eq!(first.ask("SELECT a FROM t ORDER BY a;"), ["a", "1", "2"]);
     assert!(second.ask("INSERT INTO t VALUES (4); SELECT a FROM t; COMMIT;").is_empty());
     assert_eq!(second.ask("SELECT a FROM t ORDER BY a;"), ["a", "1", "2"]);
@@ -355,7 +355,7 @@ fn a_holder_that_ends_waits_for_the_statements_of_others() {
     let (_outer, db) = folder();
     let mut holder = Shell::ready(&db);
     holder.ask("CREATE TABLE t (a INT);");
-    // A load whose data come for longer than a holder waits that is told to end.
+    // A load whose data come for longer than an ending holder waits.
     let mut load = start(&["load", db.to_str().unwrap(), "-", "--table", "t"]);
     let mut input = load.stdin.take().unwrap();
     let mut idle = Shell::ready(&db);
@@ -632,7 +632,7 @@ fn nothing_acknowledged_is_lost_while_holders_are_killed() {
             std::thread::sleep(Duration::from_millis(100 + numbers.below(400)));
             let lock = std::fs::read_to_string(db.join("LOCK")).unwrap_or_default();
             if let Ok(pid) = lock.split(' ').next().unwrap_or_default().parse::<u32>() {
-                // The number of a process that has ended is not given to another one so soon.
+                // The number of a process that has ended is not reused so soon.
                 let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
             }
         }

@@ -22,7 +22,7 @@ fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -66,7 +66,8 @@ fn a_copy_at_a_pipe_holds_nobody_up() {
     assert_eq!(run(&db, &["-c", "SELECT count(*) AS n FROM t"], "").0, "n\n200000\n");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 
-    // A timeout ends one, here and there; so do Ctrl-C, an administrator, and the client's end.
+    // A timeout ends a statement, here and there; so do Ctrl-C, an administrator, and the client's
+    // end.
     for shell in [&mut holder, &mut Shell::ready(&db)] {
         for copy in &copies {
             let began = Instant::now();
@@ -141,7 +142,7 @@ fn piped_commands_do_not_wait_for_each_other() {
         let sevens = "7\n".repeat(1 + i);
         assert_eq!(run(&db, &["-c", "SELECT a FROM t"], "").0, format!("a\n{sevens}"), "{error}");
     }
-    // The second ends while the first reads what the third, which comes last, writes.
+    // The second ends while the first reads the output of the third, which comes last.
     let (shown, error, took) = piped(
         "((sleep 1.5; exec \"$SERAC\" \"$DB\" -c 'COPY (SELECT 8) TO STDOUT') \
          | (sleep 0.5; exec \"$SERAC\" \"$DB\" -c 'COPY t FROM STDIN')) & \

@@ -54,7 +54,7 @@ fn files_are_loaded_into_a_table_that_is_made_of_their_columns() {
     rows(&format!("COPY t TO '{parquet}'"));
     assert_eq!(load(&["--create", "--table", "u", "--", &parquet]).1, "6 rows loaded into u\n");
     assert!(rows(&query.replace("FROM t", "FROM u")).ends_with(expected));
-    // Nothing of a file that cannot be read.
+    // No row of an unreadable file is loaded.
     std::fs::write(&parquet, "no Parquet").unwrap();
     let (done, _, error) = load(&["--create", "--table", "v", "--", &parquet]);
     assert!(!done && error.contains("22P04"), "{error}");

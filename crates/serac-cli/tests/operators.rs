@@ -29,7 +29,7 @@ impl Served {
     fn new(folder: &Path) -> Self {
         Self::with(folder, &["--operators", "socket"])
     }
-    /// With these arguments, of which one is `--operators socket`.
+    /// With these arguments, including `--operators socket`.
     fn with(folder: &Path, arguments: &[&str]) -> Self {
         let mut child = serac()
             .args(["serve", "db"])
@@ -385,7 +385,7 @@ fn shutdown_ends_the_server_and_disconnects_others() {
     let mut errors = String::new();
     idle.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     assert!(errors.contains("the server is shutting down"), "{errors}");
-    // Nobody answers any more.
+    // There is no answer any more.
     assert_eq!(served.run("info()\n").status.code(), Some(1));
     assert_eq!(Served::new(folder.path()).shown("print(d.t.a)\n"), "3\n");
 }
@@ -415,7 +415,7 @@ fn at_a_terminal_the_graph_of_a_batch_is_drawn() {
     command.args(["-qec", &format!("{} operators db", env!("CARGO_BIN_EXE_serac")), "/dev/null"]);
     command.current_dir(folder.path()).env("TERM", "dumb").env("HOME", folder.path());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Behind the statements, what ends the input of a terminal.
+    // Behind the statements, the end of a terminal's input.
     let shown = text(&run(&mut command, &format!("{statements}\u{4}")).stdout);
     for drawn in ["── level 1 ─", " ┌─── p = select(d.t.a)", " └─┬─ f = fetch(d.t.a, p)", "└─ s = sum(f)"]
     {

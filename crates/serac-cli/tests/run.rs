@@ -151,7 +151,7 @@ fn a_job_ends_with_its_statement() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
-/// Ends a process, whatever becomes of the test.
+/// Ends a process, even if the test fails.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -236,11 +236,11 @@ fn functions_are_made_used_granted_and_dropped_and_survive_a_restart() {
         let error = database.error(statement, None);
         assert!(error.contains(sqlstate), "{statement}: {error}");
     }
-    // One that gives other columns than it says.
+    // A job whose columns differ from its declaration.
     let other = create.replace("later(least BIGINT)", "wide(least BIGINT)").replace(", word TEXT", "");
     database.sql(&other);
     assert!(database.error("SELECT * FROM wide(1)", None).contains("42804"));
-    // One that reads itself.
+    // A function that reads itself.
     let circle = r#"{"inputs": [{"query": "SELECT * FROM circle()"}], "stages": [{"program": "/bin/cat"}]}"#;
     database.sql(&format!("CREATE FUNCTION circle() RETURNS TABLE (a INT) LANGUAGE external AS '{circle}'"));
     assert!(database.error("SELECT * FROM circle()", None).contains("42P17"));
@@ -283,7 +283,7 @@ fn a_module_of_webassembly_is_a_job_that_anybody_may_call() {
     assert!(database.error(&create, Some("reader")).contains("42P13"));
 }
 
-/// A command in the network namespace of a host, or why there is none.
+/// A command in the network namespace of a host, or the reason why there is none.
 fn host(name: &str, words: &[&str]) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", name]).args(words);

@@ -182,7 +182,7 @@ impl Drop for Served {
     }
 }
 
-/// Says as a client of PostgreSQL who it is, and sends a statement.
+/// Logs in as a client of PostgreSQL, and sends a statement.
 fn send(address: &str, sql: &str) -> TcpStream {
     let mut socket = TcpStream::connect(address).unwrap();
     let mut message = 196_608i32.to_be_bytes().to_vec();
@@ -368,8 +368,8 @@ fn what_commits_during_a_checkpoint_is_there_after_a_kill() {
         let path = folder.path().join(format!("db{delay}"));
         let served = serve_small_segments(&path);
         let address = &served.addresses[0];
-        // The checkpoint has something to write. The transaction hands parts of itself to the log
-        // before it commits.
+        // The checkpoint has data to write. The transaction hands parts of itself to the log before
+        // it commits.
         let made = "CREATE TABLE other (a INTEGER, b TEXT); CREATE TABLE t (a INTEGER, b TEXT); \
                     INSERT INTO other SELECT x, repeat('o', 100) FROM generate_series(1, 100000) AS g (x)";
         assert!(ask(address, made).1.contains("INSERT 0 100000"));
@@ -435,7 +435,7 @@ fn functions_keep_to_the_memory_limit_and_the_memory_goes_back() {
     let doubled = (0..40).fold("SELECT s AS x0 FROM t".to_owned(), |inner, level| {
         format!("SELECT x{level} || x{level} AS x{} FROM ({inner}) AS q{level}", level + 1)
     });
-    // Each another one, so that none is computed for all.
+    // Each is different, so that none is computed for all.
     let columns: Vec<String> = (0..500).map(|column| format!("max(length(repeat(s, {})))", 900 + column)).collect();
     let columns = columns.join(", ");
     // A cast may give far more than it takes: a number of a document has no exponent.

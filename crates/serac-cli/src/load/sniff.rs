@@ -7,11 +7,10 @@ use std::collections::HashSet;
 
 /// Rows by which delimiter and quotes are told.
 const ROWS_FOR_DELIMITER: usize = 1_000;
-/// Delimiters that are found out. A character that seldom stands in texts goes before one that
-/// often does.
+/// Delimiters that are found out. A character that is rare in texts goes before a frequent one.
 const DELIMITERS: [u8; 4] = [b'\t', b';', b'|', b','];
 
-/// The form of CSV that the user has given; what is `None` is found out.
+/// The form of CSV that the user has given; the `None`s are detected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Said {
     pub header: Option<bool>,
@@ -25,7 +24,7 @@ pub struct Sniffed {
     pub delimiter: u8,
     pub quote: u8,
     pub header: bool,
-    /// The columns' names: those of the header, or made ones.
+    /// The columns' names: those of the header, or generated ones.
     pub names: Vec<String>,
     pub types: Vec<DataType>,
 }
@@ -36,7 +35,7 @@ fn rows(sample: &[u8], delimiter: u8, quote: u8, most: usize) -> Vec<StringRecor
     reader.into_records().map_while(Result::ok).take(most).collect()
 }
 
-/// The number of columns that most rows have, and the share of such rows.
+/// The number of columns that most rows have, and the share of these rows.
 fn columns(rows: &[StringRecord]) -> (usize, f64) {
     let mut counts = std::collections::BTreeMap::new();
     for row in rows {

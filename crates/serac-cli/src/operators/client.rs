@@ -16,7 +16,7 @@ const WAITING: usize = 8;
 /// The bytes of a read from the stream.
 const READ_BYTES: usize = 64 << 10;
 
-/// How the client has ended.
+/// The end of the client.
 pub struct Ending {
     /// Whether every statement succeeded.
     pub ok: bool,
@@ -74,12 +74,12 @@ impl Progress {
     pub fn shuts_down(&self, line: u64) {
         self.state().shutdown = Some(line);
     }
-    /// Notes that a line that is being sent, behind which none is sent before its answer, asks for
-    /// the graph of the last batch.
+    /// Notes that a line asks for the graph of the last batch. It is being sent, and the next line
+    /// is sent after its answer.
     pub fn asks_for_graph(&self, line: u64) {
         self.state().info = Some(line);
     }
-    /// Notes and shows what is wrong with a line that was not sent.
+    /// Notes and shows the error of a line that was not sent.
     pub fn fail(&self, line: u64, text: &str) {
         self.state().failed = true;
         eprintln!("line {line}: {text}");
@@ -89,8 +89,8 @@ impl Progress {
         let state = self.state();
         !state.gone && state.last_answered < line
     }
-    /// Waits until everything is answered: whether the last statement succeeded; none if the server
-    /// has gone.
+    /// Waits until all lines are answered; returns whether the last statement succeeded. `None` if
+    /// the server has gone.
     pub fn wait(&self) -> Option<bool> {
         let mut state = self.state();
         while !state.gone && state.answered < state.sent {
@@ -100,7 +100,7 @@ impl Progress {
     }
 }
 
-/// Why no more answers come.
+/// The reason why no more answers come.
 enum End {
     Complete,
     Gone(String),
@@ -158,7 +158,8 @@ pub async fn run(stream: impl Stream) -> Ending {
                     break End::Complete;
                 }
             }
-            // At a terminal, what runs is cancelled; elsewhere the signal ends the process.
+            // At a terminal, the running statement is cancelled; elsewhere the signal ends the
+            // process.
             _ = tokio::signal::ctrl_c(), if is_terminal => {
                 let mut out = Vec::new();
                 ClientFrame::Cancel { line: progress.state().last_sent }.put(&mut out);
@@ -185,7 +186,7 @@ async fn write(writer: &mut (impl AsyncWrite + Unpin), out: &[u8]) -> std::io::R
     writer.flush().await
 }
 
-/// The standard output. Nobody may read it any more (head, less), which is no error of ours.
+/// The standard output. A closed output (head, less) is no error of ours.
 struct Shown {
     out: std::io::BufWriter<std::io::Stdout>,
     failed: bool,

@@ -61,7 +61,7 @@ fn links<'t>(lines: &mut std::iter::Peekable<std::str::Lines<'t>>) -> Option<Vec
     Some(links)
 }
 
-/// The lanes beside a row: the lanes that it uses, of which some end, and the lane that it begins.
+/// The lanes beside a row: the used lanes, a part of which ends, and the lane that it begins.
 fn beside(live: &[bool], used: &[usize], ends: impl Fn(usize) -> bool, begins: Option<usize>) -> String {
     let first = used.iter().copied().chain(begins).min();
     let mut text = String::new();
@@ -87,7 +87,7 @@ pub fn drawn(info: &str) -> String {
     let mut lines = graph.lines().peekable();
     let title = lines.next().unwrap_or_default();
     let Some(links) = links(&mut lines) else { return info.to_owned() };
-    // Level by level, whatever the heuristic has done.
+    // Level by level, independently of the heuristic.
     let mut order: Vec<usize> = (0..links.len()).collect();
     order.sort_by_key(|link| links[*link].level);
     // By statement, the last row that uses it.

@@ -30,7 +30,7 @@ pub struct ShellOptions {
     pub mode: Mode,
     pub continue_on_error: bool,
     pub path: Option<PathBuf>,
-    /// The role that the session has; none for the superuser.
+    /// The session's role; `None` for the superuser.
     pub role: Option<String>,
 }
 
@@ -47,9 +47,9 @@ enum Data {
 
 struct Shell {
     session: FolderSession,
-    /// Folder of the database; none if it is in memory.
+    /// Folder of the database; `None` if it is in memory.
     path: Option<PathBuf>,
-    /// The role that the session has; none for the superuser.
+    /// The session's role; `None` for the superuser.
     role: Option<String>,
     display: Display,
     continue_on_error: bool,
@@ -72,9 +72,9 @@ struct Display {
     is_interactive: bool,
     /// Writes the result that is being shown.
     writer: Option<RowsWriter>,
-    /// When the statement began.
+    /// The beginning of the statement.
     started: Instant,
-    /// How far the COPY is that runs.
+    /// The progress of the running COPY.
     bar: Arc<Mutex<Option<CopyBar>>>,
     /// Whether names of tables and columns may be others than those that Tab knows.
     names_changed: bool,
@@ -114,7 +114,7 @@ async fn cancellable<T>(
     }
 }
 
-/// False where nobody reads any more (head, less), which is no error of ours.
+/// False if the output is closed (head, less), which is no error of ours.
 fn write_to(output: &mut Option<File>, text: &str) -> bool {
     let result = match output {
         Some(file) => file.write_all(text.as_bytes()),
@@ -129,7 +129,7 @@ const NAMES: &str = "SELECT DISTINCT table_name FROM information_schema.tables \
     UNION SELECT DISTINCT column_name FROM information_schema.columns \
     WHERE table_schema NOT IN ('pg_catalog', 'information_schema')";
 
-/// Shows a text a page at a time; false if there is no such program.
+/// Shows a text a page at a time; false if there is no pager.
 fn page(text: &str) -> bool {
     let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
     let mut command = Command::new("sh");
@@ -171,7 +171,7 @@ impl Display {
     fn write(&mut self, text: &str) {
         write_to(&mut self.output, text);
     }
-    /// Shows the result of a query, or of a command, to whoever reads it.
+    /// Shows the result of a query, or of a command.
     fn show(&mut self, text: &str) -> bool {
         let term = Term::stdout();
         let (height, width) = term.size_checked().unwrap_or((u16::MAX, u16::MAX));
@@ -265,7 +265,7 @@ impl Shell {
         result
     }
 
-    /// Runs what the user has written, and keeps it for \g.
+    /// Runs the user's statement, and keeps it for \g.
     async fn statement(&mut self, sql: &str) -> Result<(), String> {
         self.last = sql.to_owned();
         self.sql(sql).await.map_err(|error| show_error(&error, sql))
@@ -320,7 +320,7 @@ impl Shell {
         }
     }
 
-    /// Runs a part, and says what is wrong with it; Ok(false) if the script ends here.
+    /// Runs a part, and prints its error; Ok(false) if the script ends here.
     async fn run(&mut self, part: Part, source: &Source) -> Result<bool, ()> {
         self.part(part, source).await.or_else(|message| {
             if !message.is_empty() {

@@ -22,15 +22,14 @@ use tokio::sync::Notify;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces that are read ahead of what runs.
+/// Pieces that are read ahead of the execution.
 const PIECES_AHEAD: usize = 16;
 
 struct Lines {
     script: Script,
-    /// Lines that come through a pipe; none if all are there.
+    /// Lines that come through a pipe; `None` if all are there.
     pieces: Option<Receiver<io::Result<String>>>,
-    /// The number of COPYs that have begun to read data. The thread of one that has failed may live
-    /// on.
+    /// The number of COPYs that have begun to read data. The thread of a failed COPY may live on.
     copies: u64,
 }
 
@@ -43,7 +42,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Wakes all who wait, after a change that was made without the latch.
+    /// Wakes all waiters, after a change that was made without the latch.
     fn wake(&self) {
         drop(self.lines.lock());
         self.changed.notify_all();
@@ -86,7 +85,7 @@ fn send_lines(mut stream: impl Read, pieces: SyncSender<io::Result<String>>, arr
 }
 
 impl Lines {
-    /// Takes lines that have come. `None` if there are none yet; false if there will be none.
+    /// Takes lines that have come. `None` if there are none yet; false at the end.
     fn take(&mut self) -> Option<io::Result<bool>> {
         let piece = match &self.pieces {
             None => return Some(Ok(false)),
@@ -127,7 +126,7 @@ impl Source {
         std::thread::Builder::new().name("serac-script".into()).spawn(move || {
             let wake = || _ = shared.upgrade().as_deref().map(Shared::wake);
             send_lines(stream, sender, wake);
-            // The sender is gone: those who are woken see the end.
+            // The sender is gone: the woken waiters see the end.
             wake();
         })?;
         Ok(source)
@@ -137,7 +136,7 @@ impl Source {
     pub fn push(&self, line: &str) {
         self.0.lines.lock().script.push(line);
     }
-    /// Forgets what has not run yet.
+    /// Forgets the parts that have not run yet.
     pub fn clear(&self) {
         self.0.lines.lock().script = Script::default();
     }
@@ -151,7 +150,7 @@ impl Source {
         let within = script.within();
         script.incomplete().map(|text| (text.to_owned(), within))
     }
-    /// The next complete part of what has come.
+    /// The next complete part of the lines so far.
     pub fn next_complete(&self) -> Option<Part> {
         self.0.lines.lock().script.next_complete()
     }
@@ -194,7 +193,7 @@ impl Source {
         lines.copies += 1;
         Data { source: self.clone(), copy: lines.copies, piece: io::Cursor::default() }
     }
-    /// Drops the data that nobody has read.
+    /// Drops unread data.
     pub async fn skip_data(&self) -> io::Result<()> {
         let dropped = |script: &mut Script| {
             script.data();
@@ -301,7 +300,7 @@ mod tests {
         }
     }
 
-    /// The thread of a COPY that has failed may ask for data when the next one has begun.
+    /// The thread of a failed COPY may ask for data when the next one has begun.
     #[tokio::test]
     async fn data_is_for_its_own_copy_only() {
         let script = "COPY t FROM STDIN;\n1\n\\.\nCOPY t FROM STDIN;\n2\n\\.\nSELECT 3;\n";

@@ -31,7 +31,7 @@ impl Shell {
     pub fn send(&mut self, script: &str) {
         writeln!(self.input.as_mut().unwrap(), "{script}").unwrap();
     }
-    /// The lines that a script writes, up to a mark behind it; none if the shell ends before it.
+    /// The lines that a script writes, up to a mark behind it; `None` if the shell ends before it.
     pub fn try_ask(&mut self, script: &str) -> Option<Vec<String>> {
         // A mark that is written whether the database can be reached or not.
         writeln!(self.input.as_mut().unwrap(), "{script}\nthe end \\p\n\\r").ok()?;
@@ -46,7 +46,7 @@ impl Shell {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
-    /// Ends the script; what went to standard error, and whether all succeeded.
+    /// Ends the script; returns its standard error, and whether all succeeded.
     pub fn finish(mut self) -> (String, bool) {
         drop(self.input.take());
         let mut error = String::new();
@@ -81,7 +81,7 @@ pub fn wait_for_endless(holder: &mut Shell, count: usize) {
     }
 }
 
-/// Makes sure that the rows that each of some writers was told of are in `t (writer, …)`.
+/// Checks that the acknowledged rows of each writer are in `t (writer, …)`.
 pub fn check_acknowledged(folder: &Path, acknowledged: &[AtomicU64]) {
     let (shown, error, succeeded) =
         run(folder, &["-c", "SELECT writer, count(*) AS n FROM t GROUP BY writer ORDER BY writer"], "");
