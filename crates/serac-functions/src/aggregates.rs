@@ -47,7 +47,7 @@ pub fn functions() -> [AggregateUDF; 6] {
 }
 
 impl OrderedSet {
-    /// The fraction that is asked for; none if it is NULL.
+    /// The requested fraction; `None` if it is NULL.
     fn fraction(&self, args: &AccumulatorArgs) -> Result<Option<f64>> {
         let of_one_row = RecordBatchOptions::new().with_row_count(Some(1));
         let nothing = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &of_one_row)?;
@@ -79,7 +79,7 @@ impl AggregateUDFImpl for OrderedSet {
         &self.signature
     }
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        // The first is what the rows are ordered by.
+        // The first is the sort key of the rows.
         let is_fraction = |fraction: &DataType| fraction.is_numeric() || fraction.is_null();
         match (self.wanted, given) {
             (Wanted::MostFrequent, [value]) => Ok(vec![value.clone()]),
@@ -128,7 +128,7 @@ impl AggregateUDFImpl for OrderedSet {
 enum Pick {
     /// The first of those that are there most often.
     MostFrequent,
-    /// The first with at least this share of all values up to it; none for NULL.
+    /// The first with at least this share of all values up to it; an inner `None` for NULL.
     Fraction(Option<f64>),
     /// The value between the two around this share; `None` for NULL.
     Between(Option<f64>),

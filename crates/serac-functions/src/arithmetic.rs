@@ -13,7 +13,7 @@ fn out_of_range(what: &str) -> SqlError {
     SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("{what} out of range"))
 }
 
-/// The decimal type of integers and decimals alike; none if there are others. NULL is of any type.
+/// The decimal type of integers and decimals alike; `None` for other types. NULL is of any type.
 fn decimal(given: &[DataType]) -> Option<DataType> {
     let mut most = 0;
     for argument in given {

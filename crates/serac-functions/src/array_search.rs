@@ -105,7 +105,7 @@ fn position_types(given: &[DataType]) -> Option<Types> {
     }
 }
 
-/// Two arrays of elements of one type, and whether something holds.
+/// The types for a predicate on two arrays with elements of one type.
 fn two_arrays(given: &[DataType]) -> Option<Types> {
     let [left, right] = given else { return None };
     let list = DataType::new_list(common(deepest(left)?, deepest(right)?)?, true);
@@ -212,7 +212,7 @@ fn removed(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     list_of(elements, lengths, lists.nulls().cloned())
 }
 
-/// An array with a value in the place of the elements that are equal to another one.
+/// An array with a new value in place of the elements that are equal to an old one.
 fn replaced(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let lists = flat(&args[0], "replacing elements of")?;
     let equal = equality(lists.values(), &args[1])?;
@@ -232,7 +232,7 @@ fn list_of(elements: ArrayRef, lengths: Vec<usize>, nulls: Option<NullBuffer>) -
     Ok(Arc::new(ListArray::try_new(field, OffsetBuffer::from_lengths(lengths), elements, nulls)?))
 }
 
-/// Whether all elements of the second array, or any, are elements of the first. NULL is none.
+/// Whether all elements of the second array, or any, are elements of the first. NULL is no element.
 fn contained(args: &[ArrayRef], all: bool) -> Result<ArrayRef, SqlError> {
     let [left, right] = [0, 1].map(|at| super::arrays::all_elements(&args[at..=at]));
     let (left, right) = (as_lists(&left?)?, as_lists(&right?)?);

@@ -92,7 +92,7 @@ fn is_of_elements(from: &DataType, to: &DataType) -> bool {
     is_list(from) && is_list(to) && from != to
 }
 
-/// Whether a cast does what DataFusion's does, and stands here to be counted.
+/// Whether a cast equals DataFusion's, and is here only to be counted.
 fn is_counted(from: &DataType, to: &DataType) -> bool {
     *from == DataType::Utf8View && *to == DataType::Utf8
 }
@@ -190,7 +190,7 @@ fn arrays_of_texts(texts: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError
     if lists.data_type() == to { Ok(lists) } else { with_converted_elements(&lists, to, &|_, _| None) }
 }
 
-/// Elements as those of a type, by other rules than those of casts; none where these do.
+/// Elements converted to a type by rules that differ from casts; `None` if casts apply.
 pub(super) type OtherRules<'r> = &'r dyn Fn(&ArrayRef, &DataType) -> Option<Result<ArrayRef, SqlError>>;
 
 /// Converts the elements of arrays to another type. `other` converts elements by rules of its own,
@@ -228,7 +228,7 @@ pub(super) fn with_converted_elements(
     Ok(Arc::new(ListArray::try_new(wanted.clone(), offsets, elements, nulls)?))
 }
 
-/// The cast of what is no constant.
+/// The cast of a non-constant.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Converted {
     wanted: DataType,
@@ -323,7 +323,7 @@ pub fn with_own_casts(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(expr.transform_up(|expr| rewrite(expr, schema))?.data)
 }
 
-/// Puts what is here in the place of casts. Comes after types are coerced.
+/// Replaces casts by the functions of this module. Comes after types are coerced.
 #[derive(Debug)]
 pub struct Casts;
 

@@ -1,5 +1,4 @@
-//! The type in which two values are compared, or of which one of two values is, as PostgreSQL has
-//! it.
+//! The type in which two values are compared, or the common type of two values, as in PostgreSQL.
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;

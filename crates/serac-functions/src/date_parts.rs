@@ -36,7 +36,7 @@ const JULIAN: DataType = DataType::Decimal128(38, 20);
 /// The Julian number of 1970-01-01.
 const JULIAN_1970: i128 = 2_440_588;
 
-/// The first name of a part, which may be written in the plural and be abbreviated; none if it is
+/// The first name of a part, which may be written in the plural and be abbreviated; `None` if it is
 /// unknown.
 fn part_of(name: &str) -> Option<&'static str> {
     let name = name.trim_matches(['\'', '"']).to_ascii_lowercase();
@@ -204,8 +204,7 @@ fn check_years(args: &[ArrayRef], part: &str) -> Result<(), SqlError> {
     }
 }
 
-/// Years, counted in `years`: of times from the first on, which a century (or a millennium) begins
-/// with, of intervals the whole ones.
+/// Periods of `years` years: for times, begun periods; for intervals, whole ones.
 fn periods(args: &[ArrayRef], years: i32) -> Result<ArrayRef, SqlError> {
     check_years(args, if years == 100 { "century" } else { "millennium" })?;
     let of_time = |micros| {

@@ -1,5 +1,4 @@
-//! Functions whose results follow from their arguments: a name, the types that they take, and a
-//! body.
+//! Functions whose results depend only on their arguments: a name, the argument types, and a body.
 
 use datafusion::arrow::array::{Array, ArrayRef, UInt32Array, new_null_array};
 use datafusion::arrow::buffer::NullBuffer;
@@ -14,7 +13,7 @@ use std::hash::{Hash, Hasher};
 /// The types that a function's arguments become, and the type of its result.
 pub type Types = (Vec<DataType>, DataType);
 
-/// A function whose result follows from its arguments.
+/// A function whose result depends only on its arguments.
 pub struct Definition {
     pub(super) name: &'static str,
     /// The types for arguments of given types; `None` if it does not take them. The function maps

@@ -1,5 +1,5 @@
-//! Sums of integers and decimals, exact while they are added; what is computed of them at the end
-//! is a sum or an average ([`Finish`]). [`super::sum`] and [`super::average`] say of what types.
+//! Sums of integers and decimals, exact while they are added; the final step makes a sum or an
+//! average ([`Finish`]). [`super::sum`] and [`super::average`] define the types.
 //!
 //! A sum is kept in the bits of its type (64 for a BIGINT, 128 for a decimal), beside a count of
 //! overflows. The range of the result is checked once, at the end, so that it does not depend on
@@ -59,7 +59,7 @@ impl Summed for Decimal128Type {
     }
 }
 
-/// A sum: the bits of the type, and how often a one behind these is to be added.
+/// A sum: the bits of the type, and the number of carries beyond these.
 pub(super) struct Total<T: Summed + ?Sized> {
     low: T::Native,
     carry: i64,
@@ -104,8 +104,8 @@ impl<T: Summed> Total<T> {
 pub(super) enum Finish {
     /// It is the result, of this type.
     Sum(DataType),
-    /// Divides by the number of values. The result is a decimal of this type, whose scale exceeds
-    /// that of the values by this many digits.
+    /// Divides by the number of values. The result has this decimal type, whose scale exceeds that
+    /// of the values by this many digits.
     Average(DataType, u8),
 }
 
@@ -117,7 +117,7 @@ impl Finish {
         let (Self::Sum(data_type) | Self::Average(data_type, _)) = self;
         data_type
     }
-    /// The result of a sum of so many values, at least one.
+    /// The result of a sum of `count` values, at least one.
     fn result<T: Summed>(&self, total: Total<T>, count: u64) -> Result<i128> {
         let out_of_range = || {
             let column_type = match self.data_type() {
@@ -153,7 +153,7 @@ fn rounded_quotient(dividend: i256, divisor: i256) -> i256 {
 }
 
 /// The columns of a state: for an average the number of values first, then the bits of the sum and
-/// what they have carried over.
+/// its carries.
 pub(super) fn state_fields(name: &str, sum: DataType, averages: bool) -> Vec<FieldRef> {
     let field = |part, data_type| Arc::new(Field::new(format!("{name}[{part}]"), data_type, true));
     let count = averages.then(|| field("count", DataType::UInt64));
@@ -229,7 +229,7 @@ impl<T: Summed> Accumulator for OfRows<T> {
 /// The sum of the different values.
 #[derive(Debug)]
 pub(super) struct OfDistinct<T: Summed> {
-    /// How often each is there: a window's frame leaves rows behind.
+    /// The number of times that each value is there: a window's frame leaves rows behind.
     values: HashMap<T::Native, u64>,
     /// The type of the values.
     data_type: DataType,
@@ -473,7 +473,7 @@ mod tests {
     }
 
     proptest! {
-        /// In parts that are merged, and in whatever order, sums are those of wider numbers.
+        /// In merged parts, in any order, sums equal those of wider numbers.
         #[test]
         fn sums_are_exact(parts in prop::collection::vec(prop::collection::vec((0usize..4, any_number(), any::<bool>()), 0..12), 1..4), first in 0usize..5) {
             let mut expected = [None::<i128>; 4];

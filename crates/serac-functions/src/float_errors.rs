@@ -1,5 +1,4 @@
-//! Results of operations on floats that are errors: what is too large or too small, and division by
-//! zero.
+//! Results of operations on floats that are errors: overflow, underflow, and division by zero.
 
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::compute::cast;
@@ -8,7 +7,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{ColumnarValue, Operator};
 use serac_values::SqlError;
 
-/// Why the result of an operation on floats is an error, if it is one.
+/// The error of the result of an operation on floats, if it is an error.
 pub fn float_error(operator: Operator, left: f64, right: f64, result: f64) -> Option<SqlError> {
     let is_division = operator == Operator::Divide;
     let is_product = is_division || operator == Operator::Multiply;

@@ -1,5 +1,5 @@
-//! Sums of floats that are too large for one: an error (22003), where DataFusion's accumulators
-//! give infinity. That is a sum of what is given, too, so whether a value is infinite is looked at.
+//! Overflowing sums of floats: an error (22003), where DataFusion's accumulators give infinity. An
+//! infinite input also gives infinity, so the values are checked for it.
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray};
 use datafusion::arrow::compute::cast;

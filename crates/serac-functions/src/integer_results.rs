@@ -21,7 +21,7 @@ use datafusion::physical_plan::PhysicalExpr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A function of arrays, whose result is of another type.
+/// A function of arrays, whose result has another type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct IntegerFunction {
     inner: Arc<ScalarUDF>,
@@ -73,7 +73,7 @@ impl ScalarUDFImpl for IntegerFunction {
     }
 }
 
-/// A window function whose result is of another type.
+/// A window function whose result has another type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct IntegerWindow {
     inner: Arc<WindowUDF>,

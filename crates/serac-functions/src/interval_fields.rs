@@ -11,7 +11,7 @@ use serac_values::texts_as_intervals::{Fields, parse_styled, rounded};
 use serac_values::time_style::IntervalStyle;
 use std::sync::Arc;
 
-/// Texts or intervals as such of a type with fields, or with a number of digits, or both.
+/// Texts or intervals converted to a type with fields, or with a number of digits, or both.
 fn modified(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     modified_styled(args, IntervalStyle::Postgres)
 }

@@ -1,5 +1,5 @@
-//! Intervals and operators: products with numbers, comparisons, differences of times, and what the
-//! planner does not read as an interval.
+//! Intervals and operators: products with numbers, comparisons, differences of times, and operands
+//! that the planner does not read as intervals.
 
 use super::definition::{Definition, Types};
 use super::intervals::one_interval;

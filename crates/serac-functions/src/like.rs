@@ -1,7 +1,7 @@
 //! Patterns of LIKE and ILIKE.
 //!
-//! - like_escape (pattern, escape): the pattern of a LIKE with an escape character of its own, as
-//!   one that is escaped by backslashes.
+//! - like_escape (pattern, escape): the pattern of a LIKE with an escape character of its own,
+//!   rewritten to backslashes.
 //! - like_pattern (text, pattern), ilike_pattern (text, pattern): the pattern. It is an error if it
 //!   ends with a backslash that escapes nothing, and the comparison with the text gets there.
 
@@ -46,8 +46,7 @@ fn unfinished(pattern: &str) -> Option<String> {
     None
 }
 
-/// Whether a constant pattern ends with a backslash that escapes nothing; none if it is no
-/// constant.
+/// Whether a constant pattern ends with an escape of nothing; `None` if it is no constant.
 fn is_unfinished(pattern: &Expr) -> Option<bool> {
     let text = pattern.as_literal()?.try_as_str()?;
     Some(text.is_some_and(|text| unfinished(text).is_some()))
@@ -104,7 +103,7 @@ impl ScalarUDFImpl for LikePattern {
     }
 }
 
-/// The pattern, in which `escape` escapes: a character, or nothing if none does.
+/// The pattern with the escape character `escape`; empty for no escapes.
 ///
 /// # Errors
 /// 22025 for more than a character.

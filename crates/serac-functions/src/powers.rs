@@ -126,7 +126,7 @@ fn of_angle(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
 }
 
 /// # Errors
-/// 22003 where a finite number has an infinite result, or one that is not 0 has the result 0.
+/// 22003 for an overflow or an underflow.
 fn in_range(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
     match of(x) {
         result if result.is_infinite() && x.is_finite() => {

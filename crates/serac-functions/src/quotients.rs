@@ -22,7 +22,7 @@ fn digits(data_type: &DataType) -> Option<(i16, i16)> {
     })
 }
 
-/// The type of a dividend that has enough digits; none if it has, or if it is no quotient of
+/// The type of a dividend with enough digits; `None` if it has them, or if it is no quotient of
 /// decimals.
 fn wider(dividend: &DataType, divisor: &DataType) -> Option<DataType> {
     if dividend.is_integer() && divisor.is_integer() {

@@ -26,7 +26,7 @@ fn texts(given: &[DataType], result: DataType) -> Option<Types> {
     (all && (2..=3).contains(&given.len())).then(|| (vec![DataType::Utf8View; given.len()], result))
 }
 
-/// Texts first, then what `rest` says of each place: a text or a number.
+/// Texts first, then the types that `rest` gives for each place: a text or a number.
 fn mixed(given: &[DataType], texts: usize, rest: &str, least: usize, result: DataType) -> Option<Types> {
     let is_number = |given: &DataType| given.is_integer() || given.is_null();
     let places = "t".repeat(texts) + rest;
@@ -76,7 +76,7 @@ fn matches<'t>(regex: &Regex, text: &'t str, all: bool, proper: bool) -> Vec<Cap
     found
 }
 
-/// The arguments of a row, none of which is NULL.
+/// The arguments of a row, without NULLs.
 struct Row<'a> {
     regex: &'a Regex,
     /// Whether the flags ask for all matches.
@@ -90,7 +90,7 @@ impl<'a> Row<'a> {
     fn text_at(&self, argument: usize) -> &'a str {
         self.args[argument].as_string_view().value(self.row)
     }
-    /// A number that must not be less than another; what is left out is that.
+    /// A number with a minimum and a default.
     fn number(&self, argument: usize, name: &str, least: i32, left_out: i32) -> SqlResult<i32> {
         let given = self.args.get(argument).map(|array| array.as_primitive::<Int32Type>().value(self.row));
         let value = given.unwrap_or(left_out);
@@ -102,7 +102,7 @@ impl<'a> Row<'a> {
             )),
         }
     }
-    /// The byte at which the search begins, if the argument is a character's number; none if that
+    /// The byte at which the search begins, if the argument is a character's number; `None` if that
     /// is behind the text.
     fn start(&self, argument: usize) -> SqlResult<Option<usize>> {
         let characters = self.number(argument, "start", 1, 1)? as usize - 1;

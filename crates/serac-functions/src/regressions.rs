@@ -29,7 +29,7 @@ pub(super) enum Regression {
 }
 
 impl Regression {
-    /// By the name of DataFusion's function; none for other functions.
+    /// By the name of DataFusion's function; `None` for other functions.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         Some(match name {
             "corr" => Self::Correlation,
@@ -64,7 +64,7 @@ impl Regression {
             Self::Products => Some(products),
             Self::Correlation if x.squares == 0.0 || y.squares == 0.0 => None,
             Self::Correlation => Some(products / (x.squares * y.squares).sqrt()),
-            // All x are one.
+            // All x are equal.
             _ if x.squares == 0.0 => None,
             Self::Determination if y.squares == 0.0 => Some(1.0),
             Self::Determination => Some((products * products) / (x.squares * y.squares)),

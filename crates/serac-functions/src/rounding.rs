@@ -39,7 +39,7 @@ fn to_even(args: &[ArrayRef]) -> Result<ArrayRef> {
 }
 
 impl Rounding {
-    /// A type with room for what the function makes of its values.
+    /// A type with room for the function's results.
     fn wider(&self, data_type: &DataType) -> Option<DataType> {
         match data_type {
             DataType::Decimal128(precision @ ..38, scale) if self.name() != "round" => {

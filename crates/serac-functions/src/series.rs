@@ -29,7 +29,7 @@ const MOST_NUMBERS: usize = 1_000_000;
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Series {
     inner: Arc<ScalarUDF>,
-    /// By whose clocks days and months are counted.
+    /// The zone whose clocks count days and months.
     zone: Zone,
     signature: Signature,
 }
@@ -44,7 +44,7 @@ pub(super) fn function_in(zone: Zone) -> ScalarUDF {
     ScalarUDF::from(Series { inner: gen_series_udf(), zone, signature: Signature::user_defined(Volatility::Immutable) })
 }
 
-/// The type of the timestamps of a series; none if it is one of others.
+/// The type of the timestamps of a series; `None` for a series of other values.
 fn timestamps(given: &[DataType]) -> Option<DataType> {
     let [start, stop, step] = given else { return None };
     if !is_interval(step) && !serac_values::text_types::is_text(step) {

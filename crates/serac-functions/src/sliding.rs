@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A row that leaves takes its state with it. If there are no older rows, the newer ones become
-//! them, once for each row. The aggregate of the frame is that of two states.
+//! older ones, once for each row. The aggregate of the frame is that of two states.
 
 use super::extremes;
 use super::regressions::{self, Regression};

@@ -155,13 +155,13 @@ enum Kernel {
     Cast(DataType),
     /// The function of arguments in which times are texts.
     Written(Arc<ScalarUDF>, Purpose),
-    /// A time and an interval, or what is earlier by it.
+    /// The sum of a time and an interval, or their difference.
     Sum { is_difference: bool },
     /// `date_trunc`.
     Truncated,
     /// The function of times as clocks show them.
     OnClocks(Arc<ScalarUDF>),
-    /// The time at which clocks show what the function gives.
+    /// The time at which clocks show the function's result.
     Instant(Arc<ScalarUDF>),
     /// The offset of clocks at a time: seconds divided by the first number, modulo the second one.
     Ahead(Arc<ScalarUDF>, i64, i64),
@@ -397,8 +397,8 @@ impl StyledFunctions {
     fn function(&self, kernel: Kernel) -> Arc<ScalarUDF> {
         Styled::function(kernel, &self.0, Volatility::Immutable)
     }
-    /// The function of a name that depends on the settings, in the place of `usual`; none if it
-    /// depends on none.
+    /// The function of a name that depends on the settings, in place of `usual`; `None` if it does
+    /// not depend on them.
     pub fn scalar(&self, name: &str, usual: &Arc<ScalarUDF>) -> Option<Arc<ScalarUDF>> {
         let Self(style) = self;
         let zone = || style.zone.clone();
@@ -454,7 +454,7 @@ impl StyledFunctions {
         }
         Ok(Some(self.function(Kernel::Cast(to.clone())).call(vec![expr.clone()])))
     }
-    /// A text as a value of a type of times; none if that depends on when it is read, or on no
+    /// A text as a value of a type of times; `None` if it depends on the time of reading, or on no
     /// settings.
     ///
     /// # Errors
@@ -487,7 +487,7 @@ impl StyledFunctions {
         let counts = self.counts(values.data_type(), to);
         counts.then(|| converted(values, to, &self.0, None)).transpose()
     }
-    /// The sum of a time and an interval, or their difference; none of others.
+    /// The sum of a time and an interval, or their difference; `None` for other operands.
     ///
     /// # Errors
     /// DataFusion's.

@@ -1,5 +1,5 @@
-//! `time AT TIME ZONE zone`, the function timezone (zone, time): of a TIMESTAMPTZ what clocks show
-//! in a zone, of a TIMESTAMP when clocks there show it.
+//! `time AT TIME ZONE zone`, the function timezone (zone, time): for a TIMESTAMPTZ the time on a
+//! zone's clocks, for a TIMESTAMP the instant at which these show it.
 
 use super::definition::{Definition, Types};
 use super::times::{TIMESTAMP, with_zone};

@@ -35,7 +35,7 @@ pub fn with_zone() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// The parts of a time of day as microseconds since midnight; none if they are out of range.
+/// The parts of a time of day as microseconds since midnight; `None` if they are out of range.
 fn micros_of_day(hour: i32, minute: i32, second: f64) -> Option<i64> {
     if !(0.0..=60.0).contains(&second) || !(0..=24).contains(&hour) || !(0..60).contains(&minute) {
         return None;
@@ -247,16 +247,16 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     },
 ];
 
-/// now (), current_timestamp, current_time: when the transaction began, in microseconds.
-/// DataFusion's are of nanoseconds, which hold no other years than 1677 to 2262, also of what they
-/// are compared with.
+/// now (), current_timestamp, current_time: the beginning of the transaction, in microseconds.
+/// DataFusion's are of nanoseconds, which only hold the years 1677 to 2262, and limit the compared
+/// values to these.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Now {
     of_day: bool,
     signature: Signature,
 }
 
-/// The functions that say what time it is, the same in every session.
+/// The functions of the clock that are the same in every session.
 pub(super) fn clocks() -> [ScalarUDF; 2] {
     [false, true].map(|of_day| ScalarUDF::from(Now { of_day, signature: Signature::nullary(Volatility::Stable) }))
 }
@@ -302,12 +302,12 @@ pub(super) fn age_in(zone: Zone) -> ScalarUDF {
 /// age (later, earlier), age (earlier): from then to the midnight with which today began.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Age {
-    /// By whose clocks years, months and days are counted.
+    /// The zone whose clocks count years, months and days.
     zone: Zone,
     signature: Signature,
 }
 
-/// Times as what clocks of a zone show.
+/// Times as the clocks of a zone show them.
 pub(super) fn on_clocks(times: &ArrayRef, zone: &Zone) -> SqlResult<ArrayRef> {
     let micros = cast(times, &with_zone())?;
     let micros = micros.as_primitive::<TimestampMicrosecondType>();

@@ -1,4 +1,4 @@
-//! UUIDs in queries. DataFusion has no such type: to it they are 16 bytes, which it neither
+//! UUIDs in queries. DataFusion has no UUID type: to it they are 16 bytes, which it neither
 //! compares with texts nor casts to them.
 //!
 //! `UUID 'text'` and CAST (text AS UUID) are calls of `uuid_in(text)`. A text that is compared with
@@ -111,7 +111,7 @@ impl ScalarUDFImpl for UuidFunction {
     }
 }
 
-/// A text as a UUID, where it is compared with one.
+/// A text as a UUID, if it is compared with a UUID.
 fn as_uuid(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     if let Expr::Literal(value, _) = &expr
         && let Some(text) = value.try_as_str().flatten()
@@ -129,7 +129,7 @@ fn is_uuid(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|data_type| data_type == UUID)
 }
 
-/// The operands of a comparison, of which a text beside a UUID is one.
+/// The operands of a comparison, with a text beside a UUID converted.
 pub(super) fn compared(operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
     use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     if !matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq) {

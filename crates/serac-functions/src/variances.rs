@@ -22,7 +22,7 @@ pub(super) struct Variance {
 }
 
 impl Variance {
-    /// By the name of DataFusion's function; none for other functions.
+    /// By the name of DataFusion's function; `None` for other functions.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let (of_population, is_deviation) = match name {
             "var_pop" => (true, false),

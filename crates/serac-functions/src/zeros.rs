@@ -1,5 +1,5 @@
-//! one_zero (x): a float, but 0 for -0, and NaN for NaN with a sign. Both pairs are equal, which
-//! what compares floats by their bits does not know.
+//! one_zero (x): a float, but 0 for -0, and NaN for NaN with a sign. Both pairs are equal, but code
+//! that compares floats by their bits distinguishes them.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};

@@ -1,7 +1,7 @@
 //! Functions whose results may be far larger than their arguments, within the session's memory.
 //!
-//! `repeat(s, 2000)` makes of a batch of texts one of thousands of times its size, and nobody that
-//! spills or counts has seen it yet. So the functions in [`sizes`] are wrapped: before a call, its
+//! `repeat(s, 2000)` makes of a batch of texts one of thousands of times its size, before any
+//! operator can spill or count it. So the functions in [`sizes`] are wrapped: before a call, its
 //! result's size is estimated. A value of more than a gigabyte is refused, as PostgreSQL refuses it
 //! (54000). A result beyond the call's share of [`FREE`] takes its bytes from the session's memory,
 //! or the statement fails (53200). The bytes are given back when the last array in its buffers is
@@ -12,7 +12,7 @@
 //! every level.
 //!
 //! Constants are simplified when a statement is planned. A result of more than [`FOLDED`] is left
-//! for the execution: as a constant it would lie in the plan, where nobody counts it. Long
+//! for the execution: as a constant it would lie in the plan, where it is not counted. Long
 //! constants of the statement become views, which all rows of a batch share.
 //!
 //! A function's constant result, which is made once, is given as it is to the function around it.
@@ -86,7 +86,7 @@ struct Accounted {
     signature: Signature,
 }
 
-/// The function within `memory`, if it is one whose results may be large.
+/// The function within `memory`, if its results may be large.
 pub fn accounted(function: &Arc<ScalarUDF>, memory: &Arc<dyn MemoryPool>) -> Option<Arc<ScalarUDF>> {
     let names = std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str));
     let (_, size) = SIZES.iter().find(|(name, _)| names.clone().any(|known| known == *name))?;
@@ -99,7 +99,7 @@ fn wrapped(function: Arc<ScalarUDF>, size: Size, share: u64, memory: &Arc<dyn Me
     Arc::new(ScalarUDF::from(Accounted { function, size, share, spreads: false, memory, signature }))
 }
 
-/// The expression of an operator, whose calls say that their results spread.
+/// The expression of an operator, with its calls marked as spreading.
 fn spread(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_down(|expr| match expr {
         Expr::ScalarFunction(call) => {
@@ -223,7 +223,7 @@ impl Accounted {
         reservation.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX))?;
         Ok(reservation)
     }
-    /// A result for `rows` rows, each of which gets a copy of one that is constant.
+    /// A result for `rows` rows; each row gets a copy of a constant.
     fn spread(&self, result: ColumnarValue, rows: usize) -> Result<ColumnarValue> {
         let ColumnarValue::Scalar(value) = result else { return Ok(result) };
         let needed = sizes::copied(&value.to_array()?).saturating_mul(rows as u64);
@@ -323,7 +323,7 @@ impl Accounts {
     }
 }
 
-/// Whether a part of an expression may give results that are far larger than what it is given.
+/// Whether a part of an expression may have results that are far larger than its arguments.
 fn may_be_large(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(BinaryExpr { op, .. }) => *op == Operator::StringConcat,

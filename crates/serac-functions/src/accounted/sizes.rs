@@ -61,7 +61,7 @@ pub(super) static SIZES: &[(&str, Size)] = &[
     ("range", Size::Rows(series)),
 ];
 
-/// How the size of a result follows from the arguments.
+/// The relation of a result's size to the arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Size {
     /// At the most so many times the bytes of all arguments.
@@ -75,7 +75,7 @@ pub(super) enum Size {
     Cast,
 }
 
-/// An argument: what a constant is, or an array of values.
+/// An argument: a constant's value, or an array of values.
 enum Argument<'a> {
     Text(&'a str),
     One(ArrayRef),
@@ -208,7 +208,7 @@ impl Row<'_> {
             _ => None,
         }
     }
-    /// A number of times: 0 of what is NULL or negative.
+    /// A number of times: 0 for NULL or a negative number.
     fn number(&self, argument: usize) -> u64 {
         self.integer(argument).and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
     }
@@ -251,8 +251,8 @@ fn replaced(row: &Row) -> u64 {
     row.bytes(0).saturating_add(places.saturating_mul(row.bytes(2)))
 }
 
-/// With `places` in the text at which it is replaced. A reference in the replacement repeats what
-/// was found at each, together at most the text.
+/// With `places` in the text at which it is replaced. A reference in the replacement repeats the
+/// match at each place, together at most the text.
 fn regex_replaced_at(row: &Row, places: u64) -> u64 {
     let references = row.text(2).map_or(0, |text| text.matches('\\').count() as u64);
     let given = places.saturating_mul(row.bytes(2));
@@ -362,7 +362,7 @@ fn document_at(row: &Row, argument: usize) -> u64 {
     all
 }
 
-/// The elements of lists, one list behind the other; none of other values.
+/// The elements of lists, one list behind the other; `None` for other values.
 fn elements(array: &dyn Array) -> Option<ArrayRef> {
     let of = |values: &ArrayRef, from: usize, to: usize| values.slice(from, to - from);
     match array.data_type() {

@@ -50,7 +50,7 @@ pub(super) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [Kind::Char, Kind::Date, Kind::Timestamp, Kind::Number].into_iter().map(|kind| kind.function(Zone::utc()))
 }
 
-/// to_char and to_timestamp in a session of a time zone; none for another name.
+/// to_char and to_timestamp in a session with a time zone; `None` for another name.
 pub(super) fn function_in(name: &str, zone: Zone) -> Option<ScalarUDF> {
     let kind = [Kind::Char, Kind::Timestamp].into_iter().find(|kind| kind.name() == name)?;
     Some(kind.function(zone))
@@ -77,8 +77,8 @@ fn with_zone() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// Calls `f` with what `parse` makes of the patterns and with the row's number, for rows where both
-/// arguments have a value.
+/// Calls `f` with the result of `parse` for the pattern and with the row's number, for rows where
+/// both arguments have a value.
 fn each<P, T>(
     given: &ArrayRef,
     patterns: &StringViewArray,
@@ -137,7 +137,7 @@ fn of_own_digits(stored: &[u8]) -> std::result::Result<Number, SqlError> {
     }
 }
 
-/// Digits behind the point of what is divided by a power of ten (`V`).
+/// Digits behind the point of a quotient by a power of ten (`V`).
 const DIVIDED: i32 = 16;
 
 /// The number that a text says in the form of a pattern, with as many digits behind the point as

@@ -62,7 +62,7 @@ pub(super) enum Case {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
-    /// Letters that are no field, and what stands in quotes.
+    /// Letters that are no field, and quoted text.
     Text(String),
     /// Blanks and punctuation outside of quotes.
     Separator(String),

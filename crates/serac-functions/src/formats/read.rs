@@ -26,8 +26,8 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Microseconds since 1970 in UTC, where a text without a zone is taken for one of `zone`; none
-    /// if they are out of range.
+    /// Microseconds since 1970 in UTC, where a text without a zone is taken for one of `zone`;
+    /// `None` if they are out of range.
     pub(super) fn micros(&self, zone: &Zone) -> Option<i64> {
         let local = self.time.and_utc().timestamp_micros();
         let micros = match self.offset {
@@ -106,7 +106,7 @@ fn conflicting(word: &str) -> SqlError {
         .explained("This value contradicts a previous setting for the same field type.")
 }
 
-/// Notes a number, which must not be another one than before.
+/// Notes a number, which must equal an earlier one.
 fn note(said: &mut Said, number: i32, word: &str) -> Result<()> {
     match *said {
         Some(before) if before != 0 && before != number => Err(conflicting(word)),
@@ -400,7 +400,7 @@ impl Parts {
             (None, None) => None,
         }
     }
-    /// The date; none if there is no such date.
+    /// The date; `None` if it does not exist.
     fn date(&self) -> Result<Option<NaiveDate>> {
         let given_year = self.year();
         let mut date = (given_year.unwrap_or(0), 1, 1);
@@ -541,8 +541,8 @@ fn ends_numbers(piece: Option<&Piece>) -> bool {
 /// The time that a text says in the words of a pattern.
 ///
 /// # Errors
-/// 22007 if the text has not what the pattern says, 22008 if it says no time, 0A000 for fields that
-/// are written alone.
+/// 22007 if the text does not match the pattern, 22008 if it is no time, 0A000 for fields that can
+/// only be written.
 pub(super) fn read(pieces: &[Piece], text: &str) -> Result<Read> {
     let mut reader = Reader { rest: text, is_exact: false, skipped: 0, last_skipped: None };
     let mut parts = Parts::default();

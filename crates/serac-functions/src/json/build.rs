@@ -46,7 +46,7 @@ fn is_null(array: &ArrayRef, row: usize) -> bool {
     *array.data_type() == DataType::Null || array.is_null(row)
 }
 
-/// Whether a number is one to JSON, as NaN and infinity are not.
+/// Whether JSON has the number: it has neither NaN nor infinity.
 fn is_number(text: &str) -> bool {
     text.ends_with(|last: char| last.is_ascii_digit())
 }
@@ -126,7 +126,7 @@ impl<'a> Values<'a> {
         }
         Ok(())
     }
-    /// Adds a row's value as the key of an object. `null` is the error of one that is NULL.
+    /// Adds a row's value as the key of an object. `null` is the error of a NULL key.
     fn write_key(&self, row: usize, out: &mut String, null: impl FnOnce() -> SqlError) -> Result<(), SqlError> {
         if is_null(self.array, row) {
             return Err(null());
@@ -144,7 +144,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Adds an array of values; what stands before all but the first follows from whether the value is
+/// Adds an array of values; the separator before all but the first depends on whether the value is
 /// NULL.
 fn write_all<'s>(elements: &ArrayRef, out: &mut String, separator: impl Fn(bool) -> &'s str) -> Result<(), SqlError> {
     let values = Values::of(elements)?;
@@ -159,7 +159,7 @@ fn write_all<'s>(elements: &ArrayRef, out: &mut String, separator: impl Fn(bool)
     Ok(())
 }
 
-/// A document of each row, in a form; NULL where there is none.
+/// A document of each row, in a form; NULL without a value.
 fn written(
     rows: usize,
     form: Form,

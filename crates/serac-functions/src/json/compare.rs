@@ -1,4 +1,4 @@
-//! jsonb_key (a): bytes in the order in which PostgreSQL has documents, equal for equal ones.
+//! jsonb_key (a): bytes in PostgreSQL's order of documents, equal for equal ones.
 //!
 //! Types come in the order null, string, number, truth value, array, object. The shorter one of two
 //! arrays or objects is the lesser one. If the lengths are equal, the first elements, or keys with

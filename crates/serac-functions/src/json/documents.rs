@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The type of documents.
 pub(crate) const JSON: DataType = DataType::LargeUtf8;
 
-/// How documents are written.
+/// The form of documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// json's: as they were given.
@@ -70,7 +70,7 @@ impl Form {
             Self::Normal => Box::new(json::members(document).map(|(key, value)| (key.into(), value))),
         }
     }
-    /// The first byte of a document, which tells what it is.
+    /// The first byte of a document, which determines its type.
     pub(super) fn first(self, document: &str) -> Option<u8> {
         match self {
             Self::Text => json_text::trimmed(document).bytes().next(),
@@ -141,7 +141,7 @@ pub(super) fn texts_of(array: &ArrayRef) -> Result<Vec<Option<Texts>>, SqlError>
     (0..array.len()).map(|row| elements_of(array, row).map(list).transpose()).collect()
 }
 
-/// The elements of one row's array; none where that is NULL.
+/// The elements of one row's array; `None` for NULL.
 pub(super) fn elements_of(array: &ArrayRef, row: usize) -> Option<ArrayRef> {
     if array.is_null(row) {
         return None;

@@ -34,7 +34,7 @@ pub(super) fn wrong(message: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {message}"))
 }
 
-/// How a pattern is read.
+/// The options for reading a pattern.
 pub(super) struct Options {
     pub(super) all: bool,
     literal: bool,

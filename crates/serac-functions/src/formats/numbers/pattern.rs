@@ -37,7 +37,7 @@ pub(super) enum SignPlace {
     After,
 }
 
-/// A pattern, and what its parts say together.
+/// A pattern, and the combined facts of its parts.
 #[derive(Clone, Debug, Default)]
 pub struct NumberPattern {
     pub(super) tokens: Vec<Token>,

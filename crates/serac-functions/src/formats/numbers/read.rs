@@ -38,8 +38,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A place for a digit, or for the point. The character that belongs to it is read, whatever it
-    /// is.
+    /// A place for a digit, or for the point. The character at it is always read.
     fn place(&mut self, token: &Token) {
         if self.next() == Some(' ') {
             self.skip();

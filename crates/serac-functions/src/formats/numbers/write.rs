@@ -235,7 +235,7 @@ pub fn write(pattern: &NumberPattern, number: Number) -> Result<String> {
     Ok(out)
 }
 
-/// Of the other parts of the pattern, those that are digits do not count.
+/// Parts of the pattern that are digits do not count.
 fn write_roman(pattern: &NumberPattern, number: Number) -> String {
     let numeral = roman(number.integer());
     let mut out = String::new();
