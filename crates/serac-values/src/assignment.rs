@@ -35,8 +35,8 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     (digits.len() == 32).then(|| bytes.try_into().expect("32 digits are 16 bytes"))
 }
 
-/// Bytes as texts have them: `\x00ff`, or letters among which a backslash stands before another
-/// one, or before three octal digits.
+/// Bytes in texts: `\x00ff`, or letters with backslashes, each before another backslash or three
+/// octal digits.
 ///
 /// # Errors
 /// 22023 for characters that are no hexadecimal digits, 22P02 for a wrong escape after a backslash.
@@ -193,7 +193,7 @@ pub fn check_assignment(given: &ArrowType, sql_type: SqlType, column: &str) -> R
     Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message).named(column))
 }
 
-/// Converts an array to what a column of `sql_type` holds; values that do not fit are errors.
+/// Converts an array to the form of a column of `sql_type`; values that do not fit are errors.
 pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<ArrayRef> {
     let target = sql_type.column_type.arrow();
     if sql_type.column_type.is_document() {

@@ -33,7 +33,7 @@ pub struct SqlError {
     pub blocker: Option<Arc<Blocker>>,
 }
 
-/// The table whose constraint does not hold.
+/// The table of a violated constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConstrainedTable {
     /// Its schema.
@@ -60,7 +60,7 @@ impl SqlError {
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
-    /// The same about a table whose constraint does not hold.
+    /// The same about a table with a violated constraint.
     #[must_use]
     pub fn of_table(self, schema: impl Into<String>, name: impl Into<String>) -> Self {
         Self { table: Some(Box::new(ConstrainedTable { schema: schema.into(), name: name.into() })), ..self }
@@ -70,13 +70,13 @@ impl SqlError {
     pub fn explained(self, detail: impl Into<String>) -> Self {
         Self { detail: Some(detail.into()), ..self }
     }
-    /// With this behind its detail, if it has one.
+    /// Appends a text to its detail, if it has one.
     #[must_use]
     pub fn also(self, more: impl fmt::Display) -> Self {
         let detail = self.detail.as_ref().map_or_else(|| more.to_string(), |detail| format!("{detail}\n{more}"));
         self.explained(detail)
     }
-    /// Without a position: one in a text that the user has not written means nothing.
+    /// Removes the position: a position in a text that the user has not written has no meaning.
     #[must_use]
     pub fn unplaced(self) -> Self {
         Self { position: None, ..self }
@@ -89,7 +89,7 @@ impl SqlError {
     pub fn too_deep() -> Self {
         Self::new(sqlstate::STATEMENT_TOO_COMPLEX, "the statement is nested too deeply")
     }
-    /// The error of a statement whose plan would be too large.
+    /// The error of a statement with too large a plan.
     pub fn too_complex() -> Self {
         Self::new(sqlstate::STATEMENT_TOO_COMPLEX, "the statement, with the views that it names, is too complex")
     }
@@ -99,7 +99,7 @@ impl SqlError {
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         Self::new(sqlstate::INTERNAL_ERROR, format!("internal error: {text}"))
     }
-    /// The error of a number that is none of a type.
+    /// The error of a number out of a type's range.
     pub fn out_of_range(column_type: ColumnType) -> Self {
         let message = match column_type {
             ColumnType::Decimal { .. } => "numeric field overflow".into(),
@@ -107,7 +107,7 @@ impl SqlError {
         };
         Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message)
     }
-    /// The error of something that is not supported (0A000).
+    /// The error of an unsupported feature (0A000).
     pub fn unsupported(what: impl fmt::Display) -> Self {
         Self::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
     }
@@ -186,7 +186,7 @@ impl From<&ArrowError> for SqlError {
     }
 }
 
-/// The error of a number that is none of a type; none if the message is another.
+/// The error of a number out of a type's range; `None` for another message.
 fn too_large(message: &str) -> Option<SqlError> {
     let of_cast = message.strip_prefix("Can't cast value ").and_then(|rest| rest.rsplit_once(" to type "));
     let of_decimal = || message.strip_prefix("value of ")?.split_once(" is out of range ");
@@ -194,7 +194,7 @@ fn too_large(message: &str) -> Option<SqlError> {
     Some(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", in_sql_terms(data_type))))
 }
 
-/// The error of a text that cannot be cast, as PostgreSQL says it; none if the message is another.
+/// The error of a text that cannot be cast, in PostgreSQL's words; `None` for another message.
 fn unreadable(message: &str) -> Option<SqlError> {
     let rest = ["Cannot cast string '", "Cannot cast value '"].iter().find_map(|start| message.strip_prefix(start))?;
     let (value, data_type) = rest.rsplit_once("' to value of ")?;
@@ -241,7 +241,7 @@ fn from_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Sql
     }
 }
 
-/// The error of a regular expression that is none, or one that is too large.
+/// The error of an invalid or too large regular expression.
 fn wrong_pattern(text: &str) -> SqlError {
     SqlError::new(
         sqlstate::INVALID_REGULAR_EXPRESSION,

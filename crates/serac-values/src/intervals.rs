@@ -94,7 +94,8 @@ impl Parts {
         Some(self)
     }
 
-    /// Every part times (or over) a number, and what is left of months as days, of days as time.
+    /// Every part times (or over) a number, with the fractions of months carried to days, and of
+    /// days to time.
     pub fn scaled(self, scale: impl Fn(f64) -> f64) -> Option<Self> {
         let whole = |value: f64| {
             (value.is_finite() && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value)).then_some(value as i32)
@@ -119,7 +120,7 @@ impl Parts {
 /// An array as one of intervals.
 ///
 /// # Panics
-/// When it is none.
+/// If it is no array of intervals.
 pub fn intervals(array: &ArrayRef) -> &IntervalMonthDayNanoArray {
     array.as_primitive::<IntervalMonthDayNanoType>()
 }

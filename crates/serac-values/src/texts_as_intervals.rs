@@ -14,7 +14,7 @@ const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-/// Why a text is no interval.
+/// The reason why a text is no interval.
 #[derive(Debug, PartialEq)]
 enum Wrong {
     Syntax,
@@ -32,7 +32,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Fields as SQL writes them; none for others.
+    /// Fields as SQL writes them; `None` for others.
     pub fn of(text: &str) -> Option<Self> {
         let unit = |name: &str| {
             Some(match name.trim().to_ascii_uppercase().as_str() {
@@ -72,7 +72,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// A fraction of something that has so many microseconds.
+    /// A fraction of a unit of `scale` microseconds.
     fn fraction(&mut self, fraction: f64, scale: i64) -> Step {
         let all = fraction * scale as f64;
         let whole = all.trunc();
@@ -94,7 +94,7 @@ impl Sum {
         self.days = days.and_then(|days| self.days.checked_add(days)).ok_or(Wrong::Field)?;
         Ok(())
     }
-    /// A fraction of something that has so many days.
+    /// A fraction of a unit of `scale` days.
     fn fraction_of_days(&mut self, fraction: f64, scale: i32) -> Step {
         let days = fraction * f64::from(scale);
         self.days = self.days.checked_add(days.trunc() as i32).ok_or(Wrong::Field)?;
@@ -147,7 +147,7 @@ impl Sum {
     }
 }
 
-/// The digits at the beginning of a text as a number, with its sign, and what follows them.
+/// The digits at the beginning of a text as a number, with its sign, and the rest.
 fn leading(text: &str) -> Step<(i64, &str)> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
@@ -203,7 +203,7 @@ fn time(text: &str, fields: Option<Fields>) -> Step<i64> {
     all.and_then(|all| all.checked_add((micros * 1e6).round_ties_even() as i64)).ok_or(Wrong::Field)
 }
 
-/// Adds a number, with or without a unit, to what has been read; which fields it fills.
+/// Adds a number, with or without a unit, to the sum; returns the fields that it fills.
 fn number(word: &str, unit: &mut Option<Unit>, fields: Option<Fields>, sum: &mut Sum) -> Step<u16> {
     let (mut whole, rest) = leading(word)?;
     let is_negative = word.starts_with('-');
@@ -428,7 +428,8 @@ pub fn parse_styled(text: &str, fields: Option<Fields>, style: IntervalStyle) ->
 /// A text as an interval.
 ///
 /// # Errors
-/// 22007 for what is none, 22015 for a field that is too large, 22008 for an interval that is.
+/// 22007 for a text that is no interval, 22015 for a field that is too large, 22008 for an interval
+/// that is.
 pub fn interval(text: &str) -> Result<IntervalMonthDayNano, SqlError> {
     parse(text, None)?.interval()
 }

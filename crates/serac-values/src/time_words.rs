@@ -36,12 +36,12 @@ impl Word {
     }
 }
 
-/// More words are none of a time.
+/// A text with more words is no time.
 const MOST_WORDS: usize = 25;
-/// Characters of a text: longer ones are none of a time.
+/// The most characters of a time.
 const LONGEST: usize = 512;
 
-/// The words of a text; none if it is no time.
+/// The words of a text; `None` if it is no time.
 pub fn words(text: &str) -> Option<Vec<Word>> {
     if text.len() > LONGEST || !text.is_ascii() {
         return None;

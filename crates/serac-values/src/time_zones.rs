@@ -68,7 +68,7 @@ pub enum Zone {
 pub struct Abbreviation {
     /// In lower case.
     pub name: &'static str,
-    /// Seconds by which clocks are ahead of UTC, and whether they are put forward then; none if
+    /// Seconds by which clocks are ahead of UTC, and whether they are put forward then; `None` if
     /// they are those of `zone`.
     pub fixed: Option<(i64, bool)>,
     /// The name of the zone; empty if the abbreviation stands for seconds.
@@ -98,7 +98,7 @@ static BY_ABBREVIATION: LazyLock<HashMap<&'static str, Abbreviation>> =
 pub struct Reading {
     /// Seconds by which they are ahead of UTC.
     pub seconds: i64,
-    /// How the zone calls its time then.
+    /// The zone's name for its time then.
     pub abbreviation: String,
     /// Whether they have been put forward.
     pub is_put_forward: bool,
@@ -135,7 +135,7 @@ fn fixed_name(seconds: i64) -> (String, String) {
     (format!("<{sign}{digits}>{other}{digits}"), format!("{sign}{digits}"))
 }
 
-/// The name at the beginning of a zone of POSIX, and what stands behind it.
+/// The name at the beginning of a zone of POSIX, and the rest.
 fn posix_name(text: &str) -> Option<(&str, &str)> {
     if let Some(rest) = text.strip_prefix('<') {
         return rest.split_once('>');
@@ -144,8 +144,7 @@ fn posix_name(text: &str) -> Option<(&str, &str)> {
     Some(text.split_at(end))
 }
 
-/// The hours, minutes and seconds at the beginning of a text as seconds, and what stands behind
-/// them.
+/// The hours, minutes and seconds at the beginning of a text as seconds, and the rest.
 fn posix_offset(text: &str) -> Option<(i64, &str)> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -268,7 +267,7 @@ impl Zone {
     pub fn of_micros(micros: i64) -> Self {
         Self::Micros(micros)
     }
-    /// The zone of an abbreviation; none if it is unknown.
+    /// The zone of an abbreviation; `None` if it is unknown.
     pub fn of_abbreviation(name: &str) -> Option<Self> {
         let Abbreviation { name, fixed, zone } = *BY_ABBREVIATION.get(name.to_ascii_lowercase().as_str())?;
         match fixed {
@@ -288,12 +287,13 @@ impl Zone {
     pub fn of_name(name: &str) -> Result<Self> {
         Self::of_abbreviation(name).or_else(|| Self::of_full_name(name)).ok_or_else(|| unknown(name))
     }
-    /// The zone of a name that is no abbreviation; none if it is unknown.
+    /// The zone of a name that is no abbreviation; `None` if it is unknown.
     pub fn of_full_name(name: &str) -> Option<Self> {
         let zone = NamedZone::of_database(name).or_else(|| NamedZone::of_posix(name))?;
         Some(Self::Named(Arc::new(zone)))
     }
-    /// The zone that is ahead of UTC by so many seconds, with a name; none if it is too far away.
+    /// The zone that is ahead of UTC by this many seconds, with a name; `None` if it is too far
+    /// away.
     pub fn of_seconds(seconds: i64) -> Option<Self> {
         let is_near = seconds.abs() / 3_600 <= MOST_HOURS;
         is_near.then(|| Self::Named(Arc::new(NamedZone::of_seconds(seconds))))
@@ -311,7 +311,7 @@ impl Zone {
         }
         Ok(Self::Micros(parts.micros))
     }
-    /// Its name; empty for one that has none.
+    /// Its name; empty without one.
     pub fn name(&self) -> &str {
         match self {
             Self::Named(zone) | Self::Abbreviated(zone, _) => &zone.name,
@@ -359,7 +359,7 @@ impl Zone {
     pub fn local(&self, micros: i64) -> Option<i64> {
         micros.checked_add(self.of_utc(micros))
     }
-    /// The time at which its clocks show another one; none if that is out of range.
+    /// The instant at which its clocks show a local time; `None` if that is out of range.
     pub fn instant(&self, local: i64) -> Option<i64> {
         local.checked_sub(self.of_local(local))
     }

@@ -125,7 +125,7 @@ pub fn column_of(array: &ArrayRef, binary: bool, is_json: bool) -> Result<(Array
 /// parameters have values, and may then give another type.
 ///
 /// # Errors
-/// When a value is none of the type.
+/// When a value does not fit the type.
 pub fn as_told(array: &ArrayRef, told: &DataType) -> Result<ArrayRef> {
     let (is, wanted) = (type_of(array.data_type()), type_of(told));
     if is.oid == wanted.oid {
@@ -154,7 +154,7 @@ pub fn as_told(array: &ArrayRef, told: &DataType) -> Result<ArrayRef> {
     Ok(Arc::new(texts.finish()))
 }
 
-/// The elements of each list; none where that is NULL.
+/// The elements of each list; `None` for NULL.
 fn each(array: &ArrayRef, mut take: impl FnMut(Option<ArrayRef>) -> Result<(), ArrowError>) -> Result<(), ArrowError> {
     let element = element_of(array.data_type()).expect("a list").clone();
     let lists = cast(
@@ -285,7 +285,7 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
     Ok(SingleRowListArrayBuilder::new(elements).build_list_scalar())
 }
 
-/// A parameter whose type is an array; none if it is another.
+/// A parameter whose type is an array; `None` for another type.
 ///
 /// # Errors
 /// SQLSTATE of class 22 for bytes that are no array of this type, 0A000 for one with more than one
@@ -417,7 +417,7 @@ mod tests {
         let wanted = [2, 1, 23, 2, 1, 2, 1, 4, 1, 4, 2, -1, 4, 4];
         let wanted: Vec<u8> = wanted.iter().flat_map(|number: &i32| number.to_be_bytes()).collect();
         assert_eq!(sent.as_binary_view().value(0), wanted);
-        // One without elements has no dimensions.
+        // An array without elements has no dimensions.
         let (sent, _) = column(&array_of(&[numbers(&[])]), true).unwrap();
         let wanted: Vec<u8> = [0i32, 0, 23].iter().flat_map(|number| number.to_be_bytes()).collect();
         assert_eq!(sent.as_binary_view().value(0), wanted);

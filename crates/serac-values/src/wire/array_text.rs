@@ -56,7 +56,7 @@ pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
 /// The same of a text that must be an array.
 ///
 /// # Errors
-/// 22P02 if it is none, 0A000 if it is one of several dimensions, or tells its bounds.
+/// 22P02 for an invalid text, 0A000 for an array of several dimensions, or with bounds.
 pub fn read_array(text: &str) -> Result<Vec<Option<String>>> {
     let start = text.trim_start_matches(BLANKS);
     if start.starts_with('[')

@@ -103,7 +103,7 @@ fn write_interval(out: &mut Vec<u8>, (months, days, nanos): (i32, i32, i64)) {
     }
 }
 
-/// An interval's parts, all of whose counts are of one sign or none.
+/// An interval's parts, with counts that have a common sign.
 struct IntervalFields {
     years: i32,
     months: i32,
@@ -227,7 +227,7 @@ impl IntervalFields {
     }
 }
 
-/// A date in a style; whether it is one before the first year.
+/// A date in a style; returns whether it is before the first year.
 fn write_styled_date(out: &mut Vec<u8>, days: i64, style: &TimeStyle) -> bool {
     let (year, month, day) = civil(days);
     let before_christ = year <= 0;
@@ -311,7 +311,7 @@ pub fn write_styled_text(out: &mut Vec<u8>, value: Value<'_>, column_type: Colum
     }
 }
 
-/// Writes a date or a time as documents have it, whatever the style: `2020-12-31T10:00:00+00:00` in
+/// Writes a date or a time in the form of documents, for any style: `2020-12-31T10:00:00+00:00` in
 /// the style's zone. Other values are written as in results.
 pub fn write_document_text(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, style: &TimeStyle) {
     let iso = |has_zone: bool, micros: i64, out: &mut Vec<u8>| {

@@ -13,7 +13,7 @@ const NAME: u32 = 19;
 const BPCHAR: u32 = 1042;
 /// VARCHAR's number.
 const VARCHAR: u32 = 1043;
-/// VOID's number: the type of what functions give that give nothing.
+/// VOID's number: the result type of functions without a result.
 const VOID: u32 = 2278;
 
 /// The number of arrays of JSON.
@@ -24,7 +24,7 @@ const JSONB_ARRAY: u32 = 3807;
 /// Characters that the columns of CHAR(n) in a row may show together.
 pub const MOST_WIDTH: usize = 1 << 28;
 
-/// The field as one of a type with a modifier, -1 for none.
+/// The field with a type and a modifier, -1 for no modifier.
 pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
     let own = type_of(field.data_type());
     if (own.oid, own.modifier) == (oid, modifier) {
@@ -33,7 +33,7 @@ pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
     serac_engine::with_type(field, oid, modifier)
 }
 
-/// The type and the modifier that a field has been given; none where its Arrow type tells them.
+/// The type and the modifier that a field has been given; `None` if its Arrow type determines them.
 pub fn told_type(field: &Field) -> Option<(u32, i32)> {
     let (oid, modifier) = field.metadata().get(TYPE_KEY)?.split_once(':')?;
     Some((oid.parse().ok()?, modifier.parse().ok()?))
@@ -67,7 +67,7 @@ pub fn width(field: &Field) -> Option<usize> {
     (oid == BPCHAR).then_some(length)
 }
 
-/// The [widths](width) of all columns; empty if none has one.
+/// The [widths](width) of all columns; empty without any.
 pub fn widths(schema: &Schema) -> Vec<Option<usize>> {
     let widths: Vec<_> = schema.fields().iter().map(|field| width(field)).collect();
     if widths.iter().all(Option::is_none) { Vec::new() } else { widths }
