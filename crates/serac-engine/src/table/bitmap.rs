@@ -68,9 +68,9 @@ impl BitmapIndex {
         Arc::new(Self { definition, column_type, entries })
     }
 
-    /// The key of a value of the column. Two values have the same key exactly when SQL says that they
-    /// are equal, and keys order as the values do. But intervals have the key of their parts, as
-    /// Arrow compares them: SQL compares their lengths, for which it asks no bitmap index.
+    /// The key of a value of the column. Two values have the same key exactly when SQL says that
+    /// they are equal, and keys order as the values do. But intervals have the key of their parts,
+    /// as Arrow compares them: SQL compares their lengths, for which it asks no bitmap index.
     pub fn key(&self, value: Value<'_>) -> Key {
         fn fixed<const N: usize>(bytes: [u8; N]) -> Key {
             let mut key = [1; 17];

@@ -18,14 +18,14 @@ use std::sync::Arc;
 
 /// Rows of the first batch that are looked at.
 const FIRST_ROWS: usize = 1 << 16;
-/// ResultDictionary that are kept for the next batch.
+/// The most words that are kept for the next batch.
 const MOST_WORDS: usize = 1 << 12;
-/// A column that begins with so many words has codes of one byte, and room for three times as many
-/// more.
+/// A column with at most this many words at its beginning has codes of one byte, and room for
+/// three times as many more.
 const FEW_WORDS: usize = 64;
-/// A column of fewer rows than so many for each word is no dictionary.
+/// A column with fewer rows than this for each word is no dictionary.
 const ROWS_PER_WORD: usize = 32;
-/// ResultDictionary that are found without the map.
+/// The number of words that are found without the map.
 const SLOTS: usize = 256;
 
 /// The words of a column.
@@ -120,8 +120,8 @@ impl ResultDictionary {
         let words = self.array.get_or_insert_with(|| Arc::new(self.words.iter().map(Some).collect::<StringArray>()));
         let codes = PrimitiveArray::<K>::try_new(codes.into(), texts.nulls().cloned())?;
         // SAFETY: A code is the place of a word among `self.words`, of which `words` has all, or 0
-        // for NULL. ResultDictionary are only ever added, unless all are dropped with the codes
-        // that stand for them.
+        // for NULL. Words are only ever added, unless all are dropped with the codes that stand for
+        // them.
         Ok(Arc::new(unsafe { DictionaryArray::new_unchecked(codes, words.clone()) }))
     }
 

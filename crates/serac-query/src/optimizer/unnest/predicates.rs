@@ -2,9 +2,9 @@
 //! outer row as a value.
 //!
 //! `x IN (S)`, where S gives a column v, is true if S has a row with `v = x`. Otherwise it is NULL
-//! if `v = x` is NULL for a row, and false if not. It is NULL if v is NULL, or if x is NULL and
-//! there is any row. If neither can be NULL, IN is EXISTS. In WHERE, and below AND and OR alone,
-//! NULL is as good as false.
+//! if `v = x` is NULL for a row, and false if not. That is the case if v is NULL, or if x is
+//! NULL and there is any row. If neither can be NULL, IN is EXISTS. In WHERE, and below AND and OR
+//! alone, NULL is as good as false.
 
 use super::outer::{as_outer, free, has_subquery, subquery};
 use super::shapes::{is_repeatable, is_simple};
