@@ -103,6 +103,7 @@ impl StorageError {
             _ => false,
         }
     }
+
     /// An [`StorageError::Io`] with its context.
     pub fn io(context: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io { context: context.into(), source }

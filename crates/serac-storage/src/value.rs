@@ -43,6 +43,7 @@ impl Value<'_> {
     pub const fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
+
     /// The integer of at most 8 bytes that this is.
     #[inline]
     pub const fn integer(&self) -> Option<i64> {

@@ -187,9 +187,11 @@ impl FollowMoves for Interference {
             txn.commit().unwrap();
         }
     }
+
     fn may_leave(&mut self, _: &Transaction, row: RowId) -> bool {
         self.keeps != Some(row)
     }
+
     fn finish(&mut self, _: &mut Transaction, _: &[bool]) {}
 }
 
@@ -251,6 +253,7 @@ impl FollowMoves for NotesMoves {
     fn may_leave(&mut self, _: &Transaction, _: RowId) -> bool {
         true
     }
+
     fn finish(&mut self, _: &mut Transaction, moved: &[bool]) {
         self.moved.fetch_add(moved.iter().filter(|moved| **moved).count(), Ordering::Relaxed);
     }

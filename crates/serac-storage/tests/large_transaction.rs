@@ -130,10 +130,12 @@ impl FollowMoves for OracleMoves {
     fn copied(&mut self, _: &mut Transaction, row: RowId, copy: RowId, values: &[Value<'_>]) {
         self.copied.push((row, copy, row_of(values)));
     }
+
     fn may_leave(&mut self, _: &Transaction, _: RowId) -> bool {
         self.oracle.calm.load(Ordering::Relaxed)
             || !self.oracle.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(50)
     }
+
     fn finish(&mut self, txn: &mut Transaction, moved: &[bool]) {
         let copied = std::mem::take(&mut self.copied).into_iter().zip(moved).filter(|(_, moved)| **moved);
         let writes = copied.flat_map(|((row, copy, values), _)| [(row.as_u64(), None), (copy.as_u64(), Some(values))]);

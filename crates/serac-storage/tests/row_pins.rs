@@ -37,6 +37,7 @@ impl RecoveryCatalog for Ordered {
         storage.table(TableId(1)).unwrap().set_ordered(true);
         Ok(())
     }
+
     fn apply_meta(&mut self, storage: &Storage, payload: &[u8]) -> Result<()> {
         self.0.apply_meta(storage, payload)?;
         storage.table(TableId(1)).unwrap().set_ordered(true);

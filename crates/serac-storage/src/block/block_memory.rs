@@ -96,6 +96,7 @@ impl Region {
         let ready = READY.lock().pop();
         ready.or_else(Self::map_huge_page)
     }
+
     #[cfg(all(target_os = "linux", not(miri)))]
     fn map_huge_page() -> Option<Self> {
         let bytes = 2 * HUGE_PAGE_BYTES;
@@ -119,6 +120,7 @@ impl Region {
             Some(Self { memory: NonNull::new(memory)?, kind: RegionKind::HugePage, returned: AtomicUsize::new(0) })
         }
     }
+
     #[cfg(not(all(target_os = "linux", not(miri))))]
     fn map_huge_page() -> Option<Self> {
         None
@@ -149,6 +151,7 @@ impl Region {
         }
         taken
     }
+
     #[cfg(not(all(target_os = "linux", not(miri))))]
     unsafe fn give_back(&self, _: NonNull<u8>, _: usize) -> bool {
         false
@@ -242,6 +245,7 @@ impl BlockMemory {
         let region = Arc::new(Region::single());
         Self::part(region.memory, region)
     }
+
     fn part(start: NonNull<u8>, region: Arc<Region>) -> Self {
         Self { start, region, returned: AtomicUsize::new(0) }
     }
@@ -305,6 +309,7 @@ impl SparePages {
         let spare = Self { ranges };
         if spare.bytes() <= BLOCK_BYTES / SPARE_PART { Self::default() } else { spare }
     }
+
     /// Bytes of the pages.
     pub fn bytes(&self) -> usize {
         self.ranges.iter().map(Range::len).sum()

@@ -59,6 +59,7 @@ impl BlockTable {
         // Acquire: pairs with the Release in `put`, so that every block below the length is there.
         self.len.load(Ordering::Acquire)
     }
+
     /// Whether there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -126,10 +127,12 @@ impl BlockTable {
         }
         replaced
     }
+
     /// Leaves nothing in the place of `old`, if that is still there.
     pub fn remove(&self, no: BlockNo, old: &Block) -> bool {
         self.exchange(no, old, ptr::null_mut())
     }
+
     fn exchange(&self, no: BlockNo, old: &Block, new: *mut Block) -> bool {
         let old = ptr::from_ref(old).cast_mut();
         // AcqRel: publishes the new block's content; pairs with the Acquire in `get`.

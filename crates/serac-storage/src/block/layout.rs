@@ -115,31 +115,38 @@ impl BlockLayout {
     pub fn slot_count(&self) -> u32 {
         self.slot_count
     }
+
     /// Bytes of a bitmap with a bit for every slot.
     pub fn bitmap_bytes(&self) -> usize {
         bitmap_bytes(self.slot_count as usize)
     }
+
     /// Bytes of the block that the layout uses.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes
     }
+
     /// Whether there is a column of variable length.
     #[inline]
     pub fn has_views(&self) -> bool {
         self.heap_columns > 0
     }
+
     /// The columns up to the last one of variable length: so many may have values in a heap.
     pub(crate) fn heap_columns(&self) -> usize {
         self.heap_columns
     }
+
     /// The columns, by column id.
     pub fn columns(&self) -> &[ColumnLayout] {
         &self.columns
     }
+
     /// The columns' ids.
     pub fn column_ids(&self) -> impl Iterator<Item = ColumnId> + use<> {
         (0..self.columns.len() as u16).map(ColumnId)
     }
+
     /// One column.
     #[inline]
     pub fn column(&self, column: ColumnId) -> &ColumnLayout {

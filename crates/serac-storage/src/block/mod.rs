@@ -73,6 +73,7 @@ impl Block {
             Self::Frozen(_) => None,
         }
     }
+
     /// The block, if it is frozen.
     pub fn frozen(&self) -> Option<&FrozenBlock> {
         match self {
@@ -80,6 +81,7 @@ impl Block {
             Self::Frozen(block) => Some(block),
         }
     }
+
     /// Slots below which rows lie.
     pub fn slot_limit(&self) -> u32 {
         match self {
@@ -87,6 +89,7 @@ impl Block {
             Self::Frozen(block) => block.slot_limit(),
         }
     }
+
     /// Reads the cells of a slot in the given columns; for a hot block see the header of this
     /// module.
     #[inline]
@@ -97,6 +100,7 @@ impl Block {
             Self::Frozen(block) => out.extend(columns.iter().map(|&column| block.read_cell(column, slot))),
         }
     }
+
     /// Prefetches a row's cells and its version head.
     #[inline]
     pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
@@ -105,6 +109,7 @@ impl Block {
             Self::Frozen(block) => block.prefetch_row(slot, columns),
         }
     }
+
     /// Asks for the newest version of a row.
     #[inline]
     pub(crate) fn prefetch_version(&self, slot: Slot) {
@@ -113,6 +118,7 @@ impl Block {
             prefetch(block.version_head(slot).load(Ordering::Relaxed));
         }
     }
+
     /// Asks for the bytes that a row's views name.
     pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
         match self {
@@ -120,6 +126,7 @@ impl Block {
             Self::Frozen(block) => block.prefetch_texts(columns, slot),
         }
     }
+
     /// Makes sure that the columns, if they lie in a file, are as they were written.
     #[inline]
     pub(crate) fn check(&self, columns: &[ColumnId]) -> Result<()> {
@@ -128,6 +135,7 @@ impl Block {
             Self::Frozen(block) => columns.iter().try_for_each(|&column| block.check(column)),
         }
     }
+
     /// Slots that hold rows, in their newest states; an estimate while writers are active.
     pub fn rows(&self) -> u32 {
         match self {
@@ -135,6 +143,7 @@ impl Block {
             Self::Frozen(block) => block.rows(),
         }
     }
+
     /// Whether the slot holds a row, in its newest (perhaps uncommitted) state.
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
@@ -143,6 +152,7 @@ impl Block {
             Self::Frozen(block) => block.is_present(slot),
         }
     }
+
     /// Appends the bytes that the views of a row name, in the given columns.
     ///
     /// # Safety
@@ -158,11 +168,13 @@ impl Block {
             Self::Frozen(block) => block.read_views(views, out),
         }
     }
+
     /// The record of the bulk append that a snapshot may not see, or null.
     pub(crate) fn append_record(&self) -> *mut UndoRecord {
         // Acquire: pairs with the Release that set the marker.
         self.hot().map_or(std::ptr::null_mut(), |block| block.append_marker().load(Ordering::Acquire))
     }
+
     /// The newest version of a slot, or null.
     pub(crate) fn newest_version(&self, slot: Slot) -> *mut UndoRecord {
         // Acquire: pairs with the installing compare-and-swap.
@@ -284,28 +296,34 @@ impl HotBlock {
     pub fn temperature(&self) -> Temperature {
         self.temperature.get()
     }
+
     /// Whether the block is being gathered, or was.
     #[inline]
     pub(crate) fn is_freezing(&self) -> bool {
         self.temperature() == Temperature::Freezing
     }
+
     #[inline]
     pub(crate) fn temperature_word(&self) -> &TemperatureWord {
         &self.temperature
     }
+
     /// The access observer's note.
     pub(crate) fn last_touched(&self) -> &AtomicU64 {
         &self.collected.last_touched
     }
+
     /// The time since the collector last took a version off the block, or since the block was made.
     pub fn idle(&self) -> std::time::Duration {
         let touched = self.collected.last_touched.load(Ordering::Relaxed);
         std::time::Duration::from_millis(crate::version::gc::now_ms().saturating_sub(touched))
     }
+
     /// The number of times that the block has been thawed.
     pub(crate) fn thaws(&self) -> u32 {
         self.thaws
     }
+
     /// Undoes the effect of a thaw on the block's temperature: moving cold rows does not make it
     /// warmer.
     pub(crate) fn keep_cold(&mut self) {
@@ -317,26 +335,31 @@ impl HotBlock {
     pub fn layout(&self) -> &Arc<BlockLayout> {
         &self.layout
     }
+
     /// The block's heap.
     pub fn heap(&self) -> &Arc<BlockHeap> {
         &self.heap
     }
+
     /// Slots whose version head is not null (never too low).
     pub fn versioned(&self) -> &AtomicU32 {
         &self.collected.versioned
     }
+
     /// Notes that the collector keeps only the newest state of slots, or of a bulk append. Called
     /// before the count of versioned slots is lowered or the marker is cleared.
     pub(crate) fn note_settled(&self) {
         // Relaxed: ordered by the later stores.
         self.collected.settlements.fetch_add(1, Ordering::Relaxed);
     }
+
     /// The count of [settled](Self::note_settled) slots, if every snapshot, present and future,
     /// sees the same rows until the next write. The count differs once rows were written and have
     /// settled again.
     pub(crate) fn settlements(&self) -> Option<u64> {
         self.settlements_if(|| self.append_marker.load(Ordering::Acquire).is_null())
     }
+
     /// As [`settlements`](Self::settlements), where it is asked about the bulk append that filled
     /// the block.
     pub(crate) fn settlements_if(&self, is_settled: impl FnOnce() -> bool) -> Option<u64> {
@@ -345,11 +368,13 @@ impl HotBlock {
         let calm = self.collected.versioned.load(Ordering::Acquire) == 0 && is_settled();
         calm.then(|| self.collected.settlements.load(Ordering::Relaxed))
     }
+
     /// Notes the file that holds the block as it was at that count of settled slots, or, with
     /// `None`, that no manifest will name that file any more.
     pub(crate) fn file(&self, filed: Option<FiledBlock>) {
         *self.filed.lock() = filed;
     }
+
     /// The block's place in a file, if it is unchanged since; `None` if it has changed or is
     /// changing.
     pub(crate) fn filed(&self) -> Option<FiledBlock> {
@@ -366,10 +391,12 @@ impl HotBlock {
     pub fn insert_cursor(&self) -> &AtomicU32 {
         &self.insert_cursor
     }
+
     /// The record of the bulk append that filled the block, while a snapshot may not see it.
     pub fn append_marker(&self) -> &AtomicPtr<UndoRecord> {
         &self.append_marker
     }
+
     /// Slots that have been handed out: rows lie below this.
     pub fn slot_limit(&self) -> u32 {
         // Acquire: pairs with the Release of the thread that advanced the cursor, so that a scan
@@ -420,12 +447,14 @@ impl HotBlock {
         // SAFETY: bitmaps are 64-byte aligned whole words with a bit for every slot.
         unsafe { &*self.at(offset + (slot.0 as usize / 64) * 8).cast::<AtomicU64>() }
     }
+
     #[inline]
     fn bit(&self, offset: usize, slot: Slot) -> bool {
         // Relaxed: values are ordered by the fences of the read and write protocols, not by
         // themselves.
         self.bit_word(offset, slot).load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1
     }
+
     #[inline]
     fn set_bit(&self, offset: usize, slot: Slot, value: bool) {
         let word = self.bit_word(offset, slot);
@@ -449,10 +478,12 @@ impl HotBlock {
     pub fn is_present(&self, slot: Slot) -> bool {
         self.bit(ALLOCATION_OFFSET, slot)
     }
+
     /// Slots that hold rows, in their newest states; an estimate while writers are active.
     pub fn rows(&self) -> u32 {
         self.presence_words().iter().map(|word| word.count_ones()).sum()
     }
+
     /// Sets the allocation bit.
     #[inline]
     pub fn set_present(&self, slot: Slot, present: bool) {
@@ -463,6 +494,7 @@ impl HotBlock {
     pub(crate) fn set_present_range(&self, from: u32, len: u32) {
         self.write_bits(ALLOCATION_OFFSET, from, len, |_| u64::MAX);
     }
+
     /// Sets `len` bits of the bitmap at `offset`, from slot `from` on. `word_from(n)` gives at
     /// least 64 bits from the n-th on, or all that are left.
     pub(crate) fn write_bits(&self, offset: usize, from: u32, len: u32, word_from: impl Fn(u32) -> u64) {
@@ -486,12 +518,14 @@ impl HotBlock {
     fn null_bit(column: ColumnId) -> u64 {
         1 << column.0.min(63)
     }
+
     /// Whether the column may have a NULL.
     #[inline]
     pub(crate) fn may_have_nulls(&self, column: ColumnId) -> bool {
         // Relaxed: ordered as the values are.
         self.nulls.load(Ordering::Relaxed) & Self::null_bit(column) != 0
     }
+
     /// Says that the column is about to have a NULL.
     #[inline]
     pub(crate) fn note_null(&self, column: ColumnId) {
@@ -508,6 +542,7 @@ impl HotBlock {
         prefetch(self.bit_word(ALLOCATION_OFFSET, slot));
         columns.iter().for_each(|&column| self.prefetch_cell(column, slot));
     }
+
     /// Asks for the bytes that a row's views name.
     pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
         for &column in columns.iter().filter(|&&column| self.is_view(column)) {
@@ -644,11 +679,13 @@ impl HotBlock {
     pub(crate) fn latch_heap(&self, mut columns: impl Iterator<Item = ColumnId>) -> Option<HeapLatch<'_>> {
         (self.layout.has_views() && columns.any(|column| self.is_view(column))).then(|| self.heap.latch())
     }
+
     /// Whether the column is of variable length.
     #[inline]
     pub(crate) fn is_view(&self, column: ColumnId) -> bool {
         self.layout.column(column).physical == PhysicalType::View
     }
+
     /// The view in a slot of a variable-length column; `None` if that is NULL.
     #[inline]
     pub(crate) fn view(&self, column: ColumnId, slot: Slot) -> Option<ArrowView> {
@@ -773,10 +810,12 @@ impl HotBlock {
         // the caller's promise.
         unsafe { Buffer::from_custom_allocation(self.start.add(offset), len, self.memory.clone()) }
     }
+
     /// The block's memory.
     pub(crate) fn memory(&self) -> &Arc<BlockMemory> {
         &self.memory
     }
+
     /// Notes, once, the pages that are free when the block is gone.
     pub(crate) fn leave(&self, spare: SparePages) {
         self.spare.set(spare).expect("a block freezes once");

@@ -40,6 +40,7 @@ impl Piece {
         });
         Some(starts.map(|start| Self { start, region: region.clone() }).collect())
     }
+
     fn take(slots: usize) -> Option<Self> {
         let mut free = FREE.lock();
         let free = free.entry(slots).or_default();
@@ -50,6 +51,7 @@ impl Piece {
         }
         free.pop()
     }
+
     /// Puts the piece back, or gives the huge page back if this was the last.
     fn give_back(self, slots: usize) {
         let mut free = FREE.lock();
@@ -90,6 +92,7 @@ impl VersionColumn {
         let heads = unsafe { Box::<[Head]>::new_zeroed_slice(slots).assume_init() };
         Self { start: NonNull::from(Box::leak(heads)).cast(), slots, piece: None }
     }
+
     /// The heads, by slot.
     #[inline]
     pub fn heads(&self) -> &[Head] {

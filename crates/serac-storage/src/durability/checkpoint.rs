@@ -136,6 +136,7 @@ impl Manifest {
     pub(crate) fn new(checkpoint_ts: Timestamp, log: LogPosition, state: String, tables: Vec<CheckpointTable>) -> Self {
         Self { format_version: FORMAT_VERSION, checkpoint_ts: checkpoint_ts.0, log, state: Some(state), tables }
     }
+
     /// A manifest that names the files that were found without a manifest.
     pub(crate) fn of_found_files(found: &FoundFiles) -> Self {
         let (format_version, tables) = (FORMAT_VERSION, found.tables.clone());
@@ -143,6 +144,7 @@ impl Manifest {
         // The beginning of the log is not known.
         Self { format_version, checkpoint_ts: found.newest, log: LogPosition::BEGINNING, state, tables }
     }
+
     /// The manifest of a database without a checkpoint.
     pub(crate) fn of_new_database() -> Self {
         let log = LogPosition::BEGINNING;
@@ -190,6 +192,7 @@ impl Manifest {
         }
         Ok(())
     }
+
     /// Renames the files of [`write_new`](Self::write_new) over the old ones. If this fails, the
     /// disk may hold the old or the new ones.
     pub(crate) fn put_in_place(folder: &Path, files: &dyn FileSystem) -> Result<()> {

@@ -104,6 +104,7 @@ impl Write for SequentialFile {
         self.at += bytes.len() as u64;
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -132,6 +133,7 @@ impl Write for PieceWriter {
         }
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         self.sink.flush()
     }
@@ -175,10 +177,12 @@ impl BlockBatch {
         let entry = BlockEntry { block: no.0, format: block.format(), thaws: block.thaws(), zones: block.zones() };
         Ok(Self { entry, batch })
     }
+
     /// The schema of the file that it fits.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.batch.schema_ref()
     }
+
     /// Whether the file can hold no other block: an Arrow file has one dictionary per column.
     pub(crate) fn stays_alone(&self) -> bool {
         stays_alone(self.batch.schema_ref())
@@ -229,14 +233,17 @@ impl DataFileWriter {
             FileWriter::try_new_with_options(sink, schema, options).map_err(|error| write_error(&path, error))?;
         Ok(Self { name, path, origin, writer, blocks: Vec::new() })
     }
+
     /// The schema of its batches.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.writer.schema()
     }
+
     /// Bytes so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.writer.get_ref().at
     }
+
     /// Adds a block.
     ///
     /// # Errors
@@ -246,6 +253,7 @@ impl DataFileWriter {
         self.blocks.push(block.entry);
         Ok(())
     }
+
     /// Completes the file, syncs and maps it.
     ///
     /// # Errors
@@ -383,26 +391,32 @@ impl DataFile {
     pub fn seal(&self) -> &FileSeal {
         &self.seal
     }
+
     /// Its table.
     pub(crate) fn table(&self) -> TableId {
         self.metadata.table
     }
+
     /// The timestamp of the checkpoint that wrote it.
     pub(crate) fn checkpoint_ts(&self) -> u64 {
         self.metadata.checkpoint_ts
     }
+
     /// The catalog of that checkpoint, if the file has it.
     pub(crate) fn catalog(&self) -> Option<&str> {
         custom_metadata(&footer_of(&self.bytes).ok()?, CATALOG_KEY)
     }
+
     /// Batches in it.
     pub(crate) fn batch_count(&self) -> usize {
         self.metadata.blocks.len()
     }
+
     /// The block that a batch was.
     pub(crate) fn block_no(&self, batch: u32) -> BlockNo {
         BlockNo(self.metadata.blocks[batch as usize].block)
     }
+
     /// Whether it can hold only one block.
     pub(crate) fn stays_alone(&self) -> bool {
         footer_of(&self.bytes).is_ok_and(|footer| {

@@ -38,16 +38,19 @@ impl MappedFile {
     fn start(&self) -> usize {
         self.mapping.as_ptr() as usize
     }
+
     /// The file's length in bytes.
     #[allow(clippy::len_without_is_empty, reason = "an empty file cannot be mapped")]
     pub fn len(&self) -> usize {
         self.mapping.len()
     }
+
     /// The buffer's offset in the file, if all of the buffer lies there.
     pub fn offset_of(&self, buffer: &Buffer) -> Option<u64> {
         let offset = (buffer.as_ptr() as usize).checked_sub(self.start())?;
         (offset < self.len() && buffer.len() <= self.len() - offset).then_some(offset as u64)
     }
+
     /// A descriptor of the file, to read; `None` if it has been removed since.
     ///
     /// # Errors

@@ -24,6 +24,7 @@ impl<'a> Aside<'a> {
     pub(crate) fn new(database: &'a Path, files: &'a dyn FileSystem) -> Self {
         Self { database, files, folder: None }
     }
+
     /// The folder, if a file was kept.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
@@ -37,10 +38,12 @@ impl<'a> Aside<'a> {
             result => result,
         })
     }
+
     /// Keeps a file as it is now; the original may be changed afterwards.
     pub(crate) fn copy(&mut self, file: &Path) -> Result<()> {
         self.keep(file, |files, to| copy(files, file, to))
     }
+
     /// Keeps a file that nothing needs.
     pub(crate) fn take(&mut self, file: &Path) -> Result<()> {
         self.keep(file, |files, to| files.rename(file, to))

@@ -673,10 +673,12 @@ impl Storage {
     pub fn begin(&self) -> Transaction {
         self.manager.begin()
     }
+
     /// Timestamps and the collector.
     pub fn manager(&self) -> &Arc<TransactionManager> {
         &self.manager
     }
+
     /// The options with which the storage was opened.
     pub fn options(&self) -> &StorageOptions {
         &self.options
@@ -696,11 +698,13 @@ impl Storage {
         tables.insert(id, table.clone());
         Ok(table)
     }
+
     /// Forgets a table. Its memory is freed when the last snapshot and the last reader are done
     /// with it.
     pub fn drop_table(&self, id: TableId) {
         self.tables.write().remove(&id);
     }
+
     /// A table by number.
     pub fn table(&self, id: TableId) -> Option<Arc<DataTable>> {
         self.tables.read().get(&id).cloned()
@@ -792,12 +796,14 @@ impl Storage {
     fn all_tables(&self) -> Vec<Arc<DataTable>> {
         self.tables.read().values().cloned().collect()
     }
+
     /// Whether the folder is still this process's own: all that is written or removed goes by its
     /// path.
     fn check_folder(&self) -> Result<()> {
         let lock = self.lock.lock().clone();
         lock.map_or(Ok(()), |lock| lock.check()).map_err(|error| StorageError::LogFailed(error.to_string()))
     }
+
     fn remove_unneeded(&self, path: &Path, named: &NamedFiles) -> Result<()> {
         self.check_folder()?;
         let files = &*self.options.file_system;
@@ -820,6 +826,7 @@ impl Storage {
     pub fn defer(&self, action: Action) {
         self.manager.defer(action);
     }
+
     /// Makes a collector run at once.
     pub fn run_gc(&self) -> GcStats {
         self.manager.gc().run_once(&self.manager)
@@ -883,6 +890,7 @@ impl Storage {
     pub fn waiting(&self) -> Vec<Waiting> {
         self.manager.waits().list()
     }
+
     /// Figures.
     pub fn metrics(&self) -> StorageMetrics {
         let (commits, aborts) = self.manager.counts();
@@ -909,6 +917,7 @@ impl Storage {
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
+
     /// Writes the log's queue, stops the threads and gives the folder back. Other calls do nothing:
     /// they wait for the first one's end.
     ///

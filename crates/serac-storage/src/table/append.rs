@@ -231,6 +231,7 @@ mod tests {
         let column = ColumnSchema { name: "c".into(), column_type, nullable: true };
         DataTable::new(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap()
     }
+
     fn batch(array: impl arrow_array::Array + 'static) -> RecordBatch {
         RecordBatch::try_from_iter_with_nullable([("c", Arc::new(array) as ArrayRef, true)]).unwrap()
     }
@@ -288,6 +289,7 @@ mod tests {
             fn restore(&mut self, _: &Storage, _: &str) -> crate::Result<()> {
                 Ok(())
             }
+
             fn apply_meta(&mut self, _: &Storage, _: &[u8]) -> crate::Result<()> {
                 Ok(())
             }

@@ -60,6 +60,7 @@ impl ColumnOrders {
         let is_wanted = |known: &&ColumnOrder| known.column == column && known.settlements == settlements;
         self.0.lock().iter().find(is_wanted).copied()
     }
+
     fn put(&self, order: ColumnOrder) {
         let mut known = self.0.lock();
         known.retain(|other| other.column != order.column);
@@ -74,6 +75,7 @@ impl Block {
             Self::Frozen(block) => block.orders(),
         }
     }
+
     /// The count of settlements of a block that is calm to a snapshot.
     fn settlements(&self, snapshot: &Snapshot) -> Option<u64> {
         match self {
@@ -85,6 +87,7 @@ impl Block {
             Self::Frozen(_) => Some(0),
         }
     }
+
     /// An integer in a slot. If the block is hot, the caller makes sure that it has no writer.
     fn integer(&self, column: ColumnId, column_type: ColumnType, slot: u32) -> i64 {
         let bits = match self {

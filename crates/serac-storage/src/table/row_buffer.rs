@@ -43,6 +43,7 @@ impl RowBuffer {
     pub fn len(&self) -> usize {
         self.cells.len()
     }
+
     /// Whether the buffer holds no column.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
@@ -104,6 +105,7 @@ impl RowBuffer {
         };
         (!cell.null).then_some(value)
     }
+
     /// Whether the `i`-th column that was asked for has this value, which is of its type.
     #[inline]
     pub fn holds(&self, i: usize, value: &Value<'_>) -> bool {

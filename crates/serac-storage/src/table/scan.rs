@@ -69,10 +69,12 @@ impl Selection {
             Self::Positions(positions) => positions.len(),
         }
     }
+
     /// Whether no slot is selected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
     /// The selected slots at `positions` of the selection.
     pub fn narrow(&self, positions: &[u32]) -> Self {
         Self::Positions(match self {
@@ -193,14 +195,17 @@ impl<'s> BlockReader<'s> {
     pub fn visible(&self) -> &Selection {
         &self.visible
     }
+
     /// The block's number.
     pub fn block_no(&self) -> BlockNo {
         self.no
     }
+
     /// Figures of the reading so far.
     pub fn stats(&self) -> BlockReadStats {
         self.stats
     }
+
     /// The row ids of the selected slots.
     pub fn row_ids(&self, selection: &Selection) -> UInt64Array {
         let first = RowId::new(self.no, Slot(0)).as_u64();

@@ -75,6 +75,7 @@ impl BeforeCell {
     pub fn new(column: ColumnId, cell: crate::block::Cell) -> Self {
         Self { low: cell.bits as u64, high: AtomicU64::new((cell.bits >> 64) as u64), column, null: cell.null }
     }
+
     /// The cell as it was.
     #[inline]
     pub fn cell(&self) -> crate::block::Cell {
@@ -83,6 +84,7 @@ impl BeforeCell {
         let high = self.high.load(Ordering::Acquire);
         crate::block::Cell { null: self.null, bits: self.low as u128 | (high as u128) << 64 }
     }
+
     /// Points to a copy of the bytes. Under the row's pruning latch and the heap's.
     pub(crate) fn redirect(&self, view: crate::block::heap::ArrowView) {
         // Release: pairs with `cell`.
@@ -115,6 +117,7 @@ impl UndoRecord {
     const fn bytes(columns: usize) -> usize {
         size_of::<UndoRecord>() + columns * size_of::<BeforeCell>()
     }
+
     /// The timestamp of the transaction that made the record.
     #[inline]
     pub fn timestamp(&self) -> Timestamp {
@@ -126,6 +129,7 @@ impl UndoRecord {
             settled => Timestamp(settled),
         }
     }
+
     /// As [`timestamp`](Self::timestamp); keeps it in the record if it is final.
     #[inline]
     pub(crate) fn settle(&self) -> Timestamp {
@@ -136,6 +140,7 @@ impl UndoRecord {
         }
         timestamp
     }
+
     /// Whether the transaction that made the record, whose timestamp the caller has found to be
     /// final, was rolled back.
     pub(crate) fn is_aborted(&self) -> bool {
@@ -143,32 +148,38 @@ impl UndoRecord {
         // has seen.
         unsafe { &*self.context }.aborted.load(Ordering::Relaxed)
     }
+
     /// The kind of change that the record undoes.
     #[inline]
     pub fn kind(&self) -> UndoKind {
         self.kind
     }
+
     /// The stage of its transaction in which it was made: see
     /// [`snapshot_until_now`](crate::version::transaction::Transaction::snapshot_until_now).
     #[inline]
     pub(crate) fn stage(&self) -> u32 {
         self.stage
     }
+
     /// The row it belongs to.
     pub fn row(&self) -> RowId {
         self.row
     }
+
     /// The table it belongs to.
     pub fn table(&self) -> &DataTable {
         // SAFETY: the context holds a reference to every table it has records of.
         unsafe { &*self.table }
     }
+
     /// The next older record.
     #[inline]
     pub fn next(&self) -> *mut UndoRecord {
         // Acquire: pairs with the Release that linked the older record.
         self.next.load(Ordering::Acquire)
     }
+
     /// Points to an older record. Before the record is installed by its owner, afterwards only by
     /// the collector.
     #[inline]
@@ -176,6 +187,7 @@ impl UndoRecord {
         // Release: pairs with the Acquire in `next`.
         self.next.store(next, Ordering::Release);
     }
+
     /// The before-image.
     #[inline]
     pub fn before(&self) -> &[BeforeCell] {
@@ -185,9 +197,11 @@ impl UndoRecord {
             std::slice::from_raw_parts(ptr::from_ref(self).add(1).cast::<BeforeCell>(), self.column_count as usize)
         }
     }
+
     pub(crate) fn is_unlinked(&self) -> bool {
         self.unlinked.load(Ordering::Relaxed)
     }
+
     /// Notes that no chain reaches the record any more; returns its context if that was the
     /// context's last linked record.
     pub(crate) fn mark_unlinked(&self) -> Option<*const UndoContext> {
@@ -212,6 +226,7 @@ impl Segment {
     fn layout(capacity: usize) -> alloc::Layout {
         alloc::Layout::from_size_align(capacity, 16).expect("segment sizes are small")
     }
+
     fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
         // SAFETY: the capacity is not zero.
@@ -255,6 +270,7 @@ impl UndoPool {
         self.outstanding_bytes.fetch_add(segment.capacity, Ordering::Relaxed);
         segment
     }
+
     fn give_back(&self, mut segment: Segment) {
         self.outstanding_bytes.fetch_sub(segment.capacity, Ordering::Relaxed);
         if segment.capacity == SEGMENT_BYTES {
@@ -265,6 +281,7 @@ impl UndoPool {
             }
         }
     }
+
     /// Takes a batch of contexts that nothing can reach any more.
     ///
     /// # Safety
@@ -273,6 +290,7 @@ impl UndoPool {
     pub(crate) unsafe fn expire(&self, batch: Vec<ContextPtr>) {
         self.expired.lock().push(batch);
     }
+
     /// Makes expired contexts ready to be used again.
     pub(crate) fn recycle_expired(&self) {
         let batches = std::mem::take(&mut *self.expired.lock());
@@ -291,6 +309,7 @@ impl UndoPool {
             contexts.extend(batch.into_iter().take(room));
         }
     }
+
     /// Bytes of undo segments in use.
     pub fn outstanding_bytes(&self) -> usize {
         self.outstanding_bytes.load(Ordering::Relaxed)
@@ -329,6 +348,7 @@ impl UndoBuffer {
         let last = self.segments.len() - 1;
         UndoMark { segment: last, offset: self.segments[last].used }
     }
+
     /// The records between two places, oldest first.
     fn records(&self, from: UndoMark, to: UndoMark) -> impl Iterator<Item = &UndoRecord> {
         (from.segment..=to.segment).flat_map(move |no| {
@@ -421,22 +441,26 @@ impl OwnedContext {
         buffer.unobserved = false;
         context
     }
+
     #[inline]
     fn buffer(&self) -> &UndoBuffer {
         // SAFETY: the buffer is the owner's, and changed through `buffer_mut` only.
         unsafe { &*self.buffer.get() }
     }
+
     #[inline]
     fn buffer_mut(&mut self) -> &mut UndoBuffer {
         // SAFETY: as in `buffer`.
         unsafe { &mut *self.buffer.get() }
     }
+
     /// Hands the context over to the collectors, with the count that the owner had.
     pub(crate) fn submit(self) -> ContextPtr {
         let context = ContextPtr(self.0.as_ptr());
         std::mem::forget(self);
         context
     }
+
     /// # Safety
     /// The context was submitted, and no other thread has it or can get it.
     unsafe fn take_back(context: ContextPtr) -> Self {
@@ -447,21 +471,25 @@ impl OwnedContext {
     pub(crate) fn set_unobserved(&mut self) {
         self.buffer_mut().unobserved = true;
     }
+
     /// As [`stamp`](Self::stamp), of a transaction that was rolled back.
     pub(crate) fn stamp_aborted(&self, timestamp: Timestamp) {
         // Relaxed: ordered by the stamp.
         self.aborted.store(true, Ordering::Relaxed);
         self.stamp(timestamp);
     }
+
     /// Stamps all versions of the transaction at once.
     pub(crate) fn stamp(&self, timestamp: Timestamp) {
         // Release: pairs with the Acquire in `UndoRecord::timestamp`.
         self.cell.store(timestamp.0, Ordering::Release);
     }
+
     /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.buffer().segments.iter().all(|segment| segment.used == 0)
     }
+
     /// The end of the buffer as it is now.
     pub(crate) fn mark(&self) -> UndoMark {
         self.buffer().end()
@@ -553,35 +581,42 @@ impl UndoContext {
         // Acquire: pairs with `stamp`.
         Timestamp(self.cell.load(Ordering::Acquire))
     }
+
     fn submitted_buffer(&self) -> &UndoBuffer {
         // SAFETY: called for contexts that were submitted: the buffer has no owner then. Other
         // threads reach contexts only through records, whose methods do not lend their fields.
         unsafe { &*self.buffer.get() }
     }
+
     /// Whether the access observer overlooks the transaction. For collectors.
     pub(crate) fn is_unobserved(&self) -> bool {
         self.submitted_buffer().unobserved
     }
+
     /// All records, oldest first. For collectors.
     pub(crate) fn records(&self) -> impl Iterator<Item = &UndoRecord> {
         let buffer = self.submitted_buffer();
         buffer.records(UndoMark::default(), buffer.end())
     }
+
     /// Counts up, for a collector that is about to work through the context.
     pub(crate) fn acquire(&self) {
         // Relaxed: done under the collector's latch.
         self.linked.fetch_add(1, Ordering::Relaxed);
     }
+
     /// Whether the caller must free the context: the count is zero and no other thread has begun.
     pub(crate) fn claim_retirement(&self) -> bool {
         // Acquire: pairs with `release`. The flag is Relaxed: called under the collector's latch.
         self.linked.load(Ordering::Acquire) == 0 && !self.retired.swap(true, Ordering::Relaxed)
     }
+
     /// Whether nothing but the caller's own count is left.
     pub(crate) fn is_unreachable(&self) -> bool {
         // Acquire: pairs with `release`.
         self.linked.load(Ordering::Acquire) == 1
     }
+
     /// Gives up one count; true if it was the last and the caller must retire the context.
     #[must_use]
     pub(crate) fn release(&self) -> bool {

@@ -308,6 +308,7 @@ impl World {
         let table = self.table.clone();
         check_blocks(&table, snapshot, view, from..blocks, rng, || self.disturb(except, &mut disturbances));
     }
+
     fn disturb(&mut self, except: Option<usize>, rng: &mut StdRng) {
         let no = rng.random_range(0..TRANSACTIONS);
         if Some(no) == except {

@@ -83,15 +83,18 @@ impl Faults {
         }
         if self.halted.swap(true, SeqCst) { Err(broken()) } else { Ok(true) }
     }
+
     /// As [`halts_now`](Self::halts_now), for an operation that then does nothing.
     fn running(&self) -> io::Result<()> {
         if self.halts_now()? { Err(broken()) } else { Ok(()) }
     }
+
     /// As [`running`](Self::running), for a change of a name.
     fn may_change_names(&self) -> io::Result<()> {
         self.running()?;
         if due(&self.fail_name_in) { Err(broken()) } else { Ok(()) }
     }
+
     /// Whether the process may read. Reading changes nothing, so it is no moment of its own at
     /// which the process could stop.
     fn may_read(&self) -> io::Result<()> {
@@ -104,27 +107,33 @@ impl FaultFileSystem {
     pub fn with_disk() -> Self {
         Self { disk: Some(Arc::default()), ..Self::default() }
     }
+
     /// The switches.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
+
     /// Bytes written to the files of a folder so far.
     pub fn bytes_written(&self, folder: &Path) -> u64 {
         self.written.lock().iter().filter(|(path, _)| path.parent() == Some(folder)).map(|(_, bytes)| bytes).sum()
     }
+
     /// Bytes of the files that were touched and are there.
     pub fn bytes_in_use(&self) -> u64 {
         self.lengths.lock().values().sum()
     }
+
     /// Whether [`Faults::halt_in`] has come to its end.
     pub fn halted(&self) -> bool {
         self.faults.halted.load(SeqCst)
     }
+
     /// After the process has stopped: the next process finds all that was written, synced or not.
     pub fn process_restarts(&self) {
         self.faults.halt_in.store(0, SeqCst);
         self.faults.halted.store(false, SeqCst);
     }
+
     /// After the process has stopped and the power was off: makes the state of the disk that the
     /// next process finds. `seed` chooses. Files that the old process had open must have been
     /// dropped.
@@ -176,6 +185,7 @@ impl FaultFileSystem {
         self.lengths.lock().insert(path.to_owned(), file.length()?);
         Ok(Arc::new(FaultFile { file, path: path.to_owned(), fs: self.clone(), disk }))
     }
+
     /// The number of the `len` bytes for which the file at `path` has room.
     fn room(&self, path: &Path, len: u64) -> u64 {
         let lengths = self.lengths.lock();
@@ -189,11 +199,13 @@ impl FaultFileSystem {
             len
         }
     }
+
     fn note_length(&self, path: &Path, at_least: u64) {
         let mut lengths = self.lengths.lock();
         let length = lengths.entry(path.to_owned()).or_default();
         *length = at_least.max(*length);
     }
+
     fn with_model<T>(&self, change: impl FnOnce(&mut Disk) -> io::Result<T>) -> io::Result<Option<T>> {
         self.disk.as_ref().map(|disk| change(&mut disk.lock())).transpose()
     }
@@ -214,6 +226,7 @@ impl FaultFile {
             disk.lock().files[*no].unsynced.push(change());
         }
     }
+
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         *self.fs.written.lock().entry(self.path.clone()).or_default() += bytes.len() as u64;
         self.note(|| Change::Write { offset, bytes: bytes.to_vec() });
@@ -236,14 +249,17 @@ impl StorageFile for FaultFile {
         }
         self.write(bytes, offset)
     }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         self.fs.faults.may_read()?;
         self.file.read_at(bytes, offset)
     }
+
     fn length(&self) -> io::Result<u64> {
         self.fs.faults.may_read()?;
         self.file.length()
     }
+
     fn sync(&self) -> io::Result<()> {
         self.fs.faults.running()?;
         if due(&self.fs.faults.fail_sync_in) {
@@ -256,6 +272,7 @@ impl StorageFile for FaultFile {
         }
         Ok(())
     }
+
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.fs.faults.running()?;
         if self.fs.faults.disk_full.load(SeqCst) || self.fs.room(&self.path, len) < len {
@@ -266,6 +283,7 @@ impl StorageFile for FaultFile {
         self.fs.note_length(&self.path, len);
         Ok(())
     }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.fs.faults.running()?;
         if self.fs.room(&self.path, len) < len {
@@ -292,28 +310,34 @@ impl FileSystem for FaultFileSystem {
         })?;
         self.file(path, file, true)
     }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
         self.faults.running()?;
         self.with_model(|disk| disk.know(path))?;
         self.file(path, RealFileSystem.open(path)?, false)
     }
+
     fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
         self.faults.may_read()?;
         let file = RealFileSystem.open_to_read(path)?;
         Ok(Arc::new(FaultFile { file, path: path.to_owned(), fs: self.clone(), disk: None }))
     }
+
     fn map(&self, path: &Path) -> io::Result<Buffer> {
         self.faults.may_read()?;
         RealFileSystem.map(path)
     }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         self.faults.may_read()?;
         RealFileSystem.list(folder)
     }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.faults.may_read()?;
         RealFileSystem.exists(path)
     }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.faults.may_change_names()?;
         RealFileSystem.create_folder(path)?;
@@ -323,6 +347,7 @@ impl FileSystem for FaultFileSystem {
         })?;
         Ok(())
     }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.faults.may_change_names()?;
         self.with_model(|disk| disk.know(from))?;
@@ -336,10 +361,12 @@ impl FileSystem for FaultFileSystem {
         })?;
         Ok(())
     }
+
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>> {
         self.faults.may_read()?;
         RealFileSystem.lock(path, holder)
     }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.faults.may_change_names()?;
         self.with_model(|disk| {
@@ -355,6 +382,7 @@ impl FileSystem for FaultFileSystem {
         })?;
         Ok(())
     }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.faults.may_change_names()?;
         self.with_model(|disk| disk.know(path))?;
@@ -366,6 +394,7 @@ impl FileSystem for FaultFileSystem {
         })?;
         Ok(())
     }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         while self.faults.hold_folder_syncs.load(SeqCst) {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -416,6 +445,7 @@ impl NameChange {
         let (Self::Add(path, _) | Self::AddFolder(path) | Self::Rename(_, path) | Self::Remove(path)) = self;
         path.parent()
     }
+
     fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
         match self {
             Self::Add(path, no) => {
@@ -489,6 +519,7 @@ impl Disk {
         self.names.insert(path.to_owned(), self.files.len());
         self.files.push(ModelFile { synced, unsynced: Vec::new() });
     }
+
     /// Takes in a file that was there before the model.
     fn know(&mut self, path: &Path) -> io::Result<()> {
         if self.names.contains_key(path) || self.synced_names.contains_key(path) {
@@ -504,13 +535,16 @@ impl Disk {
             Err(error) => Err(error),
         }
     }
+
     fn file(&self, path: &Path) -> io::Result<usize> {
         self.names.get(path).copied().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
+
     fn rename_later(&mut self, change: NameChange) {
         change.apply(&mut self.names);
         self.unsynced_names.push(change);
     }
+
     fn sync_folder(&mut self, folder: &Path) {
         let Self { synced_names, unsynced_names, .. } = self;
         unsynced_names.retain(|change| {
@@ -585,6 +619,7 @@ impl Chance {
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         (z ^ (z >> 31)) % n
     }
+
     fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

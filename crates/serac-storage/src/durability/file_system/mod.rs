@@ -50,6 +50,7 @@ impl FolderGuard {
     pub fn new(lock: &Arc<dyn FolderLock>) -> Self {
         Self(Some(Arc::downgrade(lock)))
     }
+
     /// Checks the lock. Without one, a folder is taken for the caller's own.
     ///
     /// # Errors
@@ -85,6 +86,7 @@ pub trait FileSystem: Send + Sync + Debug {
         }
         Ok(bytes)
     }
+
     /// The bytes of an immutable file, without reading them; they stay when the file is removed. An
     /// empty file is an error.
     fn map(&self, path: &Path) -> io::Result<Buffer>;
@@ -158,15 +160,19 @@ impl StorageFile for RealFile {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.0.write_all_at(bytes, offset)
     }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(bytes, offset)
     }
+
     fn length(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
+
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }
+
     fn allocate(&self, len: u64) -> io::Result<()> {
         // SAFETY: the descriptor is open; the call touches no memory of ours.
         match unsafe { libc::posix_fallocate(self.0.as_raw_fd(), 0, len as libc::off_t) } {
@@ -174,6 +180,7 @@ impl StorageFile for RealFile {
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
     }
@@ -219,6 +226,7 @@ impl LockFile {
         }
         Err(io::Error::other("it is replaced again and again"))
     }
+
     fn try_take(path: &Path, holder: &str) -> io::Result<Result<Self, String>> {
         use std::io::{Read, Write};
         let mut file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -277,15 +285,19 @@ impl FileSystem for RealFileSystem {
         let options = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
         Ok(Arc::new(RealFile(options)))
     }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
         Ok(Arc::new(RealFile(fs::OpenOptions::new().read(true).write(true).open(path)?)))
     }
+
     fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
         Ok(Arc::new(RealFile(fs::File::open(path)?)))
     }
+
     fn map(&self, path: &Path) -> io::Result<Buffer> {
         crate::durability::mapping::map(path)
     }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().into_string().ok());
         let names: io::Result<Vec<Option<String>>> = fs::read_dir(folder)?.map(name).collect();
@@ -294,24 +306,31 @@ impl FileSystem for RealFileSystem {
         names.sort_unstable();
         Ok(names)
     }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
     }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         fs::DirBuilder::new().mode(0o700).create(path)
     }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::hard_link(from, to)
     }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
     }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         fs::File::open(path)?.sync_all()
     }
+
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>> {
         Ok(LockFile::take(path, holder)?.map(|lock| Arc::new(lock) as Arc<dyn FolderLock>))
     }

@@ -427,6 +427,7 @@ impl LogManager {
         self.mark_opening(state)?;
         self.find_room(state, payload)
     }
+
     /// Puts a frame where this process begins to write, before any other.
     fn mark_opening(&self, state: &mut State) -> Result<()> {
         if state.is_unmarked {
@@ -437,6 +438,7 @@ impl LogManager {
         }
         Ok(())
     }
+
     fn find_room(&self, state: &mut State, payload: usize) -> Result<()> {
         assert!(payload <= LARGEST_PAYLOAD, "long redo is handed over in parts");
         let bytes = frame_bytes(payload) as u64;
@@ -522,6 +524,7 @@ impl LogManager {
     pub fn durability(&self) -> Durability {
         self.options.durability
     }
+
     /// The newest timestamp up to which everything is durable.
     pub fn durable_ts(&self) -> Timestamp {
         // Acquire: pairs with the Release of the log thread and of `skip`.
@@ -589,6 +592,7 @@ impl LogManager {
             flushing: Duration::from_nanos(of(&self.flushing_nanos)),
         }
     }
+
     /// Whether a write or a sync has failed: nothing can be committed any more.
     pub fn has_failed(&self) -> bool {
         self.state.lock().failed.is_some()
@@ -601,6 +605,7 @@ impl LogManager {
     pub fn flush(&self) -> Result<()> {
         self.flushed().map(|_| ())
     }
+
     fn flushed(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state.lock();
         let taken = state.next_sequence - 1;
@@ -671,6 +676,7 @@ impl LogManager {
         let state = self.state.lock();
         Timestamp(state.segments.iter().map(|segment| segment.newest_commit).max().unwrap_or(0))
     }
+
     /// Bytes of log that a restart would have to read.
     pub fn live_bytes(&self) -> u64 {
         self.state.lock().segments.iter().map(|segment| segment.assigned).sum()
@@ -681,6 +687,7 @@ impl LogManager {
         self.state.lock().closed = true;
         self.work.notify_all();
     }
+
     /// How the log has ended, once its thread has: whether all that it has taken is durable.
     ///
     /// # Errors

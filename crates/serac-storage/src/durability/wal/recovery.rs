@@ -85,12 +85,14 @@ impl LogTail {
         let (segment, sequence) = (self.next_segment, self.next_sequence);
         LogPosition { segment, sequence, durable: sequence - 1 }
     }
+
     /// Keeps the segments as they are now. Nothing more is written to any but the last.
     pub(crate) fn keep(&self, directory: &Path, aside: &mut Aside<'_>) -> Result<()> {
         let Some((last, earlier)) = self.segments.split_last() else { return Ok(()) };
         earlier.iter().try_for_each(|segment| aside.link(&segment_path(directory, segment.number)))?;
         aside.copy(&segment_path(directory, last.number))
     }
+
     /// The position of all that is there.
     pub(crate) fn position(&self) -> LogPosition {
         let durable = self.next_sequence - 1;

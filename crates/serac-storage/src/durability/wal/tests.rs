@@ -333,18 +333,22 @@ impl Gate {
     fn close(&self) {
         self.state.lock().unwrap().0 = Some(0);
     }
+
     fn let_through(&self) {
         *self.state.lock().unwrap().0.as_mut().unwrap() += 1;
         self.changed.notify_all();
     }
+
     fn open(&self) {
         self.state.lock().unwrap().0 = None;
         self.changed.notify_all();
     }
+
     fn wait_for_syncs(&self, count: u32) {
         let state = self.state.lock().unwrap();
         drop(self.changed.wait_while(state, |state| state.1 < count).unwrap());
     }
+
     fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         if state.0.is_some() {
@@ -365,19 +369,24 @@ impl StorageFile for GatedFile {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
         self.0.write_all_at(bytes, offset)
     }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> std::io::Result<usize> {
         self.0.read_at(bytes, offset)
     }
+
     fn length(&self) -> std::io::Result<u64> {
         self.0.length()
     }
+
     fn sync(&self) -> std::io::Result<()> {
         self.1.pass();
         self.0.sync()
     }
+
     fn allocate(&self, len: u64) -> std::io::Result<()> {
         self.0.allocate(len)
     }
+
     fn set_len(&self, len: u64) -> std::io::Result<()> {
         self.0.set_len(len)
     }
@@ -387,36 +396,47 @@ impl FileSystem for GatedFiles {
     fn create(&self, path: &Path) -> std::io::Result<Arc<dyn StorageFile>> {
         Ok(Arc::new(GatedFile(RealFileSystem.create(path)?, self.gate.clone())))
     }
+
     fn open(&self, path: &Path) -> std::io::Result<Arc<dyn StorageFile>> {
         RealFileSystem.open(path)
     }
+
     fn open_to_read(&self, path: &Path) -> std::io::Result<Arc<dyn StorageFile>> {
         RealFileSystem.open_to_read(path)
     }
+
     fn map(&self, path: &Path) -> std::io::Result<arrow_buffer::Buffer> {
         RealFileSystem.map(path)
     }
+
     fn list(&self, folder: &Path) -> std::io::Result<Vec<String>> {
         RealFileSystem.list(folder)
     }
+
     fn exists(&self, path: &Path) -> std::io::Result<bool> {
         RealFileSystem.exists(path)
     }
+
     fn create_folder(&self, path: &Path) -> std::io::Result<()> {
         RealFileSystem.create_folder(path)
     }
+
     fn link(&self, from: &Path, to: &Path) -> std::io::Result<()> {
         RealFileSystem.link(from, to)
     }
+
     fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
         RealFileSystem.rename(from, to)
     }
+
     fn remove(&self, path: &Path) -> std::io::Result<()> {
         RealFileSystem.remove(path)
     }
+
     fn sync_dir(&self, path: &Path) -> std::io::Result<()> {
         RealFileSystem.sync_dir(path)
     }
+
     fn lock(
         &self,
         path: &Path,
@@ -516,6 +536,7 @@ impl crate::durability::storage::RecoveryCatalog for NoCatalog {
     fn restore(&mut self, _: &crate::durability::storage::Storage, _: &str) -> Result<()> {
         Ok(())
     }
+
     fn apply_meta(&mut self, _: &crate::durability::storage::Storage, _: &[u8]) -> Result<()> {
         Ok(())
     }

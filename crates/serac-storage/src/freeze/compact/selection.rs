@@ -28,6 +28,7 @@ impl Occupancy {
         let rows = words.iter().map(|word| word.count_ones()).sum();
         Self { no, slots, rows, words }
     }
+
     /// The occupancy of a block as it is now.
     pub fn of(no: BlockNo, slots: u32, block: &Block) -> Self {
         let words = match block {
@@ -44,30 +45,37 @@ impl Occupancy {
         };
         Self::new(no, slots, words)
     }
+
     /// The block.
     pub fn block_no(&self) -> BlockNo {
         self.no
     }
+
     /// Rows.
     pub fn rows(&self) -> u32 {
         self.rows
     }
+
     /// Empty slots.
     pub fn gaps(&self) -> u32 {
         self.slots - self.rows
     }
+
     /// Whether an empty slot lies before a row.
     pub fn has_holes(&self) -> bool {
         self.rows_before(self.rows) < self.rows
     }
+
     fn holds(&self, slot: u32) -> bool {
         self.words[slot as usize / 64] >> (slot % 64) & 1 == 1
     }
+
     fn rows_before(&self, end: u32) -> u32 {
         let (whole, rest) = (end as usize / 64, end % 64);
         let last = if rest == 0 { 0 } else { (self.words[whole] & ((1 << rest) - 1)).count_ones() };
         self.words[..whole].iter().map(|word| word.count_ones()).sum::<u32>() + last
     }
+
     fn places(&self, slots: std::ops::Range<u32>, full: bool) -> impl Iterator<Item = RowId> {
         slots.filter(move |&slot| self.holds(slot) == full).map(|slot| RowId::new(self.no, Slot(slot)))
     }

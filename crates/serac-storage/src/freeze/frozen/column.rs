@@ -75,6 +75,7 @@ impl FrozenColumn {
             Encoding::Dictionary(_) => format == FreezeFormat::Dictionary,
         }
     }
+
     pub(super) fn heap_bytes(&self) -> usize {
         match &self.encoding {
             Encoding::Plain(_) => 0,
@@ -83,6 +84,7 @@ impl FrozenColumn {
             Encoding::Dictionary(dictionary) => dictionary.words.bytes.len(),
         }
     }
+
     pub(super) fn bytes(&self) -> usize {
         let values = match &self.encoding {
             Encoding::Plain(values) => values.len(),
@@ -102,6 +104,7 @@ impl FrozenColumn {
             Encoding::Offsets(_) | Encoding::Dictionary(_) => None,
         }
     }
+
     /// Copies that.
     pub(super) fn detach(&mut self) {
         if let Encoding::Plain(values) | Encoding::Views { views: values, .. } = &mut self.encoding {
@@ -151,6 +154,7 @@ impl FrozenColumn {
     pub(crate) fn physical(&self, len: usize) -> ColumnValues {
         ColumnValues { physical: self.physical, len, values: self.values(), nulls: self.nulls.clone() }.truncate(len)
     }
+
     /// As [`physical`](Self::physical), of the given slots.
     pub(crate) fn physical_at(&self, len: usize, slots: &[u32]) -> ColumnValues {
         let values = match &self.encoding {
@@ -258,6 +262,7 @@ impl FrozenColumn {
         let at = if self.physical == PhysicalType::Bit { i / 8 } else { i * width };
         prefetch(values.wrapping_add(at));
     }
+
     /// Asks for the bytes that a long value's view names.
     #[inline]
     pub(super) fn prefetch_text(&self, i: usize) {
@@ -265,6 +270,7 @@ impl FrozenColumn {
             self.prefetch_view(u128::from_le_bytes(bytes_of(views, i)));
         }
     }
+
     /// As [`prefetch_text`](Self::prefetch_text), of a view that was read.
     #[inline]
     pub(super) fn prefetch_view(&self, view: ArrowView) {
@@ -300,6 +306,7 @@ impl FrozenColumn {
             out.extend_from_slice(inline_bytes(&view.to_le_bytes()));
         }
     }
+
     /// The bytes that the view of a long value names.
     #[inline]
     pub(super) fn heap_value(&self, view: ArrowView) -> &[u8] {

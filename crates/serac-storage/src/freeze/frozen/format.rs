@@ -35,6 +35,7 @@ impl FreezeFormat {
             Self::Never => "never",
         }
     }
+
     pub(crate) fn from_number(number: u8) -> Self {
         Self::ALL[number as usize]
     }

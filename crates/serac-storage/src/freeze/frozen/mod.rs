@@ -87,12 +87,14 @@ impl KeptMemory {
     fn new(memory: Arc<BlockMemory>, value_bytes: usize, spare: &SparePages) -> Self {
         Self { memory, slack: BLOCK_BYTES - value_bytes - spare.bytes() }
     }
+
     /// Bytes of the columns' values that lie in the memory.
     fn values_of(&self, columns: &[FrozenColumn]) -> usize {
         let start = self.memory.start().as_ptr() as usize;
         let lies_there = |values: &&Buffer| (start..start + BLOCK_BYTES).contains(&(values.as_ptr() as usize));
         columns.iter().filter_map(FrozenColumn::values_buffer).filter(lies_there).map(Buffer::len).sum()
     }
+
     /// The memory that is kept when `new` columns take the place of the `old` ones; `None` if
     /// keeping it is not worth it.
     fn after(&self, old: &[FrozenColumn], new: &[FrozenColumn]) -> Option<Self> {
@@ -114,6 +116,7 @@ impl BlockSource {
     pub(crate) fn new(file: Arc<DataFile>, batch: u32, columns: usize) -> Self {
         Self { file, batch, checked: (0..columns).map(|_| AtomicBool::new(false)).collect() }
     }
+
     /// The file, and the number of the batch.
     pub(crate) fn place(&self) -> (&Arc<DataFile>, u32) {
         (&self.file, self.batch)
@@ -156,10 +159,12 @@ impl FrozenBlock {
             orders: ColumnOrders::default(),
         })
     }
+
     /// The block, which lies in a file.
     pub(crate) fn with_source(self, source: BlockSource) -> Self {
         Self { source: Some(source), ..self }
     }
+
     /// The block with the smallest and largest values that its columns hold.
     pub(crate) fn with_zones(mut self, schema: &TableSchema) -> Self {
         for (column, schema) in self.columns.iter_mut().zip(&schema.columns) {
@@ -170,14 +175,17 @@ impl FrozenBlock {
         }
         self
     }
+
     /// Every column's [`zone`](Self::zone).
     pub(crate) fn zones(&self) -> Vec<Option<Zone>> {
         self.columns.iter().map(|column| column.zone).collect()
     }
+
     /// The block's file, if it lies in one.
     pub(crate) fn source(&self) -> Option<&BlockSource> {
         self.source.as_ref()
     }
+
     /// Whether the block's buffers are a mapped file's: memory that the operating system can take
     /// back.
     pub fn is_mapped(&self) -> bool {
@@ -201,6 +209,7 @@ impl FrozenBlock {
             _ => Ok(()),
         }
     }
+
     /// [`check`](Self::check)s every column.
     ///
     /// # Errors
@@ -268,40 +277,49 @@ impl FrozenBlock {
     pub fn slot_limit(&self) -> u32 {
         self.limit
     }
+
     /// The slots that hold rows; `None` if all do.
     pub fn presence(&self) -> Option<&BooleanBuffer> {
         self.presence.as_ref()
     }
+
     /// Rows.
     pub fn rows(&self) -> u32 {
         self.presence.as_ref().map_or(self.limit, |presence| presence.count_set_bits() as u32)
     }
+
     /// Whether the slot holds a row.
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
         slot.0 < self.limit && self.presence.as_ref().is_none_or(|presence| presence.value(slot.0 as usize))
     }
+
     /// The smallest and largest value of a column; `None` if they are not known (or there is no
     /// value).
     pub fn zone(&self, column: ColumnId) -> Option<Zone> {
         self.columns[column.0 as usize].zone
     }
+
     /// The columns whose values ascend.
     pub(crate) fn orders(&self) -> &ColumnOrders {
         &self.orders
     }
+
     /// The format that the block was frozen for.
     pub fn format(&self) -> FreezeFormat {
         self.format
     }
+
     /// The number of times that the block had been thawed before it froze.
     pub fn thaws(&self) -> u32 {
         self.thaws
     }
+
     /// Bytes of the heaps, and of dictionaries' words.
     pub fn heap_bytes(&self) -> usize {
         self.columns.iter().map(FrozenColumn::heap_bytes).sum()
     }
+
     /// Bytes of all buffers, and of the memory held with them.
     pub fn bytes(&self) -> usize {
         let presence = self.presence.as_ref().map_or(0, |presence| presence.inner().len());
@@ -314,11 +332,13 @@ impl FrozenBlock {
     pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
         self.column(column).read_cell(slot.0 as usize)
     }
+
     /// Asks for the cells of a slot below the limit.
     #[inline]
     pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
         columns.iter().for_each(|&column| self.column(column).prefetch(slot.0 as usize));
     }
+
     /// Prefetches the bytes that a row's views name. Bytes in a file are left out: their pages
     /// would have to be read and checked.
     pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
@@ -326,6 +346,7 @@ impl FrozenBlock {
             self.column(column).prefetch_text(slot.0 as usize);
         }
     }
+
     /// Appends the bytes that the views of a row name, in the given columns.
     pub(crate) fn read_views(&self, views: impl Iterator<Item = (ColumnId, ArrowView)> + Clone, out: &mut Vec<u8>) {
         if !self.is_mapped() {
@@ -333,6 +354,7 @@ impl FrozenBlock {
         }
         views.for_each(|(column, view)| self.read_view(column, view, out));
     }
+
     /// The bytes that a view of `column` names.
     pub fn read_view(&self, column: ColumnId, view: ArrowView, out: &mut Vec<u8>) {
         self.column(column).read_view(view, out);

@@ -43,10 +43,12 @@ impl Strings {
     pub(crate) fn len(&self) -> usize {
         self.offsets.len() - 1
     }
+
     #[inline]
     pub(crate) fn value(&self, i: usize) -> &[u8] {
         &self.bytes[self.offsets[i] as usize..self.offsets[i + 1] as usize]
     }
+
     /// The view of a string in a heap that is `bytes` alone.
     #[inline]
     pub(super) fn view(&self, i: usize) -> ArrowView {
@@ -82,6 +84,7 @@ impl Dictionary {
     pub(super) fn new(codes: ScalarBuffer<u16>, words: Strings) -> Self {
         Self { codes, words, views: OnceLock::new() }
     }
+
     #[inline]
     pub(super) fn views(&self) -> &[ArrowView] {
         self.views.get_or_init(|| (0..self.words.len()).map(|i| self.words.view(i)).collect())
@@ -103,14 +106,17 @@ impl ColumnDictionary {
     pub fn codes(&self) -> &[u16] {
         &self.dictionary.codes
     }
+
     /// The slots that are NULL; `None` if no slot is.
     pub fn nulls(&self) -> Option<&NullBuffer> {
         self.nulls.as_ref()
     }
+
     /// The number of words: at least 1, at most half the slots (or 1).
     pub fn word_count(&self) -> usize {
         self.dictionary.words.len()
     }
+
     /// The code of a word, if the dictionary has it.
     pub fn find(&self, word: &[u8]) -> Option<u16> {
         let words = &self.dictionary.words;
@@ -125,6 +131,7 @@ impl ColumnDictionary {
         }
         None
     }
+
     /// The words by code, as views; with a NULL behind the last if wanted.
     pub fn words(&self, with_null: bool) -> ArrayRef {
         let dictionary = &self.dictionary;
@@ -185,6 +192,7 @@ impl<'a> Viewed<'a> {
     pub(crate) fn holds(&self, i: usize) -> bool {
         self.holds.is_none_or(|holds| holds.value(i))
     }
+
     #[inline]
     pub(crate) fn value(&self, i: usize) -> &'a [u8] {
         let view = ArrowView::from_le_bytes(self.views[i]);
@@ -194,18 +202,22 @@ impl<'a> Viewed<'a> {
         }
         &self.from(view)[..len]
     }
+
     /// A value that does not fit its view, and the bytes after it in the heap.
     #[inline]
     fn from(&self, view: ArrowView) -> &'a [u8] {
         &self.heap[(view >> 64) as u32 as usize][(view >> 96) as u32 as usize..]
     }
+
     fn held(&self) -> impl Iterator<Item = usize> {
         (0..self.views.len()).filter(|&i| self.holds(i))
     }
+
     #[inline]
     fn len_of(&self, i: usize) -> usize {
         view_len(ArrowView::from_le_bytes(self.views[i]))
     }
+
     /// Bytes of the values that do not fit a view.
     pub(crate) fn long_bytes(&self) -> usize {
         self.held().map(|i| self.len_of(i)).filter(|&len| len > INLINE_BYTES).sum()
