@@ -94,6 +94,7 @@ impl Recovering {
         self.drop_unused(storage);
         Ok(())
     }
+
     /// Drops data that was made for tables which their transaction has dropped again.
     fn drop_unused(&mut self, storage: &Storage) {
         let used: BTreeSet<TableId> = self.catalog.tables().map(|table| table.definition.id).collect();
@@ -107,6 +108,7 @@ impl RecoveryCatalog for Recovering {
             .map_err(|e| StorageError::InvalidInput(format!("the checkpoint's catalog cannot be read: {e}")))?;
         self.follow(storage, &state)
     }
+
     fn apply_meta(&mut self, storage: &Storage, payload: &[u8]) -> Result<(), StorageError> {
         match MetaRecord::from_bytes(payload).map_err(into_storage)? {
             MetaRecord::Catalog(state) => self.follow(storage, &state),
@@ -133,6 +135,7 @@ impl Database {
     pub fn in_memory() -> Result<Self> {
         Self::open_with(StorageOptions::default())
     }
+
     /// Opens or makes the database in the folder `path`, with full durability.
     ///
     /// # Errors
@@ -140,6 +143,7 @@ impl Database {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(StorageOptions { path: Some(path.as_ref().to_owned()), ..Default::default() })
     }
+
     /// Opens or makes a database.
     ///
     /// # Errors
@@ -206,6 +210,7 @@ impl Database {
         snapshot.note_read(reserved_at);
         Ok(value)
     }
+
     /// Makes a sequence go on after `value`, or with it if it has not been called. Not undone by a
     /// rollback. `snapshot` is as in [`next_value`](Self::next_value).
     ///
@@ -234,20 +239,24 @@ impl Database {
     pub fn storage(&self) -> &Arc<Storage> {
         &self.0.storage
     }
+
     /// The current catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.0.newest_catalog()
     }
+
     /// A number that changes with every commit that changes roles, owners or grants: a privilege
     /// that was checked under another number must be checked again.
     pub fn security_version(&self) -> u64 {
         // Acquire: pairs with the Release in `publish`, before which the new catalog is there.
         self.0.security_version.load(Ordering::Acquire)
     }
+
     /// The findings of opening.
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.0.recovery
     }
+
     /// Figures.
     pub fn metrics(&self) -> StorageMetrics {
         self.0.storage.metrics()
@@ -323,6 +332,7 @@ impl DatabaseInner {
             (serde_json::to_string(&state).expect("a catalog is plain data"), ids)
         })?)
     }
+
     fn close(&self) -> Result<()> {
         let _one_at_a_time = self.closing.lock();
         if self.storage.is_closed() {
@@ -345,9 +355,11 @@ impl DatabaseInner {
         }
         Ok(self.storage.close()?)
     }
+
     pub(crate) fn catalog_at(&self, start: Timestamp) -> Arc<Catalog> {
         self.version_at(start).1
     }
+
     /// The catalog in a snapshot, which counts as read. Its facts (a table exists, or has been
     /// emptied) must not be shown before they are durable.
     pub(crate) fn catalog_of(&self, snapshot: &Snapshot) -> Arc<Catalog> {
@@ -355,15 +367,18 @@ impl DatabaseInner {
         snapshot.note_read(Timestamp(timestamp));
         catalog
     }
+
     fn version_at(&self, start: Timestamp) -> (u64, Arc<Catalog>) {
         let catalogs = self.catalogs.lock();
         let at = catalogs.partition_point(|(ts, _)| *ts <= start.0);
         catalogs[at.max(1) - 1].clone()
     }
+
     /// The newest version of the catalog.
     pub(crate) fn newest_catalog(&self) -> Arc<Catalog> {
         self.catalog_at(Timestamp(u64::MAX))
     }
+
     pub(crate) fn publish(&self, timestamp: Timestamp, catalog: Arc<Catalog>) {
         catalog.tables().for_each(|table| table.data.set_freeze_format(table.definition.freeze_format));
         self.merger.watch(bitmaps(&catalog).map(|bitmap| &bitmap.entries));
@@ -380,10 +395,12 @@ impl DatabaseInner {
             self.security_version.fetch_add(1, Ordering::Release);
         }
     }
+
     /// The present roles, owners and grants.
     pub(crate) fn security(&self) -> Arc<Security> {
         self.newest_catalog().security.clone()
     }
+
     /// Reserves values for a definition of a sequence, unless the committed one goes the other way.
     /// Returns the commit that did it; zero without a log.
     fn reserve(
@@ -403,6 +420,7 @@ impl DatabaseInner {
             }
         })
     }
+
     /// Logs that values of a sequence are reserved, if `is_valid` says so, which nothing that
     /// others commit can change before this commit. Returns that; zero without a log.
     fn log_reservation(&self, id: u32, reserved: Mark, is_valid: impl FnOnce() -> Result<()>) -> Result<Timestamp> {

@@ -64,6 +64,7 @@ impl InvalidJson {
             Self::Depth => sqlstate::STATEMENT_TOO_COMPLEX,
         }
     }
+
     /// The statement's error message for it.
     pub(crate) fn message(&self) -> &'static str {
         match self {
@@ -73,6 +74,7 @@ impl InvalidJson {
             Self::Depth => "stack depth limit exceeded",
         }
     }
+
     /// More about it.
     pub(crate) fn detail(&self) -> Option<&str> {
         match self {
@@ -242,6 +244,7 @@ impl Json {
             _ => self.holds(other, &[]),
         }
     }
+
     /// As [`contains`](Self::contains) below the top.
     fn holds(&self, other: &Self, elements: &[Self]) -> bool {
         match (self, other) {
@@ -254,6 +257,7 @@ impl Json {
             (a, b) => a.equals(b),
         }
     }
+
     fn holds_value(&self, other: &Self) -> bool {
         match self {
             Self::Array(elements) => self.holds(other, elements),
@@ -267,6 +271,7 @@ impl Json {
         self.write_pretty(&mut out, 0);
         out
     }
+
     fn write_pretty(&self, out: &mut String, level: usize) {
         let line = |out: &mut String, level: usize| {
             out.push('\n');
@@ -486,6 +491,7 @@ mod tests {
     fn normal(text: &str) -> String {
         normalized(text).unwrap().into_owned()
     }
+
     fn parsed(text: &str) -> Json {
         Json::parse(text).unwrap()
     }

@@ -47,16 +47,20 @@ impl<'d> Lexer<'d> {
     fn new(text: &'d str, escapes: bool) -> Self {
         Self { text, start: 0, end: 0, escapes }
     }
+
     fn token(&self) -> &'d str {
         &self.text[self.start..self.end]
     }
+
     fn wrong<T>(detail: String) -> Result<T, InvalidJson> {
         Err(InvalidJson::Syntax(detail))
     }
+
     /// The error that the token which ends at a place is invalid.
     fn invalid<T>(&self, end: usize) -> Result<T, InvalidJson> {
         Self::wrong(format!("Token \"{}\" is invalid.", &self.text[self.start..end]))
     }
+
     /// The error that another token is expected in place of the last one.
     fn expected<T>(&self, what: &str) -> Result<T, InvalidJson> {
         match self.start == self.text.len() {
@@ -64,6 +68,7 @@ impl<'d> Lexer<'d> {
             false => Self::wrong(format!("Expected {what}, but found \"{}\".", self.token())),
         }
     }
+
     /// The next token.
     fn next(&mut self) -> Result<Token, InvalidJson> {
         let bytes = self.text.as_bytes();
@@ -112,6 +117,7 @@ impl<'d> Lexer<'d> {
             }
         })
     }
+
     /// The end of the number that begins here.
     fn number(&self) -> Result<usize, InvalidJson> {
         let bytes = self.text.as_bytes();
@@ -142,6 +148,7 @@ impl<'d> Lexer<'d> {
         }
         if is_wrong { self.invalid(at) } else { Ok(at) }
     }
+
     /// The end of the string that begins here.
     fn string(&self) -> Result<usize, InvalidJson> {
         let bytes = self.text.as_bytes();
@@ -201,6 +208,7 @@ impl<'d> Lexer<'d> {
             at += 1;
         }
     }
+
     /// The value that comes next, of a text that has been checked.
     fn value(&mut self) -> Option<&'d str> {
         let mut token = self.next().ok()?;
@@ -330,6 +338,7 @@ impl<'d> Parts<'d> {
         let is_object = matches!(first, Ok(Token::ObjectStart));
         Self { lexer, is_object, is_done: !is_object && !matches!(first, Ok(Token::ArrayStart)) }
     }
+
     fn part(&mut self) -> Option<(&'d str, &'d str)> {
         if self.is_object {
             // A comma stands before all but the first.

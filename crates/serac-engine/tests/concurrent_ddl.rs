@@ -539,6 +539,7 @@ impl Change {
             _ => Self::Insert(name, random.random_range(0..64)),
         }
     }
+
     /// Whether it would change nothing. Then it locks nothing either, so concurrent transactions
     /// may change the objects that it found.
     fn is_done(&self, txn: &Transaction) -> bool {
@@ -547,6 +548,7 @@ impl Change {
         let is_same = |grantee| security.name_of(grantee) == role;
         security.all_grants().any(|(object, grant)| object.name() == name && is_same(grant.grantee))
     }
+
     fn run(&self, txn: &mut Transaction) -> Result<(), EngineError> {
         match *self {
             Self::CreateTable(name) => txn.create_table(keyed("public", name)).map(drop),
@@ -576,6 +578,7 @@ impl Change {
         }?;
         txn.check_statement_end()
     }
+
     fn model(&self, model: &mut Model) {
         match *self {
             Self::CreateTable(name) => {

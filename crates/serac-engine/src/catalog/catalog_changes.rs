@@ -189,6 +189,7 @@ impl CatalogChanges {
         changes.shared.extend(shared);
         changes
     }
+
     fn note_security(&mut self, before: &Catalog, after: &Catalog) {
         let (old, new) = (&before.security, &after.security);
         let objects = old.differing_objects(new);
@@ -226,6 +227,7 @@ impl CatalogChanges {
         self.keys.extend(more.keys);
         self.shared.extend(more.shared);
     }
+
     pub(crate) fn has_relation(&self, schema: &str, name: &str) -> bool {
         self.keys.contains(&CatalogKey::Relation(schema.to_owned(), name.to_owned()))
     }
@@ -343,6 +345,7 @@ impl CatalogLocks {
     pub(crate) fn of(&self, key: &CatalogKey) -> Arc<TableLock> {
         self.0.lock().entry(key.clone()).or_default().clone()
     }
+
     /// Gives up a lock that the caller has released or did not get.
     pub(crate) fn forget(&self, key: &CatalogKey, lock: Arc<TableLock>) {
         let mut locks = self.0.lock();

@@ -32,20 +32,24 @@ impl Comments {
     pub fn iter(&self) -> impl Iterator<Item = (&Object, Option<&str>, &str)> {
         self.0.iter().map(|((object, column), text)| (object, column.as_deref(), text.as_str()))
     }
+
     /// An object has another name.
     pub(crate) fn renamed(&mut self, object: &Object, new: &Object) {
         let moved: Vec<_> = self.0.extract_if(.., |(of, _), _| of == object).collect();
         self.0.extend(moved.into_iter().map(|((_, column), text)| ((new.clone(), column), text)));
     }
+
     /// A column has another name.
     pub(crate) fn column_renamed(&mut self, object: &Object, column: &str, new: &str) {
         if let Some(text) = self.0.remove(&(object.clone(), Some(column.to_owned()))) {
             self.0.insert((object.clone(), Some(new.to_owned())), text);
         }
     }
+
     fn of<'c>(&'c self, object: &'c Object) -> impl Iterator<Item = (&'c (Object, Option<String>), &'c String)> {
         self.0.range((object.clone(), None)..).take_while(move |((of, _), _)| of == object)
     }
+
     /// The objects with another comment in `other`.
     pub(crate) fn differing(&self, other: &Self) -> BTreeSet<Object> {
         let missing = |from: &Self, at: &Self| -> Vec<Object> {
@@ -53,10 +57,12 @@ impl Comments {
         };
         missing(self, other).into_iter().chain(missing(other, self)).collect()
     }
+
     /// Whether `other` says the same of an object.
     pub(crate) fn has_same(&self, other: &Self, object: &Object) -> bool {
         self.of(object).eq(other.of(object))
     }
+
     /// Takes over the comments of an object from `other`.
     pub(crate) fn take(&mut self, object: &Object, other: &Self) {
         if !self.has_same(other, object) {
@@ -64,6 +70,7 @@ impl Comments {
             self.0.extend(other.of(object).map(|(key, text)| (key.clone(), text.clone())));
         }
     }
+
     /// Whether `catalog` has all of the objects.
     fn fits(&self, catalog: &Catalog) -> bool {
         self.0.keys().all(|(object, column)| has(catalog, object, column.as_deref()))

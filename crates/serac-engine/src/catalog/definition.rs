@@ -38,6 +38,7 @@ impl SqlType {
     pub(crate) fn limit(&self) -> Option<u32> {
         self.length.or(self.fixed_length.then_some(u32::MAX))
     }
+
     /// The number and the modifier (-1: no modifier) of PostgreSQL's type, if the column's Arrow
     /// type stands for another.
     pub fn told(&self) -> Option<(u32, i32)> {
@@ -64,6 +65,7 @@ impl SqlType {
             _ => None,
         }
     }
+
     /// The part of a text that a column of this type keeps. A CHAR loses trailing blanks, a VARCHAR
     /// the blanks beyond its length, and a NAME all but its first 63 bytes.
     ///
@@ -84,6 +86,7 @@ impl SqlType {
             Some(_) => Err(EngineError::TooLong { sql_type: self.to_string() }),
         }
     }
+
     /// A time in microseconds, rounded to the digits of a second that a column of this type keeps.
     /// A time halfway between two is rounded away from 2000, or from midnight. `None` if it is no
     /// time of a day any more.
@@ -242,6 +245,7 @@ impl KeyDefinition {
     pub fn order(&self, i: usize) -> ColumnOrder {
         self.orders.get(i).copied().unwrap_or_default()
     }
+
     /// The text of the `i`-th column: an expression, or a column's name.
     pub fn shown<'k>(&'k self, i: usize, table: &'k TableDefinition) -> &'k str {
         match self.expressions.get(i) {
@@ -249,6 +253,7 @@ impl KeyDefinition {
             _ => &table.columns[self.columns[i]].name,
         }
     }
+
     /// Whether all columns have the default order, as both ends of a foreign key must.
     pub(crate) fn is_plain(&self) -> bool {
         self.orders.iter().all(|order| *order == ColumnOrder::default())
@@ -394,6 +399,7 @@ impl TableDefinition {
             ordered: false,
         }
     }
+
     /// The storage's part of the definition.
     pub fn storage_schema(&self) -> TableSchema {
         TableSchema {
@@ -408,22 +414,27 @@ impl TableDefinition {
                 .collect(),
         }
     }
+
     /// The columns that users see.
     pub fn visible_columns(&self) -> &[ColumnDefinition] {
         &self.columns[..self.columns.partition_point(|column| !column.hidden)]
     }
+
     /// The position of a column that users see.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.visible_columns().iter().position(|c| c.name == name)
     }
+
     /// The positions of the hidden columns that a key has to itself.
     pub fn hidden_columns(&self, key: &KeyDefinition) -> Vec<usize> {
         key.columns.iter().copied().filter(|&column| self.columns[column].hidden).collect()
     }
+
     /// Whether it is the table of this name.
     pub(crate) fn is(&self, schema: &str, name: &str) -> bool {
         self.schema == schema && self.name == name
     }
+
     /// Puts all positions of columns, but those of other tables, through `place`.
     pub(crate) fn renumber(&mut self, place: impl Fn(usize) -> usize) {
         let Self { schema, name, keys, bitmaps, cluster, foreign_keys, .. } = self;
@@ -439,10 +450,12 @@ impl TableDefinition {
             .chain(foreign_keys);
         all.for_each(|column| *column = place(*column));
     }
+
     /// The names of all indexes, those of constraints included.
     pub fn index_names(&self) -> impl Iterator<Item = &String> {
         self.keys.iter().map(|k| &k.name).chain(self.bitmaps.iter().map(|b| &b.name))
     }
+
     /// The primary key.
     pub fn primary_key(&self) -> Option<&KeyDefinition> {
         self.keys.iter().find(|k| k.primary)
@@ -497,6 +510,7 @@ impl SequenceDefinition {
         };
         Err(EngineError::InvalidParameter(wrong))
     }
+
     /// # Errors
     /// [`EngineError::OutOfBounds`] for a value that the sequence does not have.
     pub(crate) fn check_value(&self, value: i64) -> Result<()> {

@@ -81,6 +81,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// DROP FUNCTION.
     ///
     /// # Errors

@@ -232,6 +232,7 @@ impl Database {
     pub fn register_procedure(&self, name: impl Into<String>, procedure: Procedure) {
         self.0.procedures.0.write().insert(name.into(), Arc::new(procedure));
     }
+
     /// The procedure with this name.
     ///
     /// # Errors
@@ -239,6 +240,7 @@ impl Database {
     pub fn procedure(&self, name: &str) -> Result<Arc<Procedure>> {
         self.0.procedures.0.read().get(name).map_or_else(|| missing("procedure", name), |found| Ok(found.clone()))
     }
+
     /// The names of all procedures, sorted.
     pub fn procedure_names(&self) -> Vec<String> {
         self.0.procedures.0.read().keys().cloned().collect()

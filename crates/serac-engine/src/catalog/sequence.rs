@@ -63,26 +63,32 @@ impl Sequence {
     pub(crate) fn new(definition: SequenceDefinition) -> Self {
         Self::recovered(definition, None)
     }
+
     /// After a restart: everything reserved counts as given out.
     pub(crate) fn recovered(definition: SequenceDefinition, reserved: Option<Mark>) -> Self {
         let position = Position { given: reserved, reserved, logged: Timestamp::ZERO };
         Self { definition, position: Arc::new(Mutex::new(position)) }
     }
+
     /// A sequence whose next value is `next`, which has been checked.
     pub(crate) fn going_on_with(definition: SequenceDefinition, next: i64) -> Self {
         Self::recovered(definition, Some(Mark::Next { next }))
     }
+
     /// The same sequence under a changed definition.
     pub(crate) fn redefined(&self, definition: SequenceDefinition) -> Self {
         Self { definition, position: self.position.clone() }
     }
+
     pub(crate) fn reserved(&self) -> Option<Mark> {
         self.position.lock().reserved
     }
+
     pub(crate) fn recover_reservation(&self, reserved: Mark) {
         let reserved = Some(reserved);
         *self.position.lock() = Position { given: reserved, reserved, logged: Timestamp::ZERO };
     }
+
     /// The value last given out by any session; `None` if the sequence begins, or has been set to
     /// go on with a value.
     pub fn last(&self) -> Option<i64> {
@@ -91,12 +97,14 @@ impl Sequence {
             _ => None,
         }
     }
+
     /// Gives back reserved values that were not given out: the next value reserves anew. Called for
     /// a checkpoint, whose state then has the last value given out.
     pub(crate) fn give_back(&self) {
         let mut position = self.position.lock();
         position.reserved = position.given;
     }
+
     /// Goes on from `mark`; `log` logs a reservation. Returns the commit that must be durable
     /// before the new position is shown.
     pub(crate) fn set(&self, mark: Mark, log: impl FnOnce(Mark) -> Result<Timestamp>) -> Result<Timestamp> {

@@ -49,6 +49,7 @@ impl SortedRows<'_> {
         let batch = self.ends.partition_point(|end| *end <= row);
         (batch, row - batch.checked_sub(1).map_or(0, |before| self.ends[before]))
     }
+
     fn batch(&self, rows: &[u32]) -> Result<RecordBatch> {
         go_on(self.watch, self.order.capacity() as u64 * 4)?;
         let places: Vec<(usize, usize)> = rows.iter().map(|&row| self.place(row)).collect();
@@ -213,6 +214,7 @@ mod tests {
         };
         lens.iter().chain([&values.len()]).map(batch).collect::<Result<_, _>>().unwrap()
     }
+
     fn rows(sorted: SortedRows<'_>) -> Vec<u32> {
         let rows = |batch: RecordBatch| batch.column(1).as_primitive::<arrow_array::types::UInt32Type>().clone();
         sorted.flat_map(|batch| rows(batch.unwrap()).values().to_vec()).collect()

@@ -129,6 +129,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     fn drop_data_on_abort(&mut self, id: TableId) {
         let storage = Arc::downgrade(&self.db.storage);
         self.storage().on_abort(Box::new(move || {
@@ -137,6 +138,7 @@ impl Transaction {
             }
         }));
     }
+
     fn drop_data_later(&mut self, id: TableId) {
         let storage = Arc::downgrade(&self.db.storage);
         self.storage().on_obsolete(Box::new(move || {
@@ -154,6 +156,7 @@ impl Transaction {
     pub fn drop_table(&mut self, schema: &str, name: &str, cascade: bool) -> Result<()> {
         self.drop_table_with(schema, name, cascade, &[])
     }
+
     /// As [`drop_table`](Self::drop_table), where foreign keys of the tables `also`, which are
     /// dropped next, are not in the way.
     ///
@@ -170,6 +173,7 @@ impl Transaction {
         self.check_may_drop(schema, name)?;
         self.drop_known_table(schema, name, cascade, also)
     }
+
     fn drop_known_table(&mut self, schema: &str, name: &str, cascade: bool, also: &[(String, String)]) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
         self.lock_for_ddl(&table)?;
@@ -214,6 +218,7 @@ impl Transaction {
         self.check_owner(schema, name)?;
         self.redefine_known(schema, name, change)
     }
+
     fn redefine_known(
         &mut self,
         schema: &str,
@@ -392,6 +397,7 @@ impl Transaction {
         let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
         self.put_data(definition, data)
     }
+
     /// Puts a table with new data into the catalog.
     fn put_data(&mut self, definition: TableDefinition, data: Arc<DataTable>) -> Result<Arc<Table>> {
         self.drop_data_on_abort(definition.id);
@@ -402,6 +408,7 @@ impl Transaction {
         self.put_table(table.clone())?;
         Ok(table)
     }
+
     /// The visible rows of a block, and whether they are a copy.
     fn rows_of_block(&self, table: &Table, no: u32) -> Result<Option<(RecordBatch, bool)>> {
         let Some(mut reader) = table.data.read_block(self.snapshot(), BlockNo(no)) else { return Ok(None) };
@@ -413,6 +420,7 @@ impl Transaction {
         let batch = RecordBatch::try_new_with_options(table.definition.storage_schema().arrow(), arrays, &options);
         Ok(Some((batch.map_err(StorageError::from)?, !reader.stats().frozen)))
     }
+
     /// All visible rows, a batch for each block, and the bytes that copies of them take: those of
     /// frozen blocks are not copied.
     pub(crate) fn all_rows(&self, table: &Table) -> Result<(Vec<RecordBatch>, u64)> {
@@ -675,6 +683,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// ALTER VIEW … RENAME TO. Definitions that name the view are not changed.
     ///
     /// # Errors
@@ -696,6 +705,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// DROP VIEW.
     ///
     /// # Errors
@@ -707,6 +717,7 @@ impl Transaction {
         self.check_may_drop(schema, name)?;
         self.drop_dependent(schema, name)
     }
+
     /// Drops a view, or a materialized one, that depends on a dropped object: a role that may drop
     /// the object may do this.
     ///
@@ -721,6 +732,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// Drops the default of a column that depends on a dropped object.
     ///
     /// # Errors
@@ -733,6 +745,7 @@ impl Transaction {
         })
         .map(|_| ())
     }
+
     /// Replaces the text of a view's query, or a materialized view's, by one with the same meaning
     /// after a change of an object that it reads. A role that may change the object may do this.
     ///
@@ -775,6 +788,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// ALTER SEQUENCE: changes the definition of the sequence with its name, which goes on with the
     /// value `restart`, if given. Undone by a rollback.
     ///
@@ -789,6 +803,7 @@ impl Transaction {
         }
         self.put_sequence(schema, definition, restart)
     }
+
     /// Puts a sequence in the place of the one with its name. A restarted sequence has an id of its
     /// own: reservations of the old one by concurrent transactions do not concern it.
     fn put_sequence(&mut self, schema: &str, mut definition: SequenceDefinition, restart: Option<i64>) -> Result<()> {
@@ -805,6 +820,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// DROP SEQUENCE.
     ///
     /// # Errors

@@ -48,6 +48,7 @@ impl RoleOptions {
             role.valid_until = until;
         }
     }
+
     /// Whether nothing but the password is said.
     fn is_password_alone(&self) -> bool {
         let Self { superuser, inherit, create_role, create_db, login, connection_limit, verifier: _, valid_until } =
@@ -116,14 +117,17 @@ impl Transaction {
     pub fn set_role(&mut self, role: RoleId) {
         self.role = role;
     }
+
     /// The privileges of a role, in this transaction and now.
     pub fn access(&self, role: RoleId) -> Access {
         Access::new(role, self.catalog.clone(), self.present_security())
     }
+
     /// The privileges of the transaction's own role.
     pub(crate) fn acting(&self) -> Access {
         self.access(self.role)
     }
+
     /// Refuses the change of a relation that the transaction's role does not own.
     pub(crate) fn check_owner(&self, schema: &str, name: &str) -> Result<()> {
         if self.role == RoleId::BOOTSTRAP {
@@ -135,6 +139,7 @@ impl Transaction {
         // A missing object has an error of its own.
         if self.catalog.kind_of(&object).is_none() { Ok(()) } else { access.check_owner(&object) }
     }
+
     /// As [`check_owner`](Self::check_owner), for DROP: the schema's owner may do that, too.
     pub(crate) fn check_may_drop(&self, schema: &str, name: &str) -> Result<()> {
         if self.role == RoleId::BOOTSTRAP || self.acting().owns(&Object::Schema(schema.to_owned())) {
@@ -142,6 +147,7 @@ impl Transaction {
         }
         self.check_owner(schema, name)
     }
+
     /// Refuses a new object in a schema in which the transaction's role may not create.
     pub(crate) fn check_create(&self, schema: &str) -> Result<()> {
         self.acting().check(&Object::Schema(schema.to_owned()), Privilege::Create)
@@ -158,6 +164,7 @@ impl Transaction {
         let creates = |security: &Security| security.role(self.role).is_some_and(|own| own.create_role);
         access.is_superuser() || !role.superuser && creates(access.security())
     }
+
     fn role_named(&self, name: &str) -> Result<Role> {
         self.catalog.security.role_named(name).cloned()
     }
@@ -305,6 +312,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// REVOKE [ADMIN OPTION FOR] role FROM member.
     ///
     /// # Errors
@@ -336,6 +344,7 @@ impl Transaction {
         };
         self.catalog.kind_of(object).ok_or_else(missing)
     }
+
     /// The role in whose name the transaction's role grants, and the part of the terms that it may
     /// grant.
     fn grantor(&self, terms: &Terms<'_>) -> Result<(RoleId, Privileges)> {

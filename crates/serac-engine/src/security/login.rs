@@ -64,6 +64,7 @@ impl Database {
             Err(_) => refused(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{name}\" does not exist")),
         }
     }
+
     /// As [`log_in`](Self::log_in), for a role that is known by its number, which no other role
     /// ever has.
     ///
@@ -80,6 +81,7 @@ impl Database {
         *count += 1;
         Ok(Login { db: self.0.clone(), role: role.id })
     }
+
     /// Refuses a role that is gone, or may not connect any more.
     ///
     /// # Errors

@@ -167,6 +167,7 @@ impl Role {
             member_of: Vec::new(),
         }
     }
+
     fn bootstrap() -> Self {
         let role = Self::new(RoleId::BOOTSTRAP, BOOTSTRAP_ROLE);
         Self { superuser: true, create_role: true, create_db: true, login: true, ..role }

@@ -63,6 +63,7 @@ impl Privilege {
             Self::Execute => "EXECUTE",
         }
     }
+
     /// The letter in PostgreSQL's lists of privileges.
     pub const fn letter(self) -> char {
         match self {
@@ -79,6 +80,7 @@ impl Privilege {
             Self::Execute => 'X',
         }
     }
+
     /// The privilege with this word in GRANT, in capitals or not.
     pub fn of_name(name: &str) -> Option<Self> {
         let name = if name.eq_ignore_ascii_case("temp") { "temporary" } else { name };
@@ -102,29 +104,35 @@ impl Privileges {
         }
         Self(bits)
     }
+
     /// Whether it is among them.
     pub const fn contains(self, privilege: Privilege) -> bool {
         self.0 & (1 << privilege as u16) != 0
     }
+
     /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
+
     /// The privileges that are in both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
+
     /// The privileges that are in either.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
+
     /// The privileges without those of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
+
     /// The single privileges.
     pub fn iter(self) -> impl Iterator<Item = Privilege> {
         Privilege::ALL.into_iter().filter(move |privilege| self.contains(*privilege))
@@ -157,6 +165,7 @@ impl Object {
     pub fn relation(schema: &str, name: &str) -> Self {
         Self::Relation(schema.to_owned(), name.to_owned())
     }
+
     /// The last part of its name.
     pub fn name(&self) -> &str {
         match self {
@@ -199,6 +208,7 @@ impl ObjectKind {
             Self::Procedure | Self::Function => Privileges::of(&[Execute]),
         }
     }
+
     /// The privileges that may be granted on columns.
     pub const fn column_privileges(self) -> Privileges {
         use Privilege::{Insert, References, Select, Update};

@@ -48,6 +48,7 @@ impl IndexAccess {
         let read = columns.iter().chain(&index.definition.columns).map(|&c| ColumnId(c as u16)).collect();
         Self { catalog: catalog.clone(), table: table.clone(), index: index.clone(), read, asked: columns.len() }
     }
+
     /// Access to columns of a table in the default schema through one of its indexes, all by name.
     ///
     /// # Errors
@@ -59,10 +60,12 @@ impl IndexAccess {
         };
         Ok(Self::new(catalog, table, found, &positions(table, columns)?))
     }
+
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
+
     /// The index.
     pub fn index(&self) -> &Arc<TableIndex> {
         &self.index
@@ -95,16 +98,19 @@ impl<'a> KeyRange<'a> {
     pub fn prefix(equal: &'a [Value<'a>]) -> Self {
         Self { equal, lower: Bound::Unbounded, upper: Bound::Unbounded, reverse: false }
     }
+
     /// Adds a lower bound of the column after the equal ones.
     #[must_use]
     pub fn from(self, lower: Bound<Value<'a>>) -> Self {
         Self { lower, ..self }
     }
+
     /// Adds an upper bound of the column after the equal ones.
     #[must_use]
     pub fn to(self, upper: Bound<Value<'a>>) -> Self {
         Self { upper, ..self }
     }
+
     /// From the last key to the first.
     #[must_use]
     pub fn backwards(self) -> Self {

@@ -90,6 +90,7 @@ impl BitmapIndex {
             value => Key::new(&key::encode(&[value]).0),
         }
     }
+
     /// The value of a key.
     pub fn value(&self, key: &Key) -> OwnedValue {
         key.with_bytes(|bytes| {
@@ -132,6 +133,7 @@ impl BitmapIndex {
             })
         })
     }
+
     /// The key of a row, given the values of all columns.
     pub(crate) fn key_of(&self, row: &[Value<'_>]) -> Key {
         self.key(row[self.definition.column])
@@ -173,10 +175,12 @@ impl BitmapChanges {
         // Copied if a query still has it: then it is short.
         Arc::make_mut(&mut self.0[at].1)
     }
+
     /// The lengths of the lists, to [roll back to](Self::rollback_to).
     fn mark(&self) -> Vec<usize> {
         self.0.iter().map(|(_, changes)| changes.len()).collect()
     }
+
     pub(crate) fn rollback_to(&mut self, mark: &[usize]) {
         self.0.truncate(mark.len());
         for ((_, changes), &length) in self.0.iter_mut().zip(mark) {
@@ -185,9 +189,11 @@ impl BitmapChanges {
             }
         }
     }
+
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
+
     /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. Called
     /// last before the commit. Returns the indexes that have got bulk inserts, which are to be
     /// merged afterwards.
@@ -225,14 +231,17 @@ impl OwnChanges {
         self.0.any.store(true, Ordering::Relaxed);
         self.0.changes.lock()
     }
+
     /// See [`BitmapChanges::mark`].
     pub(crate) fn mark(&self) -> Vec<usize> {
         if self.0.any.load(Ordering::Relaxed) { self.0.changes.lock().mark() } else { Vec::new() }
     }
+
     /// See [`BitmapChanges::publish`].
     pub(crate) fn publish(&self, txn: &mut Transaction) -> Vec<Arc<Cubit>> {
         if self.0.any.load(Ordering::Relaxed) { self.0.changes.lock().publish(txn) } else { Vec::new() }
     }
+
     /// The index as `snapshot`, the transaction's, sees it now; `None` if the index cannot answer
     /// for it.
     pub fn reader(&self, index: &Arc<BitmapIndex>, snapshot: &Snapshot) -> Option<BitmapReader> {
@@ -259,26 +268,32 @@ impl BitmapReader {
     pub fn index(&self) -> &Arc<BitmapIndex> {
         &self.index
     }
+
     /// All rows that the snapshot sees.
     pub fn row_count(&self) -> u64 {
         self.count(Predicate::Range(Bound::Unbounded, Bound::Unbounded))
     }
+
     /// See [`Cubit::query`].
     pub fn query(&self, predicate: Predicate<'_>) -> Bitvector {
         self.index.entries.query(predicate, &self.snapshot, self.own.as_deref())
     }
+
     /// See [`Cubit::select`].
     pub fn select(&self, predicate: Predicate<'_>) -> Selected {
         self.index.entries.select(predicate, &self.snapshot, self.own.as_deref())
     }
+
     /// See [`Cubit::effort`].
     pub fn effort(&self, predicate: Predicate<'_>, vector: f64, row: f64) -> f64 {
         self.index.entries.effort(predicate, &self.snapshot, vector, row)
     }
+
     /// See [`Cubit::count`].
     pub fn count(&self, predicate: Predicate<'_>) -> u64 {
         self.index.entries.count(predicate, &self.snapshot, self.own.as_deref())
     }
+
     /// See [`Cubit::counts`].
     pub fn counts(&self, predicate: Predicate<'_>) -> Vec<(Key, u64)> {
         self.index.entries.counts(predicate, &self.snapshot, self.own.as_deref())

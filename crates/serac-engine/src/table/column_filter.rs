@@ -54,6 +54,7 @@ impl BoundFilter {
     pub(crate) fn column(&self) -> usize {
         self.column.id.0 as usize
     }
+
     /// # Errors
     /// [`EngineError::InvalidDefinition`] if the column is not there, or the constant is not one
     /// value of its type.

@@ -66,6 +66,7 @@ impl EntryNotes {
         self.notes.push(Note { change, table: at, index, row, key_end: self.keys.len() });
         (&self.keys[key_start..], complete)
     }
+
     /// An entry is added, for these values of the row. Returns its key, and whether that has no
     /// NULL.
     pub(crate) fn added(
@@ -77,10 +78,12 @@ impl EntryNotes {
     ) -> (&[u8], bool) {
         self.note(Change::Added, table, index, row, values)
     }
+
     /// The row no longer has the key that is in these values.
     pub(crate) fn lost(&mut self, table: &Arc<Table>, index: usize, row: RowId, values: &[Value<'_>]) {
         self.note(Change::Lost, table, index, row, values);
     }
+
     /// The present length, for [`roll_back`](Self::roll_back).
     pub(crate) fn mark(&self) -> usize {
         self.notes.len()
@@ -99,6 +102,7 @@ impl EntryNotes {
         let table = &self.tables[note.table as usize];
         remove_if_unused(&table.data, &table.indexes[note.index as usize], note.row, key, None)
     }
+
     /// Removes the entries that were added since `mark`, newest first. The versions are undone
     /// already.
     pub(crate) fn roll_back(&mut self, mark: usize) {
@@ -127,10 +131,12 @@ impl EntryNotes {
         lost.tables.clone_from(&self.tables);
         (!lost.notes.is_empty()).then_some(lost)
     }
+
     /// Removes the entries of keys that were lost.
     pub(crate) fn remove_lost(&self) {
         self.each_but(0, Change::Added).for_each(|(note, key)| _ = self.remove_entry_if_unused(note, key));
     }
+
     /// Forgets everything, but keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.tables.clear();

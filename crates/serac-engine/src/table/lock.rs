@@ -78,6 +78,7 @@ impl TableLock {
         }
         Ok(())
     }
+
     /// For writing rows. True if the transaction did not hold it before.
     ///
     /// # Errors
@@ -94,6 +95,7 @@ impl TableLock {
         }
         Ok(is_new)
     }
+
     /// Takes back a [`share`](Self::share) that said true. The transaction's other holds of the
     /// lock stay.
     pub(crate) fn unshare(&self, owner: u64) {
@@ -102,6 +104,7 @@ impl TableLock {
         drop(holders);
         self.released.notify_all();
     }
+
     /// As [`share`](Self::share), but gives way to an exclusive holder or waiter. For an owner that
     /// does not hold the lock yet.
     pub(crate) fn try_share(&self, owner: u64) -> bool {
@@ -112,6 +115,7 @@ impl TableLock {
         }
         free
     }
+
     /// For changing the definition. True if the transaction did not hold it before.
     ///
     /// # Errors
@@ -128,6 +132,7 @@ impl TableLock {
         }
         result.map(|()| holders.exclusive.replace(owner).is_none())
     }
+
     /// For adding children of the table's rows. True if the transaction did not hold it for that
     /// before.
     ///
@@ -146,6 +151,7 @@ impl TableLock {
         }
         Ok(is_new)
     }
+
     /// For replacing the table's rows. The caller holds the lock exclusively, and does so to the
     /// end.
     ///
@@ -162,6 +168,7 @@ impl TableLock {
         }
         result
     }
+
     /// Notes that a holder commits at `timestamp`, before it releases the lock.
     pub(crate) fn note_commit(&self, timestamp: u64, hold: Hold) {
         let last = match hold {
@@ -173,21 +180,25 @@ impl TableLock {
         // one.
         last.fetch_max(timestamp, Ordering::AcqRel);
     }
+
     /// The newest commit of a transaction that added children of the table's rows. For exclusive
     /// holders of the lock.
     pub(crate) fn last_reference(&self) -> u64 {
         self.last_reference.load(Ordering::Relaxed)
     }
+
     /// The newest commit of a transaction that wrote rows. For holders of the lock, and in the
     /// commit critical section, in which it is noted.
     pub(crate) fn last_write(&self) -> u64 {
         self.last_write.load(Ordering::Relaxed)
     }
+
     /// The newest commit of a transaction that held the lock exclusively.
     pub(crate) fn last_change(&self) -> u64 {
         // Acquire: pairs with `note_commit`.
         self.last_change.load(Ordering::Acquire)
     }
+
     /// Releases all holds of the transaction.
     pub fn release(&self, owner: u64) {
         let mut holders = self.holders.lock();

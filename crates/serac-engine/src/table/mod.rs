@@ -52,6 +52,7 @@ impl TableIndex {
         let entries = Arc::new(OrderedIndex::new(key::most_bytes(types)));
         Self::over(definition, table, entries)
     }
+
     fn over(definition: &KeyDefinition, table: &TableDefinition, entries: Arc<OrderedIndex>) -> Self {
         let encoding = |(i, &column): (usize, &usize)| {
             let order = definition.order(i);
@@ -64,12 +65,14 @@ impl TableIndex {
         let encodings = definition.columns.iter().enumerate().map(encoding).collect();
         Self { definition: definition.clone(), entries, encodings }
     }
+
     /// The key of values of the index's columns, and whether one of them is NULL.
     pub(crate) fn encode_key<'v>(&self, values: impl Iterator<Item = Value<'v>>) -> (Vec<u8>, bool) {
         let mut key = Vec::new();
         let has_null = self.push_key(values, &mut key);
         (key, has_null)
     }
+
     /// Appends the key of values of the index's columns; true if one of them is NULL.
     fn push_key<'v>(&self, values: impl Iterator<Item = Value<'v>>, key: &mut Vec<u8>) -> bool {
         let mut has_null = false;
@@ -78,10 +81,12 @@ impl TableIndex {
         }
         has_null
     }
+
     /// The key of a row whose indexed columns are in the buffer.
     pub(crate) fn key_in(&self, buffer: &RowBuffer) -> Vec<u8> {
         self.encode_key((0..buffer.len()).map(|i| buffer.value(i))).0
     }
+
     /// Appends the key of the index's columns among a row's values; false if one of them is NULL.
     pub(crate) fn encode(&self, row: &[Value<'_>], key: &mut Vec<u8>) -> bool {
         let mut complete = true;
@@ -90,16 +95,19 @@ impl TableIndex {
         }
         complete
     }
+
     /// The index's columns as the storage numbers them.
     pub fn column_ids(&self) -> Vec<ColumnId> {
         self.definition.columns.iter().map(|&c| ColumnId(c as u16)).collect()
     }
+
     /// The key of the index's columns among a row's values.
     pub fn key_of(&self, row: &[Value<'_>]) -> (Vec<u8>, bool) {
         let mut key = Vec::new();
         let complete = self.encode(row, &mut key);
         (key, !complete)
     }
+
     /// The rows that have this key in `snapshot`.
     ///
     /// # Errors
@@ -108,6 +116,7 @@ impl TableIndex {
         let (wanted, has_null) = self.encode_key(values.iter().copied());
         if has_null { Ok(Vec::new()) } else { self.lookup_key(data, snapshot, &wanted) }
     }
+
     /// Visits the rows that have a key in a range in any snapshot, in the order of the index, until
     /// `visit` breaks. A row comes once for each of these keys.
     pub fn candidates(&self, range: &KeyRange<'_>, mut visit: impl FnMut(RowId) -> ControlFlow<()>) {
@@ -116,6 +125,7 @@ impl TableIndex {
             let _ = self.entries.scan(from, to, range.reverse, |_, row| visit(row));
         }
     }
+
     /// The row other than `except` whose newest state has this encoded key.
     ///
     /// Rows are looked at until the index names no other. A row that is found gone may have been
@@ -179,6 +189,7 @@ impl TableIndex {
         }
         Ok(holder)
     }
+
     /// The rows that have this encoded key in `snapshot`.
     pub(crate) fn lookup_key(&self, data: &DataTable, snapshot: &Snapshot, wanted: &[u8]) -> Result<Vec<RowId>> {
         let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
@@ -264,6 +275,7 @@ impl Table {
             statistics: Arc::default(),
         }
     }
+
     /// The same table under a changed definition whose columns and keys are where they were. New
     /// bitmap indexes are to be filled.
     pub(crate) fn redefined(&self, definition: TableDefinition) -> Self {
@@ -302,6 +314,7 @@ impl Table {
             statistics: self.statistics.clone(),
         }
     }
+
     /// Whether it is the same version of the same table: a row written to one is in the indexes of
     /// the other.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
@@ -312,16 +325,19 @@ impl Table {
                 && indexes.all(|(own, other)| Arc::ptr_eq(&own.entries, &other.entries))
                 && bitmaps.all(|(own, other)| Arc::ptr_eq(own, other))
     }
+
     /// Whether the newest catalog has the table, as it is here.
     pub(crate) fn is_current(&self) -> bool {
         // Acquire: pairs with `set_current`.
         self.is_current.load(Ordering::Acquire)
     }
+
     /// When a catalog is published that has the table, or no longer has it.
     pub(crate) fn set_current(&self, is_current: bool) {
         // Release: pairs with `is_current`.
         self.is_current.store(is_current, Ordering::Release);
     }
+
     /// The values of the key columns in `buffer`, each at its column's position; NULL in all
     /// others.
     pub(crate) fn spread<'b>(&self, buffer: &'b RowBuffer) -> Vec<Value<'b>> {
@@ -329,29 +345,35 @@ impl Table {
         self.key_columns.iter().enumerate().for_each(|(i, column)| row[column.0 as usize] = buffer.value(i));
         row
     }
+
     /// Rows that children refer to whose transactions are running, or are not seen by every
     /// snapshot.
     pub fn pinned_rows(&self) -> usize {
         self.parent_pins.len()
     }
+
     /// Estimates for planning.
     pub fn statistics(&self, snapshot: &Snapshot) -> Arc<TableStatistics> {
         self.statistics.get(&self.data, snapshot)
     }
+
     /// The unqualified name.
     pub fn name(&self) -> &str {
         &self.definition.name
     }
+
     /// That a column which is NOT NULL has a NULL.
     pub fn null_in(&self, column: &str) -> EngineError {
         let TableDefinition { schema, name, .. } = &self.definition;
         EngineError::NotNull { schema: schema.clone(), table: name.clone(), column: column.into() }
     }
+
     /// That a CHECK constraint does not hold.
     pub fn check_violated(&self, constraint: &str) -> EngineError {
         let TableDefinition { schema, name, .. } = &self.definition;
         EngineError::Check { schema: schema.clone(), table: name.clone(), constraint: constraint.into() }
     }
+
     /// The index over exactly these columns, in any order.
     pub fn index_on(&self, columns: &[usize]) -> Option<&Arc<TableIndex>> {
         self.indexes.iter().find(|index| {
@@ -366,6 +388,7 @@ impl Table {
         let is_plain = |index: &&Arc<TableIndex>| index.definition.columns == columns && index.definition.is_plain();
         indexes.find(is_plain).expect("both ends of a foreign key have an index")
     }
+
     /// The index on the columns of one of the table's foreign keys.
     pub(crate) fn index_of_foreign_key(&self, foreign_key: usize) -> &Arc<TableIndex> {
         self.index_for_key(&self.definition.foreign_keys[foreign_key].columns)

@@ -57,6 +57,7 @@ impl ColumnUpdate {
             columns: columns.into(),
         }
     }
+
     /// An update of columns of a table in the default schema, all by name.
     ///
     /// # Errors
@@ -65,6 +66,7 @@ impl ColumnUpdate {
         let table = catalog.table(DEFAULT_SCHEMA, table)?;
         Ok(Self::new(catalog, table, &positions(table, columns)?))
     }
+
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table

@@ -436,6 +436,7 @@ impl Transaction {
         }
         check
     }
+
     fn add_entry(&mut self, table: &Arc<Table>, at: usize, row: RowId, values: &[Value<'_>]) -> bool {
         let index = &table.indexes[at];
         let (key, complete) = self.entries.added(table, at, row, values);
@@ -447,6 +448,7 @@ impl Transaction {
     pub(crate) fn check_keys(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) -> Result<()> {
         self.check_keys_unless(table, row, values, |_| false)
     }
+
     /// As [`check_keys`](Self::check_keys); a key that another row has is a conflict if the index
     /// `is_arbiter`.
     fn check_keys_unless(
@@ -583,9 +585,11 @@ impl TableIndex {
     fn is_arbiter(&self, only: Option<&Self>) -> bool {
         self.definition.unique && only.is_none_or(|only| only.definition.name == self.definition.name)
     }
+
     fn message_of_same_key(&self) -> String {
         format!("a concurrent transaction has written the same key of \"{}\"", self.definition.name)
     }
+
     fn written_by_other(&self) -> EngineError {
         EngineError::Conflict(self.message_of_same_key())
     }

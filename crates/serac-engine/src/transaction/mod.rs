@@ -109,17 +109,21 @@ impl Transaction {
             watch: None,
         }
     }
+
     pub(crate) fn storage(&mut self) -> &mut serac_storage::Transaction {
         self.txn.as_mut().expect("the transaction is running")
     }
+
     /// The number of the storage's transaction; it changes with a [`restart`](Self::restart).
     pub fn number(&self) -> u64 {
         self.txn.as_ref().expect("the transaction is running").number()
     }
+
     /// The transaction's snapshot.
     pub fn snapshot(&self) -> &Snapshot {
         self.txn.as_ref().expect("the transaction is running").snapshot()
     }
+
     /// A snapshot of the present view, without later writes: see
     /// [`serac_storage::Transaction::snapshot_until_now`]. Bitmap indexes do not know it.
     ///
@@ -128,14 +132,17 @@ impl Transaction {
     pub fn snapshot_until_now(&mut self) -> Result<Snapshot> {
         Ok(self.storage().snapshot_until_now()?)
     }
+
     /// The transaction's changes to bitmap indexes, for its queries.
     pub fn own_bitmap_changes(&self) -> OwnChanges {
         self.bitmaps.clone()
     }
+
     /// The catalog as the transaction sees it, its own DDL included.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
+
     /// The database.
     pub fn database(&self) -> Database {
         Database(self.db.clone())
@@ -158,10 +165,12 @@ impl Transaction {
     pub fn set_serializable(&mut self, serializable: bool) {
         self.reads = serializable.then(ReadSet::default);
     }
+
     /// The read set of a serializable transaction; `None` for others.
     pub fn reads(&self) -> Option<&ReadSet> {
         self.reads.as_ref()
     }
+
     /// Gives the transaction a snapshot of the present, and its catalog: a statement of a READ
     /// COMMITTED transaction begins with this.
     pub fn refresh(&mut self) {
@@ -185,6 +194,7 @@ impl Transaction {
     pub fn wait_for(&mut self, blocker: &Blocker) -> Result<Option<Turn>> {
         Ok(self.storage().wait_for(blocker)?)
     }
+
     /// Hands on a target that a statement has waited for and not taken. Called at its end.
     pub fn pass_on(&mut self) {
         self.storage().pass_on();
@@ -209,6 +219,7 @@ impl Transaction {
             entries: self.entries.mark(),
         }
     }
+
     /// Undoes everything since `savepoint`.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         self.storage().rollback_to(&savepoint.storage);
@@ -271,6 +282,7 @@ impl Transaction {
         }
         ticket
     }
+
     /// Puts the changes of the catalog on top of the newest version, logs the result, and has it
     /// published at the commit. Called under the latch of catalog commits.
     fn put_catalog(&mut self, own: &OwnCatalog) {
@@ -287,6 +299,7 @@ impl Transaction {
         self.storage().on_commit(Box::new(move |timestamp| db.publish(timestamp, catalog)));
         self.storage().on_obsolete(Box::new(forget));
     }
+
     /// Values that the transaction has drawn from its own new sequences were reserved in the log
     /// before the sequences were there: replay ignores those reservations.
     fn log_reservations_of_new_sequences(&mut self, newest: &Catalog) {
@@ -384,9 +397,11 @@ impl Transaction {
         }
         Ok(())
     }
+
     fn holds(&self, table: &Table, hold: Hold) -> bool {
         self.locks.iter().any(|(lock, held)| *held == hold && Arc::ptr_eq(lock, &table.lock))
     }
+
     /// Before the first child of a table's rows: until our end, no transaction replaces the rows
     /// that we pin.
     pub(crate) fn lock_for_reference(&mut self, parent: &Arc<Table>) -> Result<()> {
@@ -397,6 +412,7 @@ impl Transaction {
         }
         Ok(())
     }
+
     /// Locks a table before its rows are replaced, as
     /// [`lock_rows_for_ddl`](Self::lock_rows_for_ddl) does. The snapshot must also see all children
     /// of the rows, because the new rows have no pins.
@@ -409,6 +425,7 @@ impl Transaction {
         }
         Ok(())
     }
+
     /// Before changing a table's definition: no other transaction writes to it until our end.
     pub(crate) fn lock_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
         // Checks that are still to come know the definitions as they are now.
@@ -419,6 +436,7 @@ impl Transaction {
         // Each time: the lock is also held after an attempt that failed here.
         self.check_unchanged(table)
     }
+
     /// As [`lock_for_ddl`](Self::lock_for_ddl), where the change rests on the rows: the snapshot
     /// must see all of them.
     pub(crate) fn lock_rows_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
@@ -428,6 +446,7 @@ impl Transaction {
         }
         Ok(())
     }
+
     /// Keeps other writers out of a table until the end of the transaction, which sees all of its
     /// rows. Called before a check for ALTER TABLE.
     ///
@@ -438,6 +457,7 @@ impl Transaction {
         let table = self.catalog.table(schema, name)?.clone();
         self.lock_rows_for_ddl(&table)
     }
+
     fn check_unchanged(&self, table: &Arc<Table>) -> Result<()> {
         if table.lock.last_change() > self.snapshot().start().0 {
             return Err(changed(table));
@@ -480,6 +500,7 @@ impl Transaction {
         Arc::make_mut(&mut own.changes).extend(more);
         Ok(result)
     }
+
     fn lock_catalog(&mut self, changes: &CatalogChanges) -> Result<()> {
         let exclusive = changes.keys.iter().map(|key| (key, Hold::Exclude));
         for (key, hold) in exclusive.chain(changes.shared.iter().map(|key| (key, Hold::Write))) {
@@ -500,6 +521,7 @@ impl Transaction {
         }
         Ok(())
     }
+
     /// Roles, owners and grants of the present, with the transaction's own changes; `None` if they
     /// are those of its catalog.
     pub(crate) fn present_security(&self) -> Option<Arc<Security>> {

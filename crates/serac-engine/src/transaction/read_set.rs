@@ -77,6 +77,7 @@ impl ReadSet {
             reads.tables.push(table.clone());
         }
     }
+
     /// Notes a read of all rows whose keys in an index lie between two limits, which includes that
     /// there are no others.
     pub(crate) fn note_range(&self, table: &Arc<Table>, index: &Arc<TableIndex>, from: Limit<'_>, to: Limit<'_>) {
@@ -92,6 +93,7 @@ impl ReadSet {
         let (from, to) = (owned(from), owned(to));
         reads.ranges.push(RangeRead { table: table.clone(), index: index.clone(), from, to });
     }
+
     /// Notes that the rows with keys in a range were read.
     pub fn note_keys(&self, table: &Arc<Table>, index: &Arc<TableIndex>, range: &KeyRange<'_>) {
         let (mut from, mut to) = (Vec::new(), Vec::new());

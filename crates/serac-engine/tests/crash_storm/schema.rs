@@ -63,6 +63,7 @@ impl Datum {
             other => panic!("no column has such values: {other:?}"),
         }
     }
+
     pub fn value(&self) -> Value<'_> {
         match self {
             Self::Null => Value::Null,
@@ -70,10 +71,12 @@ impl Datum {
             Self::Text(v) => Value::Bytes(v.as_bytes()),
         }
     }
+
     pub fn int(&self) -> i64 {
         let Self::Int(v) = self else { panic!("{self:?} is not a number") };
         *v
     }
+
     pub fn text(&self) -> &str {
         let Self::Text(v) = self else { panic!("{self:?} is not a text") };
         v
