@@ -27,6 +27,7 @@ impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
         self.0
     }
+
     fn write(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
@@ -34,13 +35,16 @@ impl Hasher for WordHasher {
             self.write_u64(u64::from_ne_bytes(word));
         }
     }
+
     fn write_u64(&mut self, word: u64) {
         let product = u128::from(self.0 ^ word) * 0x9E37_79B9_7F4A_7C15;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
+
     fn write_u8(&mut self, byte: u8) {
         self.write_u64(u64::from(byte));
     }
+
     fn write_usize(&mut self, word: usize) {
         self.write_u64(word as u64);
     }
@@ -153,6 +157,7 @@ impl Cubit {
         // Release: pairs with the Acquire in `valid_from`; who may ask or merge sees the leaves.
         self.valid_from.store(ts.0, Ordering::Release);
     }
+
     pub(crate) fn is_building(&self) -> bool {
         self.valid_from().0 == u64::MAX
     }

@@ -24,10 +24,12 @@ impl Bulk {
     pub(crate) fn new(rows: Builder) -> Self {
         Self(rows.into_leaves())
     }
+
     /// The first leaf that may have `low` or values above.
     fn leaf_of(&self, low: &Key) -> usize {
         self.0.partition_point(|(first, _)| first <= low).saturating_sub(1)
     }
+
     /// The lowest value from `low` on.
     pub(crate) fn first_from(&self, low: Option<&Key>) -> Option<Key> {
         let Some(low) = low else { return Some(self.0.first()?.0.clone()) };
@@ -36,6 +38,7 @@ impl Bulk {
         let place = leaf.find(low).unwrap_or_else(|place| place);
         if place < leaf.len() { Some(leaf.key(place)) } else { Some(self.0.get(at + 1)?.0.clone()) }
     }
+
     /// The values from `low` up to before `high`, with their rows.
     pub(crate) fn range<'a>(&'a self, low: &'a Key, high: Option<&'a Key>) -> impl Iterator<Item = (Key, Vector<'a>)> {
         let leaves =

@@ -40,17 +40,20 @@ impl TransactionCell {
         transaction.on_abort(Box::new(move || aborted.abort()));
         cell
     }
+
     /// Commits everything that points here. To be called before any snapshot of `ts` or later can
     /// begin.
     pub fn commit(&self, ts: Timestamp) {
         // Release: pairs with the Acquire in `get`; the clock's own Release follows it.
         self.0.store(ts.0, Ordering::Release);
     }
+
     /// Makes sure that the changes of this cell are never seen.
     pub fn abort(&self) {
         // Release: as in `commit`.
         self.0.store(ABORTED, Ordering::Release);
     }
+
     fn get(&self) -> u64 {
         // Acquire: pairs with `commit`. A snapshot that could see the transaction began after the
         // clock had moved past the stamp, so it finds it.
@@ -88,38 +91,46 @@ impl Changes {
     pub fn insert(&mut self, row: RowId, value: Key) {
         self.list.push(RowChange { row: compact(row), old: None, new: Some(value) });
     }
+
     /// The row, which had the value, is gone.
     pub fn delete(&mut self, row: RowId, value: Key) {
         self.list.push(RowChange { row: compact(row), old: Some(value), new: None });
     }
+
     /// The row's value changes.
     pub fn update(&mut self, row: RowId, old: Key, new: Key) {
         if old != new {
             self.list.push(RowChange { row: compact(row), old: Some(old), new: Some(new) });
         }
     }
+
     /// A row with the value moves.
     pub fn move_row(&mut self, from: RowId, to: RowId, value: Key) {
         self.delete(from, value.clone());
         self.insert(to, value);
     }
+
     /// New rows that come together, with their values.
     pub fn insert_bulk(&mut self, rows: Builder) {
         self.bulks.push((std::mem::take(&mut self.list), Arc::new(Bulk::new(rows))));
     }
+
     /// Whether there are bulk inserts. Queries do not look into them: they cannot be asked with
     /// such changes.
     pub fn has_bulk(&self) -> bool {
         !self.bulks.is_empty()
     }
+
     /// Changes so far, a bulk insert being one: a savepoint.
     pub fn len(&self) -> usize {
         self.bulks.iter().map(|(before, _)| before.len() + 1).sum::<usize>() + self.list.len()
     }
+
     /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
     /// Forgets everything since the savepoint at which there were `length` changes.
     pub fn rollback_to(&mut self, length: usize) {
         while self.len() - self.list.len() > length {
@@ -218,9 +229,11 @@ impl Ule {
         let decided = AtomicU64::new(OPEN);
         (!bits.is_empty()).then(|| Self { cell, decided, bits: bits.into(), mask, clears, bulk: None })
     }
+
     fn of_bulk(bulk: Arc<Bulk>, cell: Arc<TransactionCell>) -> Self {
         Self { cell, decided: AtomicU64::new(OPEN), bulk: Some(bulk), ..Self::empty() }
     }
+
     /// An entry without content, for the node that every log begins with.
     pub(crate) fn empty() -> Self {
         Self {
@@ -232,19 +245,23 @@ impl Ule {
             bulk: None,
         }
     }
+
     /// Bits.
     pub(crate) fn len(&self) -> usize {
         self.bits.len()
     }
+
     /// The rows of a bulk insert, if the entry is for a bulk insert.
     pub(crate) fn bulk(&self) -> Option<&Arc<Bulk>> {
         self.bulk.as_ref()
     }
+
     /// Whether a value with this mask may come up.
     #[inline]
     pub(crate) fn may_have(&self, mask: u64) -> bool {
         self.mask & mask != 0
     }
+
     #[inline]
     pub(crate) fn fate(&self) -> Fate {
         // Relaxed: the value is all that is read, and it was decided when it was copied here.
@@ -261,16 +278,19 @@ impl Ule {
             ts => Fate::Committed(ts),
         }
     }
+
     fn parts(&self) -> [(&[Bit], bool); 2] {
         let (clears, sets) = self.bits.split_at(self.clears as usize);
         [(clears, false), (sets, true)]
     }
+
     /// All bits: clears first, so that the last word on a row is the value that it gets.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Key, u64, bool)) {
         for (part, bit) in self.parts() {
             part.iter().for_each(|b| f(&b.key, b.row, bit));
         }
     }
+
     /// The bits of one value.
     #[inline]
     pub(crate) fn for_key(&self, key: &Key, mut f: impl FnMut(u64, bool)) {
@@ -287,6 +307,7 @@ impl Ule {
             part[start..].iter().take_while(|b| b.key == *key).for_each(|b| f(b.row, bit));
         }
     }
+
     /// The bits of ascending values.
     pub(crate) fn for_keys(&self, keys: &[Key], mut f: impl FnMut(&Key, u64, bool)) {
         for (part, bit) in self.parts() {
@@ -300,6 +321,7 @@ impl Ule {
             }
         }
     }
+
     /// The bits of a range of values.
     pub(crate) fn for_range(&self, low: Bound<&Key>, high: Bound<&Key>, mut f: impl FnMut(&Key, u64, bool)) {
         let before = |key: &Key| match low {
@@ -326,9 +348,11 @@ mod tests {
     fn key(byte: u8) -> Key {
         Key::new(&[1, byte])
     }
+
     fn row(number: u64) -> RowId {
         RowId::from_u64(number)
     }
+
     fn bits(changes: Changes) -> Vec<(Key, u64, bool)> {
         let mut bits = Vec::new();
         for ule in changes.into_entries(&Arc::default()) {

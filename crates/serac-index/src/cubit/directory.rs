@@ -51,11 +51,13 @@ impl Chain {
     pub(crate) fn covers(&self, key: &Key) -> bool {
         self.high.as_ref().is_none_or(|high| key < high)
     }
+
     /// The newest version that is not newer than the snapshot.
     #[inline]
     pub(crate) fn at(&self, start: u64) -> &Version {
         self.versions.iter().find(|version| version.ts <= start).expect("a running snapshot has its version")
     }
+
     pub(crate) fn newest(&self) -> &Version {
         &self.versions[0]
     }
@@ -133,12 +135,14 @@ impl Bin {
     fn new(low: Option<Key>, chain: Chain) -> Self {
         Self { low, chain: Atomic::new(chain), listed: AtomicBool::new(false) }
     }
+
     pub(crate) fn load<'g>(&self, guard: &'g Guard) -> (Shared<'g, Chain>, &'g Chain) {
         // Acquire: pairs with `swing`.
         let chain = self.chain.load(Ordering::Acquire, guard);
         // SAFETY: never null; freed an epoch after it was replaced.
         (chain, unsafe { chain.deref() })
     }
+
     /// Replaces the chain; false if it is not the expected one any more.
     pub(crate) fn swing(&self, from: Shared<'_, Chain>, to: Chain, guard: &Guard) -> bool {
         // Release: pairs with `load`. The address is not used again while the guard is held, so
@@ -189,6 +193,7 @@ impl Directory {
         let bins = SkipList::new(serac_sync::epoch::default_collector().clone());
         Self { first: Arc::new(Bin::new(None, chain(Leaf::default(), 0, None, None))), bins }
     }
+
     /// Puts ascending leaves, as they are at `ts`, in the place of the one bin.
     pub(crate) fn load(&self, leaves: Vec<(Key, Leaf)>, ts: u64, guard: &Guard) {
         let (mut high, mut right) = (None, None);
@@ -208,11 +213,13 @@ impl Directory {
     pub(crate) fn len(&self) -> usize {
         self.bins.len()
     }
+
     pub(crate) fn add(&self, bin: &Arc<Bin>, guard: &Guard) {
         if let Some(low) = &bin.low {
             self.bins.get_or_insert_with(low.clone(), || bin.clone(), guard).release(guard);
         }
     }
+
     /// The bin that covers `key`, with its chain.
     pub(crate) fn locate<'g>(&'g self, key: &Key, guard: &'g Guard) -> (&'g Arc<Bin>, Shared<'g, Chain>, &'g Chain) {
         let mut bin = self.bins.upper_bound(Bound::Included(key), guard).map_or(&self.first, |entry| entry.value());
@@ -225,6 +232,7 @@ impl Directory {
             self.add(bin, guard);
         }
     }
+
     /// The chains from the one on that `low` is in (the first if there is no bound).
     pub(crate) fn chains_from<'g>(&'g self, low: Option<&Key>, guard: &'g Guard) -> impl Iterator<Item = &'g Chain> {
         let first = match low {
@@ -233,6 +241,7 @@ impl Directory {
         };
         std::iter::successors(Some(first), |chain| chain.right.as_ref().map(|right| right.load(guard).1))
     }
+
     /// Bytes of the directory's own (an estimate: nodes of a skip list have two links on average).
     pub(crate) fn bytes(&self, guard: &Guard) -> usize {
         self.bins.iter(guard).map(|e| size_of::<Bin>() + 16 + 80 + 2 * e.key().heap_bytes()).sum()

@@ -55,12 +55,14 @@ impl Vector<'_> {
             Vector::Dense(vector) => vector.cardinality(),
         }
     }
+
     pub(crate) fn contains(&self, row: u64) -> bool {
         match self {
             Vector::Sparse(rows) => u32::try_from(row).is_ok_and(|row| rows.binary_search(&row).is_ok()),
             Vector::Dense(vector) => vector.contains_compact(row),
         }
     }
+
     pub(crate) fn to_bitvector(self) -> Bitvector {
         match self {
             Vector::Sparse(rows) => Bitvector::from_sorted_compact(rows.iter().map(|&row| row as u64)),
@@ -88,12 +90,14 @@ impl<'a> Entry<'a> {
             _ => Some(Self::Dense(Arc::new(Bitvector::from_sorted_compact(rows.into_iter().map(u64::from))))),
         }
     }
+
     fn of(vector: Vector<'_>) -> Option<Self> {
         match vector {
             Vector::Sparse(rows) => Self::from_sorted(rows.to_vec()),
             Vector::Dense(vector) => Some(Self::Dense(vector.clone())),
         }
     }
+
     /// Whether a bitvector has become so thin that a list is better; half of the limit above which
     /// it was made.
     fn is_thin(vector: &Bitvector) -> bool {
@@ -117,6 +121,7 @@ impl<'a> Entry<'a> {
             }
         }
     }
+
     /// The rows after `changes` (ascending by row).
     fn changed(before: Option<Vector<'a>>, changes: &[(u64, bool)], scratch: &mut Words) -> Option<Self> {
         // Rows beyond the compact form's 32 bits live in bitvectors only.
@@ -188,6 +193,7 @@ impl Union {
     fn new(vector: Bitvector) -> Self {
         Self { vector, late: Box::default(), next_row: 0 }
     }
+
     /// The union after `rows`, ascending, have got their bits; `count` rows are in the leaf.
     fn after(&self, rows: &[(u64, bool)], count: u64, scratch: &mut Words) -> Self {
         let mut late = [&self.late[..], rows].concat();
@@ -237,6 +243,7 @@ impl Leaf {
         debug_assert_eq!(ends.len(), keys.len());
         Self { keys, ends: ends.into(), rows: rows.into(), dense: dense.into(), union: None, row_count }
     }
+
     /// The leaf of ascending values.
     pub(crate) fn from_entries(entries: Vec<(Key, Entry<'_>)>) -> Self {
         let (keys, entries): (Vec<Key>, Vec<Entry<'_>>) = entries.into_iter().unzip();
@@ -244,6 +251,7 @@ impl Leaf {
         leaf.make_union();
         leaf
     }
+
     fn wants_union(&self) -> bool {
         if self.dense.len() >= UNION_VALUES {
             return true;
@@ -258,6 +266,7 @@ impl Leaf {
         let (first, last) = ends.fold((u32::MAX, 0), |all, ends| (all.0.min(ends.0), all.1.max(ends.1)));
         self.row_count as usize >= DENSE_ROWS_PER_BLOCK * (last.saturating_sub(first) as usize + 1)
     }
+
     fn make_union(&mut self) {
         if self.wants_union() {
             let mut rows = self.rows.to_vec();
@@ -271,41 +280,51 @@ impl Leaf {
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
+
     pub(crate) fn row_count(&self) -> u64 {
         self.row_count
     }
+
     /// Rows of values without bitvectors.
     pub(crate) fn listed_rows(&self) -> u64 {
         self.rows.len() as u64
     }
+
     pub(crate) fn union(&self) -> Option<&Union> {
         self.union.as_ref()
     }
+
     pub(crate) fn key(&self, at: usize) -> Key {
         self.keys.get(at)
     }
+
     pub(crate) fn find(&self, key: &Key) -> Result<usize, usize> {
         self.keys.find(key)
     }
+
     pub(crate) fn vector(&self, at: usize) -> Vector<'_> {
         if let Ok(dense) = self.dense.binary_search_by_key(&(at as u32), |d| d.0) {
             return Vector::Dense(&self.dense[dense].1);
         }
         Vector::Sparse(self.listed(at..at + 1))
     }
+
     /// The rows of the values at `places` that have no bitvectors, in the order of the values.
     pub(crate) fn listed(&self, places: Range<usize>) -> &[u32] {
         let end = |at: usize| if at == 0 { 0 } else { self.ends[at - 1] as usize };
         &self.rows[end(places.start)..end(places.end)]
     }
+
     pub(crate) fn get(&self, key: &Key) -> Option<Vector<'_>> {
         self.find(key).ok().map(|at| self.vector(at))
     }
+
     /// The bitvector of a value, if it has one.
     pub(crate) fn dense(&self, at: usize) -> Option<&Bitvector> {
         let dense = self.dense.binary_search_by_key(&(at as u32), |dense| dense.0).ok()?;
         Some(&self.dense[dense].1)
     }
+
     /// The values outside `places`, if subtracting them from the union is less work than uniting
     /// the values at `places`: those with bitvectors, and the ascending rows of the rest.
     pub(crate) fn left_out(&self, places: &Range<usize>) -> Option<(Vec<usize>, Vec<u64>)> {
@@ -319,6 +338,7 @@ impl Leaf {
         rows.sort_unstable();
         Some((others.filter(|&place| self.dense(place).is_some()).collect(), rows))
     }
+
     /// The places of the values between two bounds.
     pub(crate) fn places(&self, low: Bound<&Key>, high: Bound<&Key>) -> Range<usize> {
         let start = match low {
@@ -333,12 +353,14 @@ impl Leaf {
         };
         start..end.max(start)
     }
+
     fn entry(&self, at: usize) -> Entry<'_> {
         match self.vector(at) {
             Vector::Sparse(rows) => Entry::Sparse(Cow::Borrowed(rows)),
             Vector::Dense(vector) => Entry::Dense(vector.clone()),
         }
     }
+
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.keys.bytes()
@@ -440,19 +462,23 @@ impl Leaf {
     fn weight(values: usize, dense: usize, rows: usize) -> bool {
         values > MAX_VALUES || dense > MAX_DENSE || (rows > MAX_SPARSE_ROWS && values > 1)
     }
+
     /// Whether it is time to split.
     pub(crate) fn is_too_large(&self) -> bool {
         Self::weight(self.len(), self.dense.len(), self.rows.len())
     }
+
     fn part(&self, range: Range<usize>) -> Self {
         Self::from_entries(range.map(|at| (self.key(at), self.entry(at))).collect())
     }
+
     /// The parts that begin at the ascending `keys`, and the part before them.
     pub(crate) fn cut(&self, keys: &[Key]) -> Vec<Self> {
         let mut start = 0;
         let places = keys.iter().map(|key| self.find(key).unwrap_or_else(|at| at)).chain([self.len()]);
         places.map(|end| self.part(std::mem::replace(&mut start, end)..end)).collect()
     }
+
     /// The split keys: the first values of the later parts.
     pub(crate) fn split_keys(&self) -> Vec<Key> {
         if !self.is_too_large() {
@@ -507,6 +533,7 @@ mod tests {
     fn rows(vector: Vector<'_>) -> Vec<u64> {
         vector.to_bitvector().rows().into_iter().map(super::super::bitvector::compact).collect()
     }
+
     fn bit(key: &Key, row: u64, bit: bool) -> Bit {
         Bit::new(key.clone(), row, bit)
     }

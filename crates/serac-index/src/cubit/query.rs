@@ -34,6 +34,7 @@ impl ReadView for Snapshot {
     fn start(&self) -> Timestamp {
         Snapshot::start(self)
     }
+
     fn note_read(&self, commit: Timestamp) {
         Snapshot::note_read(self, commit);
     }
@@ -232,6 +233,7 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         let anchor = unsafe { index.log.anchor(guard).deref() };
         Reader { index, start, guard, anchor: (anchor.ts <= start).then_some(anchor), newest: Cell::new(0) }
     }
+
     fn sees_bulk(&self) -> bool {
         let mut sees = false;
         if let Some(anchor) = self.anchor {
@@ -241,6 +243,7 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         }
         sees
     }
+
     fn version(&self, chain: &'g Chain) -> &'g Version {
         let version = chain.at(self.start);
         self.newest.set(self.newest.get().max(version.newest_commit));

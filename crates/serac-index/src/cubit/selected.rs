@@ -46,18 +46,21 @@ impl Selected {
         let (leaves, operands, short, changes) = Default::default();
         Self { leaves, operands, short, united: Shared::new(0), changes }
     }
+
     fn leaf(&mut self, leaf: &Arc<Leaf>) -> usize {
         if !self.leaves.last().is_some_and(|last| Arc::ptr_eq(last, leaf)) {
             self.leaves.push(leaf.clone());
         }
         self.leaves.len() - 1
     }
+
     /// Adds the union of a leaf that has one, minus values with bitvectors and minus ascending
     /// rows.
     pub(crate) fn push_union(&mut self, leaf: &Arc<Leaf>, except: Vec<usize>, without: Vec<u64>) {
         let leaf = self.leaf(leaf);
         self.operands.push(Operand { leaf, places: None, except, without });
     }
+
     /// Adds a value of a leaf, but for some ascending rows.
     pub(crate) fn push_value(&mut self, leaf: &Arc<Leaf>, place: usize, without: Vec<u64>) {
         let is_short = matches!(leaf.vector(place), Vector::Sparse(list) if list.len() < LONG_LIST);
@@ -74,6 +77,7 @@ impl Selected {
         }
         self.short.push(Operand { leaf, places: Some(place..place + 1), except: Vec::new(), without });
     }
+
     /// The operands so far, and the ascending rows with the bits that they get at last.
     pub(crate) fn finish(self, changes: Vec<(u64, bool)>) -> Self {
         let parts = self.short.len().div_ceil(LISTS_PER_PART).min(MOST_PARTS);

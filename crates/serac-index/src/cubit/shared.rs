@@ -16,6 +16,7 @@ impl<T> Shared<T> {
     pub fn new(parts: usize) -> Self {
         Self { next: AtomicUsize::new(0), parts: (0..parts).map(|_| OnceLock::new()).collect() }
     }
+
     /// All parts; the open ones are made here.
     pub fn all(&self, make: impl Fn(usize) -> T) -> impl Iterator<Item = &T> {
         let part = move |at: usize| self.parts[at].get_or_init(|| make(at));

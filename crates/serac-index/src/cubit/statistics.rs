@@ -46,10 +46,12 @@ impl Cubit {
     pub fn value_count(&self) -> u64 {
         self.counters.values.load(Ordering::Relaxed)
     }
+
     /// About how many leaves there are, through which a question about all rows goes.
     pub fn leaf_count(&self) -> usize {
         self.directory.len() + 1
     }
+
     /// Figures of the index; walks it.
     pub fn statistics(&self) -> Statistics {
         let guard = &serac_sync::epoch::pin();

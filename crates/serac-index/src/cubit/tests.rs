@@ -247,6 +247,7 @@ proptest! {
         let (values, rows) = if dense { (5, 40_000) } else { (1500, 4000) };
         serial(seed, threshold, values, rows, built, key);
     }
+
     #[test]
     fn long_keys_do_too(seed in any::<u64>(), built in any::<bool>()) {
         serial(seed, 50, 600, 2000, built, long_key);

@@ -38,14 +38,17 @@ impl Bit {
     pub(crate) fn new(key: Key, row: u64, bit: bool) -> Self {
         Self { key, row_and_bit: row << 1 | u64::from(bit) }
     }
+
     #[inline]
     pub(crate) fn row(&self) -> u64 {
         self.row_and_bit >> 1
     }
+
     #[inline]
     pub(crate) fn bit(&self) -> bool {
         self.row_and_bit & 1 == 1
     }
+
     fn place(&self) -> (&Key, u64) {
         (&self.key, self.row())
     }
@@ -108,25 +111,30 @@ impl Version {
     pub(crate) fn pending(&self) -> &[Bit] {
         &self.pending
     }
+
     /// The pending bits of one value.
     #[inline]
     pub(crate) fn pending_of(&self, key: &Key) -> &[Bit] {
         let from = &self.pending[self.pending.partition_point(|bit| bit.key < *key)..];
         &from[..from.partition_point(|bit| bit.key == *key)]
     }
+
     /// The pending bits of the values between two bounds.
     pub(crate) fn pending_within(&self, low: Bound<&Key>, high: Bound<&Key>) -> &[Bit] {
         let (from, to) = ((low, Bound::<&Key>::Unbounded), (Bound::<&Key>::Unbounded, high));
         let bits = &self.pending[self.pending.partition_point(|bit| !from.contains(&bit.key))..];
         &bits[..bits.partition_point(|bit| to.contains(&bit.key))]
     }
+
     pub(crate) fn row_count(&self) -> u64 {
         self.leaf.row_count().strict_add_signed(self.balance)
     }
+
     /// Rows of a value, whose pending bits are given.
     pub(crate) fn cardinality(&self, key: &Key, pending: &[Bit]) -> u64 {
         self.leaf.get(key).map_or(0, |vector| vector.cardinality()).strict_add_signed(balance(pending))
     }
+
     /// Values that have rows.
     pub(crate) fn value_count(&self) -> u64 {
         let mut count = self.leaf.len() as u64;
@@ -136,6 +144,7 @@ impl Version {
         }
         count
     }
+
     /// Whether the row, in compact form, has the value.
     pub(crate) fn contains(&self, key: &Key, row: u64) -> bool {
         let pending = self.pending_of(key);
@@ -144,6 +153,7 @@ impl Version {
             Err(_) => self.leaf.get(key).is_some_and(|vector| vector.contains(row)),
         }
     }
+
     pub(crate) fn bytes(&self) -> usize {
         self.leaf.bytes() + size_of_val(&self.pending[..])
     }

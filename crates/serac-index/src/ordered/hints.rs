@@ -42,9 +42,11 @@ impl Table {
     fn new(buckets: usize) -> Self {
         Self { buckets: std::iter::repeat_with(Bucket::default).take(buckets).collect(), lost: AtomicU64::new(0) }
     }
+
     fn bucket(&self, hash: u64) -> &Bucket {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
+
     /// Hints that there is room for.
     fn room(&self) -> u64 {
         (self.buckets.len() * WAYS) as u64
@@ -78,6 +80,7 @@ impl Hints {
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash_one(key)
     }
+
     fn table<'g>(&self, guard: &'g Guard) -> (Shared<'g, Table>, Option<&'g Table>) {
         // Acquire: pairs with the Release in `grow`.
         let table = self.table.load(Ordering::Acquire, guard);
@@ -85,6 +88,7 @@ impl Hints {
         // replaced.
         (table, unsafe { table.as_ref() })
     }
+
     /// Asks the memory for the bucket of a key.
     pub(super) fn prefetch(&self, hash: u64, guard: &Guard) {
         let Some(table) = self.table(guard).1 else { return };
@@ -97,6 +101,7 @@ impl Hints {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = table;
     }
+
     /// The row that is noted for a key, which may be wrong.
     pub(super) fn row(&self, hash: u64, guard: &Guard) -> Option<RowId> {
         let (bucket, tag) = (self.table(guard).1?.bucket(hash), tag(hash));
@@ -104,6 +109,7 @@ impl Hints {
         let hint = bucket.0.iter().map(|hint| hint.load(Ordering::Relaxed)).find(|&hint| is_of(hint, tag))?;
         Some(RowId::from_u64(hint & ((1 << ROW_BITS) - 1)))
     }
+
     /// Notes the row that a key was found at. `rows` tells how many rows the index leads to, about.
     pub(super) fn note(&self, hash: u64, row: RowId, rows: impl FnOnce() -> u64) {
         let guard = epoch::pin();
@@ -130,6 +136,7 @@ impl Hints {
         });
         place.store(tag | row.as_u64(), Ordering::Relaxed);
     }
+
     /// Puts an empty table in the place of `old`, unless another thread has done so.
     fn grow(&self, old: Shared<'_, Table>, buckets: usize, guard: &Guard) {
         let new = Owned::new(Table::new(buckets));

@@ -159,6 +159,7 @@ mod tests {
             let order = |v: &(i64, Vec<u8>, Option<i16>)| (v.1.clone(), v.0, v.2.is_none(), v.2);
             prop_assert_eq!(key(&a).cmp(&key(&b)), order(&a).cmp(&order(&b)));
         }
+
         #[test]
         fn directions_and_places_of_nulls_are_the_columns(
             a: (Option<i32>, Vec<u8>), b: (Option<i32>, Vec<u8>), descending: (bool, bool), nulls_first: bool
@@ -179,12 +180,14 @@ mod tests {
             prop_assert_eq!(key(&a).cmp(&key(&b)), expected);
             prop_assert!(a == b || !key(&a).starts_with(&key(&b)));
         }
+
         #[test]
         fn floats_compare_as_numbers(a in -1e9f64..1e9, b in -1e9f64..1e9) {
             let key = |v| encode(&[Value::Float64(v)]).0;
             prop_assert_eq!(key(a).cmp(&key(b)), a.partial_cmp(&b).unwrap());
             prop_assert_eq!(key(0.0), key(-0.0));
         }
+
         #[test]
         fn intervals_compare_as_their_lengths(a: (i32, i32, i64), b: (i32, i32, i64)) {
             let length = |(months, days, nanos): (i32, i32, i64)| {

@@ -29,10 +29,12 @@ impl Entries {
     pub const fn bytes_of(entries: usize) -> u64 {
         (entries * size_of::<Words>()) as u64
     }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> u64 {
         Self::bytes_of(self.words.capacity()) + self.tail_bytes as u64
     }
+
     /// Adds an entry.
     #[inline]
     pub fn push(&mut self, key: &[u8], row: RowId) {
