@@ -26,6 +26,7 @@ impl Waiters {
     pub(super) const fn new() -> Self {
         Self(std::sync::Mutex::new(Vec::new()))
     }
+
     /// Waits until `goes_on`; no other task runs between a try and the wait for the next one.
     pub(super) fn wait_until(&self, mut goes_on: impl FnMut() -> bool) {
         while !goes_on() {
@@ -34,6 +35,7 @@ impl Waiters {
             shuttle::thread::park();
         }
     }
+
     pub(super) fn wake(&self) {
         let waiting = std::mem::take(&mut *self.0.lock().unwrap());
         if simulation::running() {
@@ -59,17 +61,20 @@ unsafe impl lock_api::RawMutex for RawMutex {
         point();
         self.waiters.wait_until(|| !self.locked.swap(true, SeqCst));
     }
+
     #[track_caller]
     fn try_lock(&self) -> bool {
         point();
         !self.locked.swap(true, SeqCst)
     }
+
     #[track_caller]
     unsafe fn unlock(&self) {
         self.locked.store(false, SeqCst);
         self.waiters.wake();
         point();
     }
+
     fn is_locked(&self) -> bool {
         self.locked.load(SeqCst)
     }
@@ -91,6 +96,7 @@ impl RawRwLock {
         }
         readers >= 0
     }
+
     fn take(&self) -> bool {
         self.state.compare_exchange(0, -1, SeqCst, SeqCst).is_ok()
     }
@@ -106,33 +112,39 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
         point();
         self.waiters.wait_until(|| self.enter());
     }
+
     #[track_caller]
     fn try_lock_shared(&self) -> bool {
         point();
         self.enter()
     }
+
     #[track_caller]
     unsafe fn unlock_shared(&self) {
         self.state.fetch_sub(1, SeqCst);
         self.waiters.wake();
         point();
     }
+
     #[track_caller]
     fn lock_exclusive(&self) {
         point();
         self.waiters.wait_until(|| self.take());
     }
+
     #[track_caller]
     fn try_lock_exclusive(&self) -> bool {
         point();
         self.take()
     }
+
     #[track_caller]
     unsafe fn unlock_exclusive(&self) {
         self.state.store(0, SeqCst);
         self.waiters.wake();
         point();
     }
+
     fn is_locked(&self) -> bool {
         self.state.load(SeqCst) != 0
     }
@@ -165,11 +177,13 @@ impl Condvar {
     pub const fn new() -> Self {
         Self(std::sync::Mutex::new(Vec::new()))
     }
+
     fn begin(&self) -> Arc<Wait> {
         let wait = Arc::new(Wait { task: current(), woken: AtomicBool::new(false) });
         self.0.lock().unwrap().push(wait.clone());
         wait
     }
+
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         let wait = self.begin();
         MutexGuard::unlocked(guard, || {
@@ -178,10 +192,12 @@ impl Condvar {
             }
         });
     }
+
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) -> WaitTimeoutResult {
         let until = Instant::now() + time;
         self.wait_until(guard, until)
     }
+
     pub fn wait_until<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> WaitTimeoutResult {
         let wait = self.begin();
         MutexGuard::unlocked(guard, || simulation::sleep_until(until.0, || wait.woken.load(SeqCst)));
@@ -191,11 +207,13 @@ impl Condvar {
         }
         WaitTimeoutResult(!woken)
     }
+
     fn wake(wait: &Wait) {
         wait.woken.store(true, SeqCst);
         simulation::awaken(wait.task.id());
         wait.task.unpark();
     }
+
     #[track_caller]
     pub fn notify_one(&self) -> bool {
         point();
@@ -209,6 +227,7 @@ impl Condvar {
         Self::wake(&wait);
         true
     }
+
     #[track_caller]
     pub fn notify_all(&self) -> usize {
         point();

@@ -59,28 +59,33 @@ pub mod epoch {
         pub fn new(value: T) -> Self {
             Self(real::Atomic::new(value))
         }
+
         /// To nothing.
         pub const fn null() -> Self {
             Self(real::Atomic::null())
         }
+
         /// Loads the pointer.
         #[track_caller]
         pub fn load<'g>(&self, order: Ordering, guard: &'g Guard) -> Shared<'g, T> {
             point();
             self.0.load(order, guard)
         }
+
         /// Stores a pointer.
         #[track_caller]
         pub fn store<P: Pointer<T>>(&self, new: P, order: Ordering) {
             point();
             self.0.store(new, order);
         }
+
         /// Exchanges the pointer.
         #[track_caller]
         pub fn swap<'g, P: Pointer<T>>(&self, new: P, order: Ordering, guard: &'g Guard) -> Shared<'g, T> {
             point();
             self.0.swap(new, order, guard)
         }
+
         /// Exchanges the pointer if it is `current`.
         #[allow(clippy::type_complexity)]
         ///
@@ -98,6 +103,7 @@ pub mod epoch {
             point();
             self.0.compare_exchange(current, new, success, failure, guard)
         }
+
         /// Takes the pointer's target.
         ///
         /// # Safety
@@ -106,6 +112,7 @@ pub mod epoch {
             // SAFETY: the caller's.
             unsafe { self.0.into_owned() }
         }
+
         /// Takes the pointer's target, if the pointer is not null.
         ///
         /// # Safety

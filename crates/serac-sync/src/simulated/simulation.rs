@@ -75,6 +75,7 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     }
+
     fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
@@ -248,11 +249,13 @@ impl Scheduler for Chooser {
     fn new_execution(&mut self) -> Option<Schedule> {
         (!std::mem::replace(&mut self.started, true)).then(|| Schedule::new(self.seed))
     }
+
     fn next_task(&mut self, runnable: &[&Task], current: Option<TaskId>, is_yielding: bool) -> Option<TaskId> {
         let runnable: Vec<usize> = runnable.iter().map(|task| task.id().into()).collect();
         let current: Option<usize> = current.map(Into::into);
         with(|world| TaskId::from(world.choose(&runnable, current, is_yielding)))
     }
+
     fn next_u64(&mut self) -> u64 {
         with(|world| world.random.next()).unwrap_or(0)
     }
@@ -265,12 +268,15 @@ impl World {
         let hash = bytes.fold(self.favourites, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
         Random(hash).below(3) == 0
     }
+
     fn is_traced(&self) -> bool {
         self.traced.as_ref().is_some_and(|traced| traced.contains(&self.switches))
     }
+
     fn note(&mut self, what: u64) {
         self.digest = (self.digest ^ what).wrapping_mul(0x0100_0000_01B3);
     }
+
     fn choose(&mut self, runnable: &[usize], current: Option<usize>, is_yielding: bool) -> usize {
         self.switches += 1;
         assert!(self.switches < self.most_switches, "the execution does not come to an end");
