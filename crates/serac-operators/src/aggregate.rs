@@ -107,10 +107,12 @@ impl Groups {
             extremes: states.extremes.iter().map(extreme).collect(),
         }
     }
+
     /// The number of groups, with those that have no rows.
     pub fn len(&self) -> usize {
         self.len
     }
+
     /// Whether there is no group.
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -126,6 +128,7 @@ impl Groups {
             cell.store(cell.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         }
     }
+
     /// Adds rows to a group.
     #[inline]
     pub fn add_rows(&self, group: usize, n: u64) {
@@ -134,6 +137,7 @@ impl Groups {
             self.count_up(&rows[group], n);
         }
     }
+
     #[inline]
     fn meet(&self, word: usize, groups: u64) {
         let word = &self.met[word];
@@ -147,11 +151,13 @@ impl Groups {
             word.store(known | groups, Ordering::Relaxed);
         }
     }
+
     /// Adds to a count.
     #[inline]
     pub fn add_count(&self, count: usize, group: usize, n: u64) {
         self.count_up(&self.counts[count][group], n);
     }
+
     /// Adds to a sum.
     #[inline]
     pub fn add(&self, sum: usize, group: usize, n: i64) {
@@ -167,6 +173,7 @@ impl Groups {
             self.carry(sum, group, if n < 0 { -1 } else { 1 });
         }
     }
+
     /// Adds to a sum. Its carry is exact far beyond 128 bits.
     pub fn add_wide(&self, sum: usize, group: usize, n: i128) {
         let low = n as i64;
@@ -177,11 +184,13 @@ impl Groups {
             self.carry(sum, group, carry);
         }
     }
+
     #[cold]
     fn carry(&self, sum: usize, group: usize, carry: i128) {
         let mut carries = self.carries.lock().expect("nobody panics with the lock");
         *carries.entry((sum, group)).or_default() += carry;
     }
+
     /// Notes a value that may be the smallest or largest.
     #[inline]
     pub fn note(&self, extreme: usize, group: usize, value: i64) {
@@ -210,14 +219,17 @@ impl Merged {
         assert!(parts.iter().all(|part| part.len == parts[0].len), "all have the same groups");
         Self(parts)
     }
+
     /// The number of groups, with those that have no rows.
     pub fn len(&self) -> usize {
         self.0[0].len
     }
+
     /// Whether there is no group.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
     fn having(&self, group: usize) -> impl Iterator<Item = &Groups> {
         self.0.iter().filter(move |part| part.has(group))
     }
@@ -232,15 +244,18 @@ impl Merged {
         met.retain(|group| groups.contains(group));
         met
     }
+
     /// Rows of a group; 1 for a group with rows if they are not counted.
     pub fn rows(&self, group: usize) -> u64 {
         let of_part = |part: &Groups| part.rows.as_ref().map(|rows| rows[group].load(Ordering::Relaxed));
         self.having(group).map(of_part).fold(0, |sum, rows| rows.map_or(1, |rows| sum + rows))
     }
+
     /// A count of a group.
     pub fn count(&self, count: usize, group: usize) -> u64 {
         self.having(group).map(|part| part.counts[count][group].load(Ordering::Relaxed)).sum()
     }
+
     /// A sum of each of these groups.
     ///
     /// # Errors
@@ -271,6 +286,7 @@ impl Merged {
         }
         Ok(sums)
     }
+
     /// The smallest or largest value of a group; without meaning if the group has noted no value.
     pub fn extreme(&self, extreme: usize, group: usize) -> i64 {
         let smallest = self.0[0].extremes[extreme].0;

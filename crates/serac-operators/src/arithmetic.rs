@@ -18,6 +18,7 @@ impl<'c> Column<'c> {
     pub fn new(values: &'c [i64]) -> Self {
         Self { values, bound: bound_of(values) }
     }
+
     /// The values.
     pub fn values(&self) -> &'c [i64] {
         self.values
@@ -175,6 +176,7 @@ impl Program {
             self.steps.len() - 1
         })
     }
+
     /// The column whose values a step gives, if it has no arithmetic.
     pub fn column(&self, step: usize) -> Option<usize> {
         match self.steps[step] {

@@ -36,10 +36,12 @@ impl IntegerColumn for Vec<i32> {
     fn push(&mut self, number: i32) {
         self.push(number);
     }
+
     #[inline]
     fn push_empty(&mut self) -> bool {
         false
     }
+
     fn pop(&mut self) {
         self.pop();
     }
@@ -58,11 +60,13 @@ impl IntegerColumn for NullableIntegers {
     fn push(&mut self, number: i32) {
         self.values.push(number);
     }
+
     fn push_empty(&mut self) -> bool {
         self.nulls.push(self.values.len());
         self.values.push(0);
         true
     }
+
     fn pop(&mut self) {
         self.values.pop();
         self.nulls.pop_if(|place| *place == self.values.len());

@@ -251,6 +251,7 @@ impl<E> Output<'_, E> {
         }
         Ok(())
     }
+
     #[inline]
     fn push(&mut self, left: u32, right: u32) {
         self.pairs.0.push(left);
@@ -307,10 +308,12 @@ impl<'k> Keys<'k> {
     fn all(keys: &'k [i64]) -> Self {
         Self { keys, places: Places::From(0) }
     }
+
     fn segment(keys: &'k [i64], from: usize, len: usize) -> Self {
         let end = (from + len).min(keys.len());
         Self { keys: &keys[from.min(end)..end], places: Places::From(from as u32) }
     }
+
     #[inline]
     fn place(&self, at: usize) -> u32 {
         match self.places {
@@ -353,11 +356,13 @@ impl Table {
         }
         table
     }
+
     #[inline]
     fn bucket(&self, key: i64) -> usize {
         // The bits below those by which Grace parts.
         (hash(key) << MOST_PARTS.trailing_zeros() >> (u64::BITS - self.bits)) as usize
     }
+
     fn probe<E>(&self, probing: &Keys<'_>, out: &mut Output<'_, E>) -> Result<(), E> {
         if self.entries.is_empty() {
             return Ok(());

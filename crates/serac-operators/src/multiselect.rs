@@ -89,9 +89,11 @@ impl<T: Sync, E> BlockSource<T, E> for Slices<'_, T> {
     fn blocks(&self) -> usize {
         self.0.len()
     }
+
     fn rows(&self, block: usize) -> usize {
         self.0[block].0.len()
     }
+
     fn read(&self, block: usize, use_block: UseBlock<'_, T>) -> Result<(), E> {
         let (values, nulls) = self.0[block];
         use_block(values, nulls);
@@ -227,6 +229,7 @@ impl Piece {
     fn len(&self) -> usize {
         self.values.len()
     }
+
     fn ranks(&self) -> Range<u64> {
         self.rank..self.rank + self.len() as u64
     }
@@ -256,6 +259,7 @@ impl Part {
     fn is_sparse(count: usize, len: usize) -> bool {
         count < len / 32
     }
+
     fn of_words(words: &[u64], len: usize) -> Self {
         match range_words::count(words) {
             0 => Self::None,
@@ -264,6 +268,7 @@ impl Part {
             count => Self::Words { words: words.to_vec(), count },
         }
     }
+
     fn of_places(places: &[u32], len: usize) -> Self {
         match places.len() {
             0 => Self::None,
@@ -272,6 +277,7 @@ impl Part {
             count => Self::Words { words: words_of(places, len), count },
         }
     }
+
     fn count(&self, len: usize) -> usize {
         match self {
             Self::None => 0,
@@ -280,6 +286,7 @@ impl Part {
             Self::Words { count, .. } | Self::InBitmap(count) => *count,
         }
     }
+
     fn bytes(&self) -> u64 {
         match self {
             Self::None | Self::All | Self::InBitmap(_) => 0,
@@ -287,6 +294,7 @@ impl Part {
             Self::Words { words, .. } => 8 * words.len() as u64,
         }
     }
+
     /// As a bitmap; without the select's own bits.
     fn words(&self, len: usize) -> Cow<'_, [u64]> {
         match self {
@@ -296,12 +304,14 @@ impl Part {
             Self::Words { words, .. } => words.into(),
         }
     }
+
     /// The rows that do not qualify.
     fn inverted(&self, len: usize) -> Self {
         let all = Self::All;
         let words: Vec<u64> = self.words(len).iter().zip(&*all.words(len)).map(|(word, all)| word ^ all).collect();
         Self::of_words(&words, len)
     }
+
     /// Writes the rows, and says how many there are.
     fn rows(&self, ranks: Range<u64>, base: &Runs, rows: &mut [u64]) -> usize {
         let first_rank = ranks.start;
@@ -372,6 +382,7 @@ impl Wanted {
         }));
         Self { marks, ends, selects: wanted.concat() }
     }
+
     /// The selects that want a segment.
     #[inline]
     fn by(&self, segment: u8) -> &[u8] {
@@ -720,9 +731,11 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
         let parts = &self.parts[select * self.pieces.len()..(select + 1) * self.pieces.len()];
         self.pieces.iter().zip(parts).map(|(piece, part)| (piece, part.get().unwrap_or(&Part::None)))
     }
+
     fn count(&self, select: usize) -> u64 {
         self.parts(select).map(|(piece, part)| part.count(piece.len()) as u64).sum()
     }
+
     /// The part of a select in a piece, including its bitmap's bits.
     fn part(&self, select: usize, at: usize) -> Cow<'_, Part> {
         let (piece, part) = (&self.pieces[at], self.parts[select * self.pieces.len() + at].get());
@@ -734,10 +747,12 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
             (part, _) => Cow::Borrowed(part.unwrap_or(&Part::None)),
         }
     }
+
     /// Asks whether so many more bytes may be held, and counts them.
     fn hold(&self, bytes: u64) -> Result<(), E> {
         (self.go_on)(self.held.fetch_add(bytes, Ordering::Relaxed) + bytes)
     }
+
     fn finish(&self, select: usize, selection: Selection) {
         let is_first = self.selections[select].set(selection).is_ok();
         debug_assert!(is_first, "one selection a select");
@@ -813,6 +828,7 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
             Form::List | Form::Bits => Selection::List(rows),
         }
     }
+
     fn of_bits(&self, words: Vec<u64>, count: u64) -> Selection {
         let bits = BooleanBuffer::new(Buffer::from_vec(words), 0, self.base.len() as usize);
         Selection::Bits { base: self.base.clone(), bits, count }
@@ -911,10 +927,12 @@ mod tests {
             1 => any::<i64>(), 1 => any::<i32>().prop_map(i64::from),
         ]
     }
+
     fn any_bounds() -> impl Strategy<Value = Bounds> {
         let side = || prop::option::weighted(0.85, any_number());
         (side(), side()).prop_map(|(low, high)| Bounds { low, high })
     }
+
     /// Blocks of values, NULLs and the gap of row ids before each value.
     fn any_blocks() -> impl Strategy<Value = Vec<Vec<(i64, bool, bool)>>> {
         let value = (any_number(), prop::bool::weighted(0.9), prop::bool::weighted(0.1));
@@ -1101,14 +1119,17 @@ mod tests {
             fn blocks(&self) -> usize {
                 2
             }
+
             fn rows(&self, _: usize) -> usize {
                 3
             }
+
             fn read(&self, block: usize, use_block: UseBlock<'_, i32>) -> Result<(), Infallible> {
                 assert_eq!(block, 1, "the first block has no value from 5 on");
                 use_block(&[5, 6, 7], None);
                 Ok(())
             }
+
             fn zone(&self, block: usize) -> Option<RangeInclusive<i64>> {
                 (block == 0).then_some(1..=4)
             }

@@ -70,6 +70,7 @@ macro_rules! range_value {
                 debug_assert!((<Self as RangeValue>::MIN..=<Self as RangeValue>::MAX).contains(&number));
                 number as $type
             }
+
             fn range_words(values: &[Self], low: Self, high: Self, words: &mut [u64]) {
                 #[cfg(target_arch = "x86_64")]
                 if *simd::AVX512 {
@@ -258,10 +259,12 @@ mod avx2 {
     pub(super) fn range_words<T: Copy + Ord>(values: &[T], low: T, high: T, words: &mut [u64]) {
         range_words_portable(values, low, high, words);
     }
+
     #[target_feature(enable = "avx2,popcnt")]
     pub(super) fn count(words: &[u64]) -> usize {
         count_portable(words)
     }
+
     #[target_feature(enable = "avx2,popcnt")]
     pub(super) fn write_positions<P: Position>(words: &[u64], first: P, positions: &mut [P]) -> usize {
         super::write_positions(words, first, positions, expand_by_table)

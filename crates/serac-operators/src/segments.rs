@@ -41,10 +41,12 @@ impl Segments {
         let narrow = |&cut: &i64| cut.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
         Self { cuts: count, steps, limits_32: cuts.iter().map(narrow).collect(), limits: cuts }
     }
+
     /// The number of segments.
     pub fn count(&self) -> usize {
         self.cuts + 1
     }
+
     /// The segment of a number.
     #[inline]
     pub fn of(&self, number: i64) -> u8 {
@@ -56,6 +58,7 @@ impl Segments {
         // The largest number is not below the filler of the limits.
         segment.min(self.cuts) as u8
     }
+
     /// Writes the segment of each value.
     pub(crate) fn encode_portable<T: Copy + Into<i64>>(&self, values: &[T], codes: &mut [u8]) {
         codes[..values.len()].iter_mut().zip(values).for_each(|(code, &value)| *code = self.of(value.into()));

@@ -47,24 +47,29 @@ impl Runs {
         }
         self.len += added;
     }
+
     /// The number of rows.
     pub fn len(&self) -> u64 {
         self.len
     }
+
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+
     /// The ranges.
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
+
     /// The rank of a row, if it is here.
     pub fn rank(&self, row: u64) -> Option<u64> {
         let at = self.ranges.partition_point(|range| range.end <= row);
         let range = self.ranges.get(at).filter(|range| range.start <= row)?;
         Some(self.ranks[at] + row - range.start)
     }
+
     /// The row of this rank.
     pub fn row(&self, rank: u64) -> Option<u64> {
         if rank >= self.len {
@@ -73,6 +78,7 @@ impl Runs {
         let at = self.ranks.partition_point(|first| *first <= rank) - 1;
         Some(self.ranges[at].start + rank - self.ranks[at])
     }
+
     /// The rows with these ranks; those that are not here are left out.
     pub fn slice(&self, ranks: Range<u64>) -> Self {
         let mut slice = Self::default();
@@ -87,6 +93,7 @@ impl Runs {
         }
         slice
     }
+
     /// The ranges that rows with these ranks lie in: the ranks of a part of them, and the row of
     /// the first.
     pub fn parts(&self, ranks: Range<u64>) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
@@ -99,10 +106,12 @@ impl Runs {
             },
         )
     }
+
     /// The rows.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.ranges.iter().cloned().flatten()
     }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         self.ranges.len() * (size_of::<Range<u64>>() + size_of::<u64>())
@@ -144,6 +153,7 @@ impl Selection {
         let count = bits.count_set_bits() as u64;
         Self::Bits { base, bits, count }
     }
+
     /// The number of rows.
     pub fn len(&self) -> u64 {
         match self {
@@ -153,10 +163,12 @@ impl Selection {
             Self::Inverse { base, except } => base.len() - except.len() as u64,
         }
     }
+
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
     /// The representation's name.
     pub fn representation(&self) -> &'static str {
         match self {
@@ -166,6 +178,7 @@ impl Selection {
             Self::Inverse { .. } => "inverse",
         }
     }
+
     /// Bytes in memory. A base is shared by many selections, and is not counted.
     pub fn bytes(&self) -> usize {
         match self {
@@ -175,6 +188,7 @@ impl Selection {
             Self::Inverse { except, .. } => except.len() * 8,
         }
     }
+
     /// Whether the rows ascend, each once. All but lists do.
     pub fn ascends(&self) -> bool {
         match self {
@@ -182,6 +196,7 @@ impl Selection {
             _ => true,
         }
     }
+
     /// Calls `f` with the rows as ranges, in their order, until it fails. Rows of a list that
     /// follow each other come together.
     ///
@@ -223,6 +238,7 @@ impl Selection {
             }
         }
     }
+
     /// The rows as a list.
     pub fn to_list(&self) -> Vec<u64> {
         if let Self::List(rows) = self {

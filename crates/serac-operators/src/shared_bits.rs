@@ -30,12 +30,14 @@ impl SharedBits {
         // plain one (checked above), and every bit pattern is valid for both.
         Self(unsafe { Vec::from_raw_parts(words.as_mut_ptr().cast(), words.len(), words.capacity()) })
     }
+
     /// Its words.
     pub(crate) fn into_words(self) -> Vec<u64> {
         let mut words = ManuallyDrop::new(self.0);
         // SAFETY: as in `new`.
         unsafe { Vec::from_raw_parts(words.as_mut_ptr().cast(), words.len(), words.capacity()) }
     }
+
     /// Sets `len` unwritten bits from `first` on to those of `words`, which has no others.
     pub(crate) fn write(&self, first: usize, len: usize, words: &[u64]) {
         if len == 0 {
@@ -53,6 +55,7 @@ impl SharedBits {
         let (before, end) = (words[last - at - 1], words.get(last - at).copied().unwrap_or(0));
         self.0[last].fetch_or(moved(before, end, shift), Ordering::Relaxed);
     }
+
     /// `len` bits from `first` on.
     pub(crate) fn read(&self, first: usize, len: usize) -> Vec<u64> {
         let word = |at: usize| self.0.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
