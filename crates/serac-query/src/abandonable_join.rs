@@ -78,19 +78,24 @@ impl PhysicalExpr for WantedExpr {
     fn data_type(&self, schema: &Schema) -> Result<DataType> {
         self.expr.data_type(schema)
     }
+
     fn nullable(&self, schema: &Schema) -> Result<bool> {
         self.expr.nullable(schema)
     }
+
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         self.wanted.check()?;
         self.expr.evaluate(batch)
     }
+
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
         vec![&self.expr]
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
         Ok(Arc::new(Self { expr: children[0].clone(), wanted: self.wanted.clone() }))
     }
+
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.expr.fmt_sql(f)
     }
@@ -131,24 +136,30 @@ impl ExecutionPlan for Yielding {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         self.0.properties()
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         self.0.children()
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         self.0.apply_expressions(f)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self(replace_children_if_necessary(self.0.clone(), children)?)))
     }
+
     fn metrics(&self) -> Option<MetricsSet> {
         self.0.metrics()
     }
+
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         Ok(in_turns(self.0.execute(partition, context)?))
     }

@@ -35,16 +35,19 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
         // SAFETY: The caller's promise.
         unsafe { self.0.alloc(layout) }
     }
+
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
         // SAFETY: The caller's promise.
         unsafe { self.0.alloc_zeroed(layout) }
     }
+
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
         // SAFETY: The caller's promise.
         unsafe { self.0.dealloc(place, layout) }
     }
+
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count(new_size as i64 - layout.size() as i64);
         // SAFETY: The caller's promise.

@@ -145,10 +145,12 @@ impl Planning {
     fn of_this_thread() -> Option<Self> {
         HERE.with_borrow(|here| here.as_ref().map(|here| here.planning.clone()))
     }
+
     /// Makes it that of the calling thread.
     fn enter(this: Option<Self>) {
         HERE.set(this.map(Here::new));
     }
+
     fn is_abandoned(&self) -> bool {
         // Relaxed: who reads it late plans on for a moment. Pairs with the store in `Waiting`.
         self.abandoned.load(Ordering::Relaxed)
@@ -168,6 +170,7 @@ impl Here {
         let charged = planning.memory.as_ref().map(|memory| MemoryConsumer::new("the planner").register(memory));
         Self { planning, before: allocations::net(), charged }
     }
+
     fn check(&mut self) -> datafusion::error::Result<()> {
         if self.planning.is_abandoned() {
             return Err(SqlError::new(sqlstate::QUERY_CANCELED, "nobody waits for the plan").external());
@@ -369,6 +372,7 @@ mod tests {
             std::hint::black_box(&page);
             if levels == 0 { 0 } else { touch(levels - 1) + usize::from(page[levels % 4_096]) }
         }
+
         // Pages of the mapping in which this stack lies: other tests of the process have memory,
         // too.
         fn pages() -> usize {

@@ -54,15 +54,19 @@ impl ScalarUDFImpl for Checked {
             _ => "checked_times",
         }
     }
+
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         Ok(format!("{} {} {}", args[0].schema_name(), self.operator, args[1].schema_name()))
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(given[0].clone())
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let calculate: fn(&dyn Datum, &dyn Datum) -> Result<ArrayRef, ArrowError> = match self.operator {
             Operator::Plus => add,
@@ -182,6 +186,7 @@ impl AnalyzerRule for CheckedArithmetic {
     fn name(&self) -> &str {
         "checked_arithmetic"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_typed(plan, is_arithmetic, rewrite)
     }

@@ -442,6 +442,7 @@ impl AnalyzerRule for CommonTypes {
     fn name(&self) -> &str {
         "common_types"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut is_changed = false;
         let plan = match has_nested_unions(&plan)? {

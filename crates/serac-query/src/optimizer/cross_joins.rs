@@ -64,9 +64,11 @@ impl OptimizerRule for CrossJoins {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.0.apply_order()
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if !has_pairs_to_lose(&plan)? {
             return self.0.rewrite(plan, config);

@@ -64,9 +64,11 @@ impl OptimizerRule for DateComparisons {
     fn name(&self) -> &str {
         "date_comparisons"
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let changed = Cell::new(false);
         let plan = rewrite_typed(plan, is_comparison, |expr, schema| {

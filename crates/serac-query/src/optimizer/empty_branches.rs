@@ -16,12 +16,15 @@ impl OptimizerRule for EmptyBranches {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.0.apply_order()
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let LogicalPlan::Union(union) = &plan else { return self.0.rewrite(plan, config) };
         let is_empty = |plan: &LogicalPlan| matches!(plan, LogicalPlan::EmptyRelation(empty) if !empty.produce_one_row);

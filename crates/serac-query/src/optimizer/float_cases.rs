@@ -57,6 +57,7 @@ impl AnalyzerRule for FloatCases {
     fn name(&self) -> &str {
         "float_cases"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_typed(plan, is_ours, rewrite)
     }

@@ -51,12 +51,15 @@ impl OptimizerRule for FloatZeros {
     fn name(&self) -> &str {
         "float_zeros"
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         Some(ApplyOrder::BottomUp)
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         match plan {
             LogicalPlan::Sort(sort) if sort.expr.iter().any(|key| has_two_zeros(&key.expr, sort.input.schema())) => {

@@ -36,6 +36,7 @@ impl AnalyzerRule for GivenOrders {
     fn name(&self) -> &str {
         "given_orders"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         plan.transform_up_with_subqueries(|plan| {
             let (input, takes_order) = match &plan {

@@ -86,6 +86,7 @@ impl AnalyzerRule for InLists {
     fn name(&self) -> &str {
         "in_lists"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
             let names = NamePreserver::new(&plan);

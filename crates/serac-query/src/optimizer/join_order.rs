@@ -30,9 +30,11 @@ impl OptimizerRule for JoinOrder {
     fn name(&self) -> &str {
         "join_order"
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         order(plan)
     }

@@ -21,9 +21,11 @@ impl PhysicalOptimizerRule for LostOrders {
     fn name(&self) -> &str {
         "lost_orders"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let sorted = plan.transform_up(|plan| {
             let mut changed = false;

@@ -95,6 +95,7 @@ impl AnalyzerRule for NullSafe {
     fn name(&self) -> &str {
         "null_safe"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_typed(plan, is_ours, rewrite)
     }

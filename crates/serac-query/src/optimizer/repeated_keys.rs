@@ -47,6 +47,7 @@ impl AnalyzerRule for RepeatedKeys {
     fn name(&self) -> &str {
         "repeated_keys"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| match plan {
             LogicalPlan::Distinct(Distinct::On(DistinctOn {

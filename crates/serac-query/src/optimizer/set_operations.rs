@@ -46,6 +46,7 @@ impl AnalyzerRule for SetOperations {
     fn name(&self) -> &str {
         "set_operations"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| match &plan {
             // Without ALL the left side is made distinct; where it is that anyhow, each row is

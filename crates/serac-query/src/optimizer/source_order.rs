@@ -29,9 +29,11 @@ impl PhysicalOptimizerRule for SourceOrder {
     fn name(&self) -> &str {
         "source_order"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         kept(plan, true)
     }

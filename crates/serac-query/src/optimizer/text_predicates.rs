@@ -23,12 +23,15 @@ impl OptimizerRule for TextPredicates {
     fn name(&self) -> &str {
         "text_predicates"
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         Some(ApplyOrder::TopDown)
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let input = match &plan {
             LogicalPlan::Aggregate(aggregate) => aggregate.input.clone(),

@@ -51,9 +51,11 @@ impl OptimizerRule for TrueKeys {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.0.apply_order()
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         // A rule that is shown every node concludes at these alone.
         let concludes = self.apply_order().is_none() || matches!(plan, LogicalPlan::Sort(_) | LogicalPlan::Distinct(_));
@@ -119,6 +121,7 @@ impl Unknown {
         let schema = independent(input.schema())?;
         Ok(LogicalPlan::Extension(Extension { node: Arc::new(Self { input, schema }) }))
     }
+
     /// The plan beneath such an operator; `None` for another plan.
     fn beneath(plan: &LogicalPlan) -> Option<LogicalPlan> {
         let LogicalPlan::Extension(extension) = plan else { return None };
@@ -136,18 +139,23 @@ impl UserDefinedLogicalNodeCore for Unknown {
     fn name(&self) -> &str {
         "Unknown"
     }
+
     fn inputs(&self) -> Vec<&LogicalPlan> {
         vec![&self.input]
     }
+
     fn schema(&self) -> &DFSchemaRef {
         &self.schema
     }
+
     fn expressions(&self) -> Vec<Expr> {
         Vec::new()
     }
+
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
         let (Some(input), true) = (inputs.pop(), inputs.is_empty()) else {
             return internal_err!("it has one input");
@@ -155,6 +163,7 @@ impl UserDefinedLogicalNodeCore for Unknown {
         let schema = independent(input.schema())?;
         Ok(Self { input, schema })
     }
+
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
         Some(vec![output_columns.to_vec()])
     }

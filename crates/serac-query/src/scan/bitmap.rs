@@ -209,6 +209,7 @@ impl Condition {
         let mut parts = merged(flat, ValueSet::and);
         if parts.len() == 1 { parts.remove(0) } else { Self::All(parts) }
     }
+
     fn any(parts: Vec<Self>) -> Self {
         let flat = parts.into_iter().flat_map(|part| if let Self::Any(parts) = part { parts } else { vec![part] });
         let mut parts = merged(flat, ValueSet::or);
@@ -237,6 +238,7 @@ impl Condition {
             }
         }
     }
+
     /// The cost of a row in a scan.
     fn scan_ns(&self, indexes: &Indexes) -> f64 {
         match self {
@@ -428,24 +430,29 @@ impl BitmapFilter {
     pub(super) fn estimated_rows(&self) -> f64 {
         self.estimated_rows
     }
+
     /// The rows that it leaves, in the segment of a block.
     pub(super) fn rows(&self, no: BlockNo) -> &Rows {
         self.segment(self.rows.of(no))
     }
+
     /// The number of parts that [`segment`](Self::segment) gives.
     pub(super) fn segments(&self) -> usize {
         self.rows.len()
     }
+
     /// The rows that it leaves in a segment.
     pub(super) fn segment(&self, segment: usize) -> &Rows {
         self.rows.get(segment, |blocks| {
             self.found.get_or_init(|| self.condition.find(&self.indexes, self.total)).rows(blocks)
         })
     }
+
     /// Rows of the table.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
+
     /// The number of rows that it leaves, if that is known without their bitvectors.
     pub(super) fn count(&self) -> Option<u64> {
         match &self.condition {
@@ -453,6 +460,7 @@ impl BitmapFilter {
             _ => None,
         }
     }
+
     /// The values that it takes, if it is about this index alone.
     pub(super) fn values_of(&self, index: &BitmapReader) -> Option<&ValueSet> {
         match &self.condition {

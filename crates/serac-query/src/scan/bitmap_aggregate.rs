@@ -133,21 +133,26 @@ impl ExecutionPlan for CubitAggregateExec {
     fn name(&self) -> &str {
         "CubitAggregateExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
     }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         apply_expression_roots(self.arguments.iter().flatten(), f)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let input = children[0].clone();
         let partitions = input.output_partitioning().partition_count();
@@ -206,9 +211,11 @@ impl PhysicalOptimizerRule for BitmapAggregation {
     fn name(&self) -> &str {
         "bitmap_aggregation"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         replace_nodes(plan, |aggregate| Ok(aggregated(aggregate)?.map(|aggregate| Arc::new(aggregate) as _)))
     }

@@ -85,6 +85,7 @@ impl Counting {
             }
         }
     }
+
     /// The same from the bitvectors of `filter`, by so many threads.
     fn counted(&self, filter: &Arc<BitmapFilter>, threads: usize) -> Vec<(Key, u64)> {
         let (group, by_segment) = (self.group.as_ref().map(GroupColumn::new), Shared::new(filter.segments()));
@@ -150,18 +151,22 @@ impl ExecutionPlan for CubitCountExec {
     fn name(&self) -> &str {
         "CubitCountExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         Vec::new()
     }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
+
     fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
@@ -187,6 +192,7 @@ impl ExecutionPlan for CubitCountExec {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         let rows = match &self.counting.group {
             None => Precision::Exact(1),
@@ -204,9 +210,11 @@ impl PhysicalOptimizerRule for BitmapCounts {
     fn name(&self) -> &str {
         "bitmap_counts"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         replace_nodes(plan, |aggregate| Ok(counted(aggregate).map(|count| Arc::new(count) as _)))
     }

@@ -68,6 +68,7 @@ impl CubitJoinExec {
         let (found, metrics) = Default::default();
         Self { keys, key, scan, column, anti, found, properties, metrics }
     }
+
     fn scan(&self) -> Result<&SeracScanExec> {
         let scan = self.scan.downcast_ref::<SeracScanExec>();
         scan.ok_or_else(|| DataFusionError::Internal("the join has lost its scan".into()))
@@ -107,21 +108,26 @@ impl ExecutionPlan for CubitJoinExec {
     fn name(&self) -> &str {
         "CubitJoinExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.keys, &self.scan]
     }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false, false]
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         apply_expression_roots([&self.key], f)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let (keys, scan) = (children[0].clone(), children[1].clone());
         Ok(Arc::new(Self::new(keys, self.key.clone(), scan, self.column, self.anti)))
@@ -146,6 +152,7 @@ impl ExecutionPlan for CubitJoinExec {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         Ok(Arc::new(Statistics::new_unknown(&self.schema())))
     }
@@ -159,9 +166,11 @@ impl PhysicalOptimizerRule for BitmapJoin {
     fn name(&self) -> &str {
         "bitmap_join"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         replace_nodes(plan, joined)
     }

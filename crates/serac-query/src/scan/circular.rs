@@ -106,6 +106,7 @@ impl SharedScans {
             Self::Off => "off",
         }
     }
+
     /// The setting of a name, in any case.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|setting| setting.name().eq_ignore_ascii_case(name))
@@ -130,6 +131,7 @@ impl Reading {
         let bytes = self.bytes_per_block.saturating_mul(self.blocks as usize);
         !self.is_selective && self.blocks >= SHARED_BLOCKS && bytes > cache_bytes
     }
+
     /// Blocks whose columns have room in a cache.
     fn blocks_in(self, bytes: usize, most: usize) -> usize {
         (bytes / self.bytes_per_block.max(1)).clamp(1, most)
@@ -156,20 +158,24 @@ impl SharedScanFigures {
     pub fn attached(&self) -> u64 {
         self.attached.load(Ordering::Relaxed)
     }
+
     /// Scans that are attached now.
     pub fn now(&self) -> u64 {
         // Looked at first: who has detached has attached before.
         let detached = self.detached.load(Ordering::Relaxed);
         self.attached().saturating_sub(detached)
     }
+
     /// Blocks that scans have taken because another one had just read them.
     pub fn followed(&self) -> u64 {
         self.followed.load(Ordering::Relaxed)
     }
+
     /// Blocks that scans have taken as the first.
     pub fn led(&self) -> u64 {
         self.led.load(Ordering::Relaxed)
     }
+
     /// The number of times that scans have left because they were slow.
     pub fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
@@ -189,12 +195,15 @@ impl Trail {
     fn begin(&self) -> u64 {
         self.end - self.blocks.len() as u64
     }
+
     fn at(&self, place: u64) -> BlockNo {
         self.blocks[(place - self.begin()) as usize]
     }
+
     fn last(&self) -> Option<BlockNo> {
         self.blocks.back().copied()
     }
+
     fn push(&mut self, no: BlockNo) {
         // Two scans may have led to it.
         if self.last() == Some(no) {
@@ -229,6 +238,7 @@ impl Convoys {
     pub fn figures(&self) -> &SharedScanFigures {
         &self.figures
     }
+
     fn join(&self, table: &Arc<DataTable>) -> Arc<Convoy> {
         let mut running = self.running.lock();
         running.retain(|_, convoy| convoy.strong_count() > 0);
@@ -255,19 +265,23 @@ impl ScanSharing {
     pub fn new(convoys: Arc<Convoys>) -> Self {
         Self { setting: AtomicU8::new(SharedScans::Auto as u8), convoys }
     }
+
     /// The sharing of the query's session.
     pub(super) fn of(context: &TaskContext) -> Option<Arc<Self>> {
         context.session_config().get_extension()
     }
+
     /// The session's setting.
     pub fn setting(&self) -> SharedScans {
         // Relaxed, here and below: the session's own statements change it.
         SharedScans::ALL[self.setting.load(Ordering::Relaxed) as usize]
     }
+
     /// Changes the setting.
     pub fn set(&self, setting: SharedScans) {
         self.setting.store(setting as u8, Ordering::Relaxed);
     }
+
     /// A scan of the table in its convoy; `None` if it goes alone.
     pub(super) fn attach(&self, table: &Arc<DataTable>, reading: Reading) -> Option<Arc<Member>> {
         let attaches = match self.setting() {
@@ -291,15 +305,18 @@ impl Taken {
     fn new(blocks: u32) -> Self {
         Self { words: vec![0; blocks.div_ceil(64) as usize], blocks, left: blocks }
     }
+
     /// Whether the scan has nothing to do with the block any more, or at all.
     fn has(&self, no: BlockNo) -> bool {
         no.0 >= self.blocks || self.words[no.0 as usize / 64] >> (no.0 % 64) & 1 == 1
     }
+
     fn take(&mut self, no: BlockNo) {
         assert!(!self.has(no), "a scan takes a block once");
         self.words[no.0 as usize / 64] |= 1 << (no.0 % 64);
         self.left -= 1;
     }
+
     /// The first one from `from` on that is left.
     fn next_from(&self, from: u32) -> Option<BlockNo> {
         let mut mask = u64::MAX << (from % 64);
@@ -313,6 +330,7 @@ impl Taken {
         }
         None
     }
+
     /// The first one behind a block that is left, around the end of the table.
     fn next_behind(&self, last: Option<BlockNo>) -> Option<BlockNo> {
         let behind = last.map_or(0, |no| no.0 + 1);
@@ -403,12 +421,14 @@ impl Member {
         }
         Some(Step { no, follows: followed.is_some(), left, alone })
     }
+
     /// Puts a block on the trail.
     fn note(&self, no: BlockNo) {
         if let Some(convoy) = &self.state.lock().convoy {
             convoy.trail.lock().push(no);
         }
     }
+
     fn detach(&self, state: &mut State) {
         if state.convoy.take().is_some() {
             add_one(&self.convoys.figures.detached);
@@ -438,6 +458,7 @@ impl MemberReader {
         member.state.lock().readers += 1;
         Self { member: member.clone(), leads_to: None, taken: 0, alone: true }
     }
+
     /// The next block; `None` if all are taken.
     pub(super) fn next(&mut self) -> Option<Step> {
         let step = self.member.next()?;
@@ -446,12 +467,14 @@ impl MemberReader {
         self.taken += 1;
         Some(step)
     }
+
     /// The values of the block that was taken last are about to be read.
     pub(super) fn reads(&mut self) {
         if let Some(no) = self.leads_to.take() {
             self.member.note(no);
         }
     }
+
     /// Whether others should have their turn before the next block is taken. Asked once for each.
     pub(super) fn gives_way(&mut self) -> bool {
         let turn = if self.alone { TURN_BLOCKS } else { self.member.turn };
@@ -482,17 +505,20 @@ mod tests {
         let column = ColumnSchema { name: "c".into(), column_type: ColumnType::Int32, nullable: true };
         DataTable::new(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap()
     }
+
     /// A scan of so many blocks, of which `window` have room in the cache.
     fn scan(convoys: &Arc<Convoys>, table: &Arc<DataTable>, blocks: u32, window: usize) -> MemberReader {
         let reading = Reading { blocks, bytes_per_block: 1 << 20, is_selective: false };
         MemberReader::new(&Arc::new(Member::new(convoys.clone(), table, reading, window << 20)))
     }
+
     /// Takes and reads the next block: its number, and whether the scan has followed to it.
     fn step(reader: &mut MemberReader) -> Option<(u32, bool)> {
         let step = reader.next()?;
         reader.reads();
         Some((step.no.0, step.follows))
     }
+
     fn rest(reader: &mut MemberReader) -> Vec<(u32, bool)> {
         std::iter::from_fn(|| step(reader)).collect()
     }

@@ -39,9 +39,11 @@ impl PhysicalOptimizerRule for ByNames {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn schema_check(&self) -> bool {
         self.0.schema_check()
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let with_barriers = plan.transform_up(|node| {
             let passing = columns_by_name(node.as_ref());
@@ -100,24 +102,30 @@ impl ExecutionPlan for Barrier {
     fn name(&self) -> &str {
         "Barrier"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         self.node.properties()
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.node]
     }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self { node: children[0].clone(), passing: self.passing.clone() }))
     }
+
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.node.execute(partition, context)
     }
+
     fn gather_filters_for_pushdown(
         &self,
         _: FilterPushdownPhase,
@@ -128,6 +136,7 @@ impl ExecutionPlan for Barrier {
             ChildFilterDescription::from_child_with_allowed_indices(&filters, self.passing.clone(), &self.node)?;
         Ok(FilterDescription::new().with_child(child))
     }
+
     fn handle_child_pushdown_result(
         &self,
         _: FilterPushdownPhase,

@@ -55,14 +55,17 @@ impl GroupColumn {
         let keys: Vec<Key> = index.counts(all).into_iter().map(|(key, _)| key).collect();
         Self { index: index.clone(), vectors: Shared::new(keys.len()), keys }
     }
+
     /// The values' bitvectors, which the threads of a query make together.
     pub(super) fn vectors(&self) -> impl Iterator<Item = &Bitvector> {
         self.vectors.all(|value| self.index.query(Predicate::Equals(&self.keys[value])))
     }
+
     /// Combinations of values.
     pub(super) fn combinations(columns: &[Self]) -> usize {
         columns.iter().map(|column| column.keys.len()).product()
     }
+
     /// The columns' values in each of these groups.
     pub(super) fn values(columns: &[Self], groups: &[usize]) -> Vec<ArrayRef> {
         let mut stride = 1;
@@ -77,6 +80,7 @@ impl GroupColumn {
         }
         arrays
     }
+
     /// Calls `f` with each group that has `wanted` rows in a block, and with these rows as bits.
     pub(super) fn for_each_group(columns: &[Self], block: BlockNo, wanted: &[u64], mut f: impl FnMut(usize, &[u64])) {
         fn combine(
@@ -133,6 +137,7 @@ impl BlockGroups {
             stride *= column.keys.len() as u32;
         }
     }
+
     /// The number of a row of the block.
     pub(super) fn number(&self, slot: Slot) -> u32 {
         self.numbers[slot.0 as usize]

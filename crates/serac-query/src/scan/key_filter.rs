@@ -51,27 +51,34 @@ impl ExecutionPlan for KeyFilterBuildExec {
     fn name(&self) -> &str {
         "KeyFilterBuildExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         self.input.properties()
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
     }
+
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
     }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         apply_expression_roots(self.keys.iter().map(|(key, _)| key), f)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self { input: children[0].clone(), keys: self.keys.clone() }))
     }
+
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         self.keys.iter().for_each(|(_, filter)| filter.reset());
         Ok(self)
@@ -119,9 +126,11 @@ impl PhysicalOptimizerRule for KeyFilterPushdown {
     fn name(&self) -> &str {
         "key_filter_pushdown"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         if !config.optimizer.enable_join_dynamic_filter_pushdown {
             return Ok(plan);

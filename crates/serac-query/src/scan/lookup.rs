@@ -227,6 +227,7 @@ impl KeyLookup {
         }
         Some(lookup)
     }
+
     /// Rows to look at, at the most.
     pub(super) fn candidates(&self) -> usize {
         self.candidates
@@ -258,6 +259,7 @@ impl KeyLookup {
         });
         (count <= most).then_some(count as usize)
     }
+
     /// The rows that have one of the keys in any snapshot, each once.
     fn rows(&self) -> Vec<RowId> {
         let mut found = Vec::with_capacity(self.candidates);
@@ -374,21 +376,26 @@ impl ExecutionPlan for SeracLookupExec {
     fn name(&self) -> &str {
         "SeracLookupExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         Vec::new()
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         apply_expression_roots(&self.filters, f)
     }
+
     fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
+
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self { metrics: ExecutionPlanMetricsSet::new(), ..(*self).clone() }))
     }
@@ -427,13 +434,16 @@ impl ExecutionPlan for SeracLookupExec {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         let rows = self.lookup.candidates.min(self.limit.unwrap_or(usize::MAX));
         Ok(Arc::new(Statistics { num_rows: Precision::Inexact(rows), ..Statistics::new_unknown(&self.schema()) }))
     }
+
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         Some(Arc::new(Self { limit, ..self.clone() }))
     }
+
     fn fetch(&self) -> Option<usize> {
         self.limit
     }

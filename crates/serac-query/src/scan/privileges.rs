@@ -56,9 +56,11 @@ impl TableProvider for Readable {
     fn schema(&self) -> SchemaRef {
         self.rows.schema()
     }
+
     fn table_type(&self) -> TableType {
         TableType::Temporary
     }
+
     async fn scan(
         &self,
         state: &dyn Session,

@@ -101,26 +101,32 @@ impl SeracTable {
     pub fn noting(self, reads: Option<ReadSet>) -> Self {
         Self { reads, ..self }
     }
+
     /// The same, whose scans are refused if they read other columns.
     pub fn allowing(self, columns: Columns) -> Self {
         Self { columns, ..self }
     }
+
     /// The columns that scans may read.
     pub fn allowed(&self) -> &Columns {
         &self.columns
     }
+
     /// The same, whose scans find rows by these expressions, too.
     pub fn knowing(self, expressions: Vec<IndexedExpression>) -> Self {
         Self { expressions, ..self }
     }
+
     /// The lookup that an index allows.
     fn lookup(&self, filters: &[Expr]) -> Option<KeyLookup> {
         KeyLookup::find(&self.table, &indexed_expression::with_hidden_columns(&self.expressions, filters))
     }
+
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
+
     /// The conjuncts of `filters`, over the table's columns and the row id.
     fn conjuncts(
         &self,
@@ -197,12 +203,15 @@ impl TableProvider for SeracTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+
     fn constraints(&self) -> Option<&Constraints> {
         Some(&self.constraints)
     }
+
     fn table_type(&self) -> TableType {
         TableType::Base
     }
+
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(filters
             .iter()

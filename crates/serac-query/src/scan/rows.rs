@@ -25,6 +25,7 @@ impl Rows {
             Self::Except(rows) => Self::Only(rows),
         }
     }
+
     pub(super) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Only(a), Self::Only(b)) => Self::Only(a.and(&b)),
@@ -32,13 +33,16 @@ impl Rows {
             (Self::Except(a), Self::Except(b)) => Self::Except(a.or(&b)),
         }
     }
+
     pub(super) fn or(self, other: Self) -> Self {
         self.inverse().and(other.inverse()).inverse()
     }
+
     /// Whether no row of the block is among them.
     pub(super) fn skips(&self, no: BlockNo) -> bool {
         matches!(self, Self::Only(rows) if rows.block(no).is_none())
     }
+
     /// The rows of a block, whose visible rows are given.
     pub(super) fn select(&self, no: BlockNo, visible: &Selection) -> Selection {
         let (rows, container) = match self {
@@ -74,6 +78,7 @@ impl Rows {
         }
         Selection::Positions(slots)
     }
+
     /// The rows of a block that has the rows 0 to `all` − 1, as bits, if they are more than half of
     /// them.
     pub(super) fn bits(&self, no: BlockNo, all: u32) -> Option<Vec<u64>> {
@@ -96,6 +101,7 @@ impl Rows {
         }
         Some(bits)
     }
+
     /// The rows among the slots of a block.
     pub(super) fn narrow(&self, no: BlockNo, slots: &[u32]) -> Selection {
         let (rows, container) = match self {
@@ -126,6 +132,7 @@ impl KeyRows {
         let found = Shared::new(keys.len().div_ceil(KEYS_PER_PART));
         Self { index, keys, anti, found, rows: BySegment::new(blocks) }
     }
+
     fn find(&self, part: usize) -> Bitvector {
         let keys = &self.keys[part * KEYS_PER_PART..];
         let index = self.index.index();
@@ -137,6 +144,7 @@ impl KeyRows {
         let keys: Vec<Key> = keys.iter().take(KEYS_PER_PART).map(|key| index.key(value(key))).collect();
         self.index.query(Predicate::In(&keys))
     }
+
     /// The rows in the segment of a block.
     pub(super) fn rows(&self, no: BlockNo) -> &Rows {
         self.rows.get(self.rows.of(no), |blocks| {

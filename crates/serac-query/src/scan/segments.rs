@@ -37,12 +37,14 @@ impl BlockQueue {
         let next = (0..segments(blocks)).map(|segment| AtomicU32::new(segment * SEGMENT_BLOCKS)).collect();
         Self { segment: AtomicU32::new(0), next, blocks }
     }
+
     fn take(&self, segment: u32) -> Option<BlockNo> {
         let end = self.blocks.min((segment + 1) * SEGMENT_BLOCKS);
         // Relaxed, here and below: numbers need only be handed out once.
         let no = self.next[segment as usize].fetch_add(1, Ordering::Relaxed);
         (no < end).then_some(BlockNo(no))
     }
+
     /// The next block for a partition that had one of the segment `current`.
     pub(super) fn next(&self, current: &mut Option<u32>) -> Option<BlockNo> {
         let count = self.next.len() as u32;
@@ -71,15 +73,18 @@ impl<T> BySegment<T> {
     pub(super) fn new(blocks: u32) -> Self {
         Self((0..segments(blocks)).map(|_| OnceLock::new()).collect())
     }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
+
     /// The segment's value; the first caller makes it for the segment's blocks.
     pub(super) fn get(&self, segment: usize, make: impl FnOnce(Range<u32>) -> T) -> &T {
         let first = segment as u32 * SEGMENT_BLOCKS;
         let end = if segment + 1 == self.len() { u32::MAX } else { first + SEGMENT_BLOCKS };
         self.0[segment].get_or_init(|| make(first..end))
     }
+
     /// The segment of a block.
     pub(super) fn of(&self, no: BlockNo) -> usize {
         ((no.0 / SEGMENT_BLOCKS) as usize).min(self.len() - 1)

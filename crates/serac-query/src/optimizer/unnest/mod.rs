@@ -70,6 +70,7 @@ impl AnalyzerRule for Unnest {
     fn name(&self) -> &str {
         "unnest"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         // Relaxed: only the difference of the numbers matters. An abandoned plan may be analysed at
         // the same time.

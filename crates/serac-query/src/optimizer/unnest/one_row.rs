@@ -20,12 +20,15 @@ impl ScalarUDFImpl for OneRow {
     fn name(&self) -> &str {
         NAME
     }
+
     fn signature(&self) -> &Signature {
         &self.0
     }
+
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(types[0].clone())
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let Some(rows) = args.args.get(1) else { return Ok(args.args[0].clone()) };
         let rows = rows.to_array(args.number_rows)?;

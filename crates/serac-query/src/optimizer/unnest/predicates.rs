@@ -45,19 +45,23 @@ impl<'p> Comparison<'p> {
         let column = Column::from(plan.schema().qualified_field(0));
         Ok(Some(Self { plan, value: value.clone(), outer, column, op, may_be_null }))
     }
+
     fn compared(&self) -> Expr {
         let column = Expr::Column(self.column.clone());
         Expr::BinaryExpr(BinaryExpr::new(Box::new(self.outer.clone()), self.op, Box::new(column)))
     }
+
     /// Whether there is a row for which it holds.
     fn is_true(&self) -> Result<Expr> {
         exists(self.plan, Some(self.compared()))
     }
+
     /// Whether there is a row for which it is NULL.
     fn is_unknown(&self) -> Result<Expr> {
         let with_null = exists(self.plan, Some(Expr::Column(self.column.clone()).is_null()))?;
         Ok(with_null.or(self.value.clone().is_null().and(exists(self.plan, None)?)))
     }
+
     /// As a subquery that counts, which is run once: true if any comparison is true, false if all
     /// are false.
     fn counted(&self) -> Result<Expr> {
@@ -72,6 +76,7 @@ impl<'p> Comparison<'p> {
         let rows = LogicalPlanBuilder::from(self.plan.clone()).aggregate(none, aggregates)?;
         Ok(Expr::ScalarSubquery(subquery(rows.project(vec![value.alias("__serac_in")])?.build()?)))
     }
+
     /// As a condition, where NULL is as good as false.
     fn condition(&self, negated: bool) -> Result<Expr> {
         if negated && self.may_be_null && !is_repeatable(self.plan, None) {
@@ -83,6 +88,7 @@ impl<'p> Comparison<'p> {
             (true, true) => (!self.is_true()?).and(!self.is_unknown()?),
         })
     }
+
     /// As a value.
     fn value(&self, negated: bool) -> Result<Expr> {
         if !self.may_be_null {

@@ -120,6 +120,7 @@ impl Domain<'_> {
         });
         substituted(expr, &substitutes.collect::<Result<Vec<_>>>()?, schema)
     }
+
     /// The same for expressions that have the names of columns.
     fn named(&self, exprs: &[Expr], input: &Pushed, schema: &DFSchema) -> Result<Vec<Expr>> {
         let names = NamePreserver::new_for_projection();
@@ -129,6 +130,7 @@ impl Domain<'_> {
         };
         exprs.iter().map(one).collect()
     }
+
     fn sorts(&self, sorts: &[SortExpr], input: &Pushed, schema: &DFSchema) -> Result<Vec<SortExpr>> {
         let one = |sort: &SortExpr| {
             let expr = self.expr(sort.expr.clone(), input, schema)?;
@@ -136,11 +138,13 @@ impl Domain<'_> {
         };
         sorts.iter().map(one).collect()
     }
+
     fn is_correlated(&self, plan: &LogicalPlan) -> bool {
         let reads_run = |plan: &LogicalPlan| Ok(self.last_run(plan).is_some());
         free(plan).iter().any(|column| self.outer.contains(column))
             || !self.runs.is_empty() && plan.exists(reads_run).unwrap_or(true)
     }
+
     /// The last run that a scan reads; `None` if a plan is no such scan.
     fn last_run<'a>(&'a self, plan: &'a LogicalPlan) -> Option<(&'a LastRun, &'a TableScan)> {
         let LogicalPlan::TableScan(scan) = plan else { return None };
@@ -231,6 +235,7 @@ impl Domain<'_> {
         let Some(input) = self.beside_each(input)? else { return Ok(None) };
         self.above(plan, input).map(Some)
     }
+
     /// A filter, a projection or an alias over an input with the domain's columns.
     fn above(&self, plan: &LogicalPlan, input: Pushed) -> Result<Pushed> {
         match plan {
@@ -272,6 +277,7 @@ impl Domain<'_> {
         let plan = LogicalPlanBuilder::from(run.plan.clone()).project(exprs)?.build()?;
         Ok(Pushed { plan, domain: domain.to_vec() })
     }
+
     /// A recursive query, all of whose rows have the domain's columns.
     fn recursion(&self, query: &RecursiveQuery) -> Result<Pushed> {
         let name = self.names.next("recursion");

@@ -160,6 +160,7 @@ impl BlockAggregateExec {
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
+
     /// Whether another plan comes to the same groups and numbers.
     fn computes_the_same(&self, other: &Self) -> bool {
         let same_groups = match (&self.plan.grouping, &other.plan.grouping) {
@@ -179,6 +180,7 @@ impl BlockAggregateExec {
             && self.plan.states == other.plan.states
             && matches!(scans, (Ok(a), Ok(b)) if a.finds_the_same(b))
     }
+
     /// The aggregation, with the computation of another that computes the same.
     fn sharing(&self, other: &Self) -> Self {
         Self {
@@ -190,6 +192,7 @@ impl BlockAggregateExec {
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
+
     fn scan(&self) -> Result<&SeracScanExec> {
         let scan = SeracScanExec::find(&self.scan);
         scan.ok_or_else(|| DataFusionError::Internal("the aggregation of blocks has lost its scan".into()))
@@ -432,21 +435,26 @@ impl ExecutionPlan for BlockAggregateExec {
     fn name(&self) -> &str {
         if matches!(self.plan.grouping, Grouping::Bitmaps(_)) { "CubitAggregateExec" } else { "BlockAggregateExec" }
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.scan]
     }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self {
             scan: children[0].clone(),
@@ -503,6 +511,7 @@ impl ExecutionPlan for BlockAggregateExec {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         let rows = match &self.plan.grouping {
             Grouping::Nothing => Precision::Exact(1),

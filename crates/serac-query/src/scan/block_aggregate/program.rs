@@ -148,6 +148,7 @@ impl Compiled {
             self.nullable.len() - 1
         }))
     }
+
     /// The number of the sum of a step.
     pub(super) fn sum(&mut self, step: usize, source: &Source<'_>) -> (usize, Option<usize>) {
         let nullable = self.nullable_of(step, source);

@@ -57,9 +57,11 @@ impl PhysicalOptimizerRule for BlockAggregation {
     fn name(&self) -> &str {
         "block_aggregation"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = replace_nodes(plan, |aggregate| self.aggregated(aggregate))?;
         let known: RefCell<Vec<BlockAggregateExec>> = RefCell::default();

@@ -139,9 +139,11 @@ impl Rows<'_> {
     fn valid(&self, set: Option<usize>) -> Option<&[u64]> {
         self.valid[set?].as_deref()
     }
+
     fn numbers(&self, step: usize) -> Numbers<'_> {
         self.compiled.program.numbers(step, self.columns, self.scratch)
     }
+
     fn number(&self, step: usize, row: usize) -> Result<i128> {
         self.compiled.program.row(step, self.columns, row).map_err(overflow)
     }

@@ -193,6 +193,7 @@ impl BlockScan {
             }
         }
     }
+
     /// Whether the task gives way to other scans of the convoy before it takes the next block.
     /// Asked once for each.
     pub(in crate::scan) fn gives_way(&mut self) -> bool {
