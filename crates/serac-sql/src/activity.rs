@@ -38,6 +38,7 @@ impl Histogram {
         self.counts[BOUNDS.partition_point(|bound| *bound < seconds)] += 1;
         self.sum += duration;
     }
+
     fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
         self.sum += other.sum;
@@ -76,6 +77,7 @@ impl StatementKind {
         let kinds = [Self::Select, Self::Insert, Self::Update, Self::Delete];
         kinds.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(word)).unwrap_or(Self::Other)
     }
+
     /// Its name, in small notifications.
     pub fn name(self) -> &'static str {
         match self {
@@ -120,6 +122,7 @@ impl Figures {
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
     }
+
     fn abort(&mut self, cause: &'static str) {
         *self.aborted.entry(cause).or_default() += 1;
     }
@@ -215,10 +218,12 @@ impl Activity {
     pub fn process(&self) -> i32 {
         self.process
     }
+
     /// The client, with the name that it gave itself at first.
     pub fn client(&self) -> &Client {
         &self.client
     }
+
     /// Notes that a statement begins.
     pub fn begins(&self, text: &str) -> Instant {
         let now = Instant::now();
@@ -232,6 +237,7 @@ impl Activity {
         noted.text.push_str(&text[..text.floor_char_boundary(TEXT_BYTES)]);
         now
     }
+
     /// Notes that the statement that began at `began` has ended, and how the transaction is now;
     /// how long it took.
     pub fn ended(
@@ -247,10 +253,12 @@ impl Activity {
         noted.settle(kind, status, error);
         took
     }
+
     /// Notes the state of the transaction after a message that was no statement of the client's.
     pub fn settled(&self, kind: StatementKind, status: TransactionStatus, error: Option<&'static str>) {
         self.noted.lock().settle(kind, status, error);
     }
+
     /// Notes how the transaction is after an error, which may have been in no statement.
     pub fn failed(&self, status: TransactionStatus, error: &'static str) {
         let mut noted = self.noted.lock();
@@ -258,6 +266,7 @@ impl Activity {
             noted.settle(StatementKind::Other, status, Some(error));
         }
     }
+
     /// Notes that the client may go on.
     pub fn rests(&self, status: TransactionStatus) {
         let mut noted = self.noted.lock();
@@ -269,6 +278,7 @@ impl Activity {
             noted.transaction = None;
         }
     }
+
     /// Notes the client's name for itself.
     pub fn set_application(&self, name: &str) {
         let mut noted = self.noted.lock();
@@ -276,14 +286,17 @@ impl Activity {
             name.clone_into(&mut noted.application);
         }
     }
+
     /// Notes bytes that came.
     pub fn received(&self, bytes: usize) {
         self.bytes_in.store(self.bytes_in.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
     }
+
     /// Notes bytes that were sent.
     pub fn sent(&self, bytes: usize) {
         self.bytes_out.store(self.bytes_out.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
     }
+
     /// Notes the wait of the connection.
     pub fn waits(&self, wait: Wait) {
         self.wait.store(wait as i32, Ordering::Relaxed);
@@ -302,20 +315,24 @@ impl Activity {
         drop(noted);
         self.cancel.cancel();
     }
+
     /// Whether the running statement is to be cancelled; asked by the connection, once the
     /// statement listens.
     pub fn take_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst) && self.cancelled.swap(false, Ordering::SeqCst)
     }
+
     /// Ends the connection: its statement is cancelled.
     pub fn terminate(&self) {
         self.ends.send_replace(true);
         self.cancel();
     }
+
     /// Whether the connection is to end.
     pub fn is_terminated(&self) -> bool {
         *self.ends.borrow()
     }
+
     /// Becomes true when the connection is to end. Lives as long as `self`.
     pub fn ends(&self) -> watch::Receiver<bool> {
         self.ends.subscribe()
@@ -328,6 +345,7 @@ impl Activity {
         figures.bytes_out = self.bytes_out.load(Ordering::Relaxed);
         figures
     }
+
     fn row(&self) -> ActivityRow {
         let noted = self.noted.lock();
         let (began, connected) = self.connected;
@@ -441,14 +459,17 @@ impl Connections {
         drop(connections);
         Registered { list: self.clone(), activity }
     }
+
     /// The connection with a number.
     pub fn get(&self, process: i32) -> Option<Arc<Activity>> {
         self.0.connections.lock().get(&process).cloned()
     }
+
     /// All connections, by number.
     pub fn rows(&self) -> Vec<ActivityRow> {
         self.all().iter().map(|activity| activity.row()).collect()
     }
+
     /// The figures of all connections, including those that have ended.
     pub fn figures(&self) -> Figures {
         // Held all the time: a connection that ends meanwhile is counted once.
@@ -457,6 +478,7 @@ impl Connections {
         self.all().iter().for_each(|activity| figures.add(&activity.figures()));
         figures
     }
+
     fn all(&self) -> Vec<Arc<Activity>> {
         self.0.connections.lock().values().cloned().collect()
     }

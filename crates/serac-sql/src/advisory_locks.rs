@@ -55,6 +55,7 @@ impl State {
             move |hold: &&Hold| hold.owner != owner && (mode == Mode::Exclusive || hold.mode == Mode::Exclusive);
         self.held.get(&key).into_iter().flatten().filter(conflicts).map(|hold| hold.owner)
     }
+
     /// Whether a session that waits for a lock waits, through others, for itself.
     fn is_deadlock(&self, owner: u64, key: Key, mode: Mode) -> bool {
         let (mut seen, mut next) = (Vec::new(), self.in_the_way(owner, key, mode).collect::<Vec<_>>());
@@ -69,6 +70,7 @@ impl State {
         }
         false
     }
+
     fn take(&mut self, wanted: &Hold, key: Key) -> bool {
         if self.in_the_way(wanted.owner, key, wanted.mode).next().is_some() {
             return false;
@@ -80,6 +82,7 @@ impl State {
         }
         true
     }
+
     /// Releases a session's holds that `which` selects; returns whether there was one.
     fn release(&mut self, owner: u64, which: impl Fn(&Hold) -> bool) -> bool {
         let mut released = false;
@@ -162,11 +165,13 @@ impl SessionLocks {
         let owner = locks.0.sessions.fetch_add(1, Ordering::Relaxed);
         Self { locks: locks.clone(), owner, of_transaction: false.into(), of_session: false.into() }
     }
+
     fn release(&self, which: impl Fn(&Hold) -> bool) {
         if self.locks.0.state.lock().release(self.owner, which) {
             self.locks.0.released.notify_waiters();
         }
     }
+
     /// Takes over the locks of the running transaction; returns whether it had any.
     fn takes_transaction(&self) -> bool {
         // Relaxed: only the session's own statements write it, in turn.
@@ -176,17 +181,20 @@ impl SessionLocks {
         }
         any
     }
+
     /// Releases the locks of the running transaction.
     pub(crate) fn end_transaction(&self) {
         if self.takes_transaction() {
             self.release(|hold| hold.of_transaction);
         }
     }
+
     /// Keeps the locks of the running transaction until the guard goes, though the transaction has
     /// ended for the session.
     pub(crate) fn until_committed(self: &Arc<Self>) -> Option<CommittingLocks> {
         self.takes_transaction().then(|| CommittingLocks(self.clone()))
     }
+
     /// Whether the session has a lock for itself.
     pub(crate) fn has_of_session(&self) -> bool {
         // Relaxed: as in `takes_transaction`.
@@ -195,10 +203,12 @@ impl SessionLocks {
             state.held.values().flatten().any(|hold| hold.owner == self.owner && !hold.of_transaction)
         }
     }
+
     /// Releases the session's own locks.
     pub(crate) fn release_session(&self) {
         self.release(|hold| !hold.of_transaction);
     }
+
     pub(crate) fn unlock(&self, key: Key, mode: Mode) -> bool {
         let mut state = self.locks.0.state.lock();
         let holds = state.held.get_mut(&key).into_iter().flatten();
@@ -212,9 +222,11 @@ impl SessionLocks {
         }
         true
     }
+
     pub(crate) fn wanted(&self, mode: Mode, of_transaction: bool, process: i32) -> Hold {
         Hold { owner: self.owner, process, mode, of_transaction, count: 1 }
     }
+
     pub(crate) fn try_lock(&self, key: Key, wanted: &Hold) -> bool {
         let taken = self.locks.0.state.lock().take(wanted, key);
         if taken && wanted.of_transaction {
@@ -225,6 +237,7 @@ impl SessionLocks {
         }
         taken
     }
+
     pub(crate) async fn lock(&self, key: Key, wanted: &Hold) -> Result<(), SqlError> {
         if self.try_lock(key, wanted) {
             return Ok(());

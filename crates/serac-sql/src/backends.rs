@@ -40,9 +40,11 @@ impl<T> Columns<'_, T> {
     fn text<'s>(&'s self, of: impl Fn(&'s T) -> Option<&'s str>) -> ArrayRef {
         Arc::new(self.0.iter().map(of).collect::<StringArray>())
     }
+
     fn number(&self, of: impl Fn(&T) -> Option<i32>) -> ArrayRef {
         Arc::new(self.0.iter().map(of).collect::<Int32Array>())
     }
+
     fn time(&self, of: impl Fn(&T) -> Option<SystemTime>) -> ArrayRef {
         let times = self.0.iter().map(|row| of(row).map(micros)).collect::<TimestampMicrosecondArray>();
         Arc::new(times.with_timezone("UTC"))
@@ -257,12 +259,15 @@ impl ScalarUDFImpl for EndFunction {
     fn name(&self) -> &str {
         if self.terminates { "pg_terminate_backend" } else { "pg_cancel_backend" }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Boolean)
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let processes = cast(&args.args[0].to_array(args.number_rows)?, &DataType::Int64)?;
         let access = self.shared.view().map(|view| view.access).ok_or_else(|| denied("no statement is running"))?;

@@ -262,6 +262,7 @@ impl BoundWithNames {
             BoundBody::Change(change) => change.returning().map(|returning| &returning.plan),
         }
     }
+
     /// Whether `is_such` holds for all expressions of its plans, except those of its parts.
     pub(crate) fn has_only(&mut self, is_such: impl Fn(&Expr) -> bool) -> bool {
         let plans = match &mut self.body {
@@ -606,6 +607,7 @@ impl<'s> InSession<'s> {
             relations: HashMap::new(),
         }
     }
+
     /// An environment with the relations of these names that exist.
     async fn knowing(state: &'s SessionState, shared: &Arc<SessionEnv>, names: Vec<Name>) -> Result<Self> {
         let mut session = Self::over_nothing(state, shared);
@@ -615,15 +617,18 @@ impl<'s> InSession<'s> {
         }
         Ok(session)
     }
+
     /// The same with finished parts of the statement, whose rows are in these relations.
     fn with_parts(self, parts: &[Arc<dyn TableSource>]) -> Self {
         Self { parts: RefCell::new(parts.iter().cloned().collect()), ..self }
     }
+
     /// The expression that computes the number of a catalog object, or its name.
     fn registered(&self, function: &str, kind: TypeId, object: &Expr) -> Option<Expr> {
         let function = self.names.scalar(function)?;
         Some(function.call(vec![lit(kind.name()), object.clone()]))
     }
+
     /// The statement's snapshot.
     ///
     /// # Errors
@@ -631,6 +636,7 @@ impl<'s> InSession<'s> {
     fn view(&self) -> Result<StatementSnapshot> {
         self.shared.view().ok_or_else(cancelled)
     }
+
     /// The table with a name, whose rows are to be changed.
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let view = self.view()?;
@@ -645,6 +651,7 @@ impl<'s> InSession<'s> {
             table => Ok(table?.clone()),
         }
     }
+
     /// Looks a relation up. A missing relation is unknown to the binder.
     async fn find(&mut self, name: &Name) {
         let key = key(name);
@@ -702,6 +709,7 @@ impl InSession<'_> {
         }
         Ok(Some(Expr::Literal(value, None)))
     }
+
     /// A function with the session's settings, where it depends on them.
     fn styled(&self, name: &str, function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
         // An interval with fields is a constant.
@@ -720,6 +728,7 @@ impl Environment for InSession<'_> {
             }
         }
     }
+
     fn target(&self, name: &Name) -> Result<Target, BindError> {
         let table = self.table(name).map_err(|error| match error.sqlstate {
             sqlstate::UNDEFINED_TABLE | sqlstate::INVALID_SCHEMA_NAME if system_table::is_named(name) => {
@@ -750,6 +759,7 @@ impl Environment for InSession<'_> {
         };
         Ok(Target { relation, name: table.name().to_owned(), generations, indexes: unique.map(index).collect() })
     }
+
     fn rows_to_come(&self, schema: SchemaRef, target: Option<&Target>) -> Arc<dyn TableSource> {
         // A statement is bound the same way again.
         if target.is_none()
@@ -775,15 +785,19 @@ impl Environment for InSession<'_> {
         };
         provider_as_source(Arc::new(Readable { rows, columns, table: table.table().name().into() }))
     }
+
     fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
         self.digits.clone()
     }
+
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         Some(self.styled(name, self.names.scalar(name)?))
     }
+
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.names.aggregate(name)
     }
+
     fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
         let is_known = match name {
             "to_char" => true,
@@ -794,6 +808,7 @@ impl Environment for InSession<'_> {
         };
         self.scalar(name).filter(|_| is_known)
     }
+
     fn date_part(&self, field: &str, is_extract: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
         let (name, part) = serac_functions::date_part_function(field, is_extract);
         let function = self.names.scalar(name)?;
@@ -803,6 +818,7 @@ impl Environment for InSession<'_> {
         };
         Some((function, part))
     }
+
     fn cast_by_settings(
         &self,
         expr: &Expr,
@@ -830,6 +846,7 @@ impl Environment for InSession<'_> {
         let style = self.style.as_ref().filter(|_| is_time(&stored) && is_relative(text));
         Ok(style.map(|style| style.cast(expr, &stored, schema)).transpose()?.flatten())
     }
+
     fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, _: &DFSchema) -> Result<Option<Expr>, BindError> {
         let is_text = |id| matches!(id, TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR);
         if is_registered(to) && is_text(from) {
@@ -884,12 +901,15 @@ impl Environment for InSession<'_> {
         let late = |stored: &DataType| (from != TypeId::UNKNOWN).then(|| cast_of_text(expr, stored)).flatten();
         Ok(stored.map(|stored| late(&stored).unwrap_or_else(|| cast(expr.clone(), stored))))
     }
+
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.names.window(name)
     }
+
     fn has_table_function(&self, name: &str) -> bool {
         self.names.has_table_function(name)
     }
+
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>, BindError> {
         if !self.names.has_table_function(name) {
             return Ok(None);
@@ -897,9 +917,11 @@ impl Environment for InSession<'_> {
         let source = self.names.table_function(name, arguments.to_vec())?;
         Ok(Some(relation(source_as_provider(&source)?, TableReference::bare(name))))
     }
+
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         Some(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
+
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
         if let Some(style) = &self.style
             && let Some(operated) = style.operate(operator, &left, &right, schema)?

@@ -68,12 +68,14 @@ impl Notifications {
         // Relaxed: only the session's own commits change it.
         self.0.listens.load(Ordering::Relaxed)
     }
+
     /// The notifications since the last call, in order.
     pub fn take(&self) -> Vec<Notification> {
         let mut waiting = self.0.waiting.lock();
         waiting.bytes = 0;
         waiting.notifications.drain(..).collect()
     }
+
     /// Waits for a notification since the last wait. For one waiter at a time.
     pub async fn arrived(&self) {
         self.0.arrived.notified().await;
@@ -96,6 +98,7 @@ impl Channels {
             _ => Ok(()),
         }
     }
+
     fn listen(&self, channel: Arc<str>, inbox: &Arc<Inbox>) {
         let mut channels = self.0.lock();
         let inboxes = channels.entry(channel).or_default();
@@ -104,6 +107,7 @@ impl Channels {
         }
         inbox.listens.store(true, Ordering::Relaxed);
     }
+
     /// Takes an inbox out of a channel, or out of all.
     fn unlisten(&self, channel: Option<&str>, inbox: &Arc<Inbox>) {
         let mut channels = self.0.lock();
@@ -119,6 +123,7 @@ impl Channels {
             *inbox.waiting.lock() = Waiting::default();
         }
     }
+
     fn deliver(&self, process: i32, said: Vec<(Arc<str>, Arc<str>)>) {
         let channels = self.0.lock();
         let mut seen = HashSet::new();
@@ -130,6 +135,7 @@ impl Channels {
             }
         }
     }
+
     /// The fill of the fullest inbox, from 0 to 1.
     pub(crate) fn usage(&self) -> f64 {
         let most = self.0.lock().values().flatten().map(|inbox| inbox.waiting.lock().bytes).max().unwrap_or(0);
@@ -171,9 +177,11 @@ impl PendingNotifications {
         self.count.store(list.len(), Ordering::Relaxed);
         if *bytes > WAITING_BYTES { Err(too_many("in one transaction")) } else { Ok(()) }
     }
+
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
+
     /// Takes back all but the first so many.
     pub(crate) fn truncate(&self, len: usize) {
         if self.len() > len {
@@ -182,6 +190,7 @@ impl PendingNotifications {
             self.count.store(len, Ordering::Relaxed);
         }
     }
+
     /// Takes them out of the transaction, which is about to commit.
     pub(crate) fn take(&self) -> Vec<Letter> {
         if self.len() == 0 {
@@ -204,6 +213,7 @@ impl Listener {
     pub(crate) fn new(channels: &Channels) -> Self {
         Self { channels: channels.clone(), inbox: Arc::default(), notifications: Arc::default() }
     }
+
     pub(crate) fn say(&self, channel: &str, payload: &str) -> Result<()> {
         check_name(channel)?;
         if payload.len() > PAYLOAD_BYTES {
@@ -212,6 +222,7 @@ impl Listener {
         self.channels.check_room(channel)?;
         self.notifications.push(Letter::Notify(channel.into(), payload.into()))
     }
+
     /// Called when the transaction has committed: its LISTENs take effect now, its NOTIFYs once the
     /// commit is durable.
     pub(crate) fn post(&self, process: i32, notifications: Vec<Letter>, ticket: &CommitTicket) {
@@ -233,6 +244,7 @@ impl Listener {
             }));
         }
     }
+
     /// The channels to which the session listens, by name.
     pub(crate) fn names(&self) -> Vec<String> {
         let channels = self.channels.0.lock();
@@ -242,6 +254,7 @@ impl Listener {
         names.sort_unstable();
         names
     }
+
     pub(crate) fn unlisten_all(&self) {
         if self.inbox.listens.load(Ordering::Relaxed) {
             self.channels.unlisten(None, &self.inbox);

@@ -99,21 +99,26 @@ impl TableProvider for QueryView {
     fn schema(&self) -> SchemaRef {
         self.table.schema()
     }
+
     fn table_type(&self) -> TableType {
         self.table.table_type()
     }
+
     fn get_table_definition(&self) -> Option<&str> {
         self.table.get_table_definition()
     }
+
     fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
         self.table.get_logical_plan()
     }
+
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>, DataFusionError> {
         self.table.supports_filters_pushdown(filters)
     }
+
     async fn scan(
         &self,
         state: &dyn Session,

@@ -51,6 +51,7 @@ impl Session {
         !takes_stream(statement.statement())
             && (self.shared.values.is_for_postgresql() || self.is_read_committed() || self.claims(statement))
     }
+
     pub(crate) fn is_read_committed(&self) -> bool {
         self.running.is_some() && self.shared.values.modes().isolation.is_of_statements()
     }
@@ -70,6 +71,7 @@ impl Session {
     ) -> Result<()> {
         self.make_way_from(None, error, claims, conflicts, limits).await
     }
+
     /// As [`make_way`](Self::make_way); with a `mark`, undoes only the statement's changes since
     /// it.
     pub(crate) async fn make_way_from(

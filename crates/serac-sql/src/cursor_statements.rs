@@ -18,11 +18,13 @@ impl Session {
     pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
         self.shared.cursors.lock().all.get(name).map(|cursor| cursor.schema.clone())
     }
+
     /// The place for a new portal; `None` if no savepoint can remove it.
     pub fn portal_place(&self) -> Option<Arc<PortalPlace>> {
         let savepoints = self.running.as_ref().map_or(0, |running| running.savepoint_count());
         (savepoints > 0).then(|| self.shared.cursors.lock().place(savepoints))
     }
+
     /// The columns of a FETCH's rows. `None` for a MOVE, and while the cursor does not exist: a
     /// FETCH can be prepared before its cursor is declared.
     pub(crate) fn fetched_schema(&self, fetch: &Fetch) -> Option<SchemaRef> {
@@ -124,6 +126,7 @@ impl Session {
         self.shared.cursors.lock().all.insert(name.to_owned(), cursor);
         Ok(())
     }
+
     /// The next rows of a cursor, up to a number, and whether these are its last.
     ///
     /// # Errors
@@ -135,6 +138,7 @@ impl Session {
         let (numbers, back) = cursor.go(limit.unwrap_or(FetchDirection::ForwardAll))?;
         Ok((cursor.rows(numbers, back)?, cursor.at >= cursor.rows))
     }
+
     /// Forgets a cursor, if it is there.
     pub fn forget_cursor(&mut self, name: &str) {
         self.shared.cursors.lock().all.remove(name);

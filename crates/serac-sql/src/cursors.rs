@@ -129,19 +129,23 @@ impl Cursors {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Cursor)> {
         self.all.iter()
     }
+
     pub(crate) fn get(&mut self, name: &str) -> Result<&mut Cursor> {
         let missing = || SqlError::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"));
         self.all.get_mut(name).ok_or_else(missing)
     }
+
     /// The cursors that outlive their transaction if it commits.
     pub(crate) fn take_held(&mut self) -> Vec<(String, Cursor)> {
         let held = self.all.extract_if(.., |_, cursor| cursor.holds && cursor.savepoints.is_some());
         held.map(|(name, cursor)| (name, Cursor { savepoints: None, ..cursor })).collect()
     }
+
     /// Their transaction has committed.
     pub(crate) fn keep(&mut self, held: Vec<(String, Cursor)>) {
         self.all.extend(held);
     }
+
     /// The place of a portal that is made where there are so many savepoints.
     pub(crate) fn place(&mut self, savepoints: usize) -> Arc<PortalPlace> {
         let place =
@@ -152,11 +156,13 @@ impl Cursors {
         self.portals.push(Arc::downgrade(&place));
         place
     }
+
     /// A transaction has ended.
     pub(crate) fn end(&mut self) {
         self.portals.clear();
         self.all.retain(|_, cursor| cursor.savepoints.is_none());
     }
+
     /// The transaction has gone back to when it had so many savepoints.
     pub(crate) fn roll_back(&mut self, savepoints: usize) {
         self.all.retain(|_, cursor| cursor.savepoints.is_none_or(|declared| declared <= savepoints));
@@ -166,6 +172,7 @@ impl Cursors {
             }
         }
     }
+
     /// The transaction has given up all savepoints but so many.
     pub(crate) fn release(&mut self, savepoints: usize) {
         for declared in self.all.values_mut().filter_map(|cursor| cursor.savepoints.as_mut()) {

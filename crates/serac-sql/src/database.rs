@@ -71,22 +71,27 @@ impl SqlDatabase {
             started: SystemTime::now(),
         })
     }
+
     /// The engine below.
     pub fn database(&self) -> &Database {
         &self.database
     }
+
     /// The connections.
     pub fn connections(&self) -> &Connections {
         &self.connections
     }
+
     /// The runner of programs beside the data.
     pub(crate) fn programs(&self) -> Option<Arc<dyn Programs>> {
         self.programs.clone()
     }
+
     /// Bytes that running queries hold.
     pub fn query_memory(&self) -> usize {
         self.runtime.memory_pool.reserved()
     }
+
     /// Whether commits are possible: false once the log has failed.
     pub fn can_commit(&self) -> bool {
         self.database.storage().manager().log().is_none_or(|log| !log.has_failed())

@@ -33,6 +33,7 @@ impl Session {
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
         expressions::column_default(&self.state(), definition, rows)
     }
+
     /// Checks the table's CHECK constraints on whole rows.
     pub(crate) fn check_rows(&self, table: &Table, rows: &RecordBatch) -> Result<()> {
         if table.definition.checks.is_empty() {

@@ -36,6 +36,7 @@ impl Relationship {
             _ => Self::Member,
         }
     }
+
     fn name(self) -> &'static str {
         match self {
             Self::Outer => "Outer",
@@ -60,11 +61,13 @@ impl PlanNode {
     pub(crate) fn new(kind: impl Into<String>) -> Self {
         Self { kind: kind.into(), fields: Vec::new(), children: Vec::new() }
     }
+
     /// The same with a text about it.
     pub(crate) fn with(mut self, key: &'static str, text: impl Into<String>) -> Self {
         self.fields.push((key, Json::Text(text.into())));
         self
     }
+
     /// As a document.
     pub(crate) fn document(self, relationship: Option<Relationship>) -> Json {
         let mut object = vec![("Node Type", Json::Text(self.kind))];
@@ -87,6 +90,7 @@ impl Json {
         self.write(&mut out, 0);
         out
     }
+
     fn write(&self, out: &mut String, depth: usize) {
         let line = |out: &mut String, depth: usize| {
             out.push('\n');

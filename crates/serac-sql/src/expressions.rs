@@ -44,6 +44,7 @@ impl KeptExpression<'_> {
         };
         if self.text.len() > SHORT { deep::with_room(bound) } else { bound() }
     }
+
     /// The same with its types coerced, and simplified as in a query.
     ///
     /// # Errors
@@ -61,6 +62,7 @@ impl KeptExpression<'_> {
         let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, schema)?)?, schema)?;
         Ok(simplifier.simplify(coerced)?)
     }
+
     /// Its values for the rows of `batch`, whose columns are those of the table, if the expression
     /// is over a table.
     ///
@@ -74,6 +76,7 @@ impl KeptExpression<'_> {
         };
         if self.text.len() > SHORT { deep::with_room(values) } else { values() }
     }
+
     /// Its values as those of the column to which they are assigned.
     ///
     /// # Errors

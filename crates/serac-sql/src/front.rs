@@ -66,6 +66,7 @@ impl Session {
         // Boxed: the state of other statements need not be moved for the callers.
         Box::pin(self.execute_script(sql)).await
     }
+
     async fn execute_script(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         let mut results = Vec::new();
         for (i, statement) in self.parse_elsewhere(sql).await?.into_iter().enumerate() {
@@ -83,6 +84,7 @@ impl Session {
         let is_deep = statement.is_deep();
         self.execute_of_depth(statement, is_deep).await
     }
+
     /// The same where it is known whether the statement `is_deep`.
     pub(crate) async fn execute_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementResult> {
         if statement.query_or_change().is_none() {
@@ -96,6 +98,7 @@ impl Session {
         // Boxed: the planning future is about 100 KB, and would be moved for BEGIN and COMMIT, too.
         Roomy::new(is_deep, self.execute_other(statement)).await
     }
+
     async fn execute_other(&mut self, mut statement: Parsed) -> Result<StatementResult> {
         let tag = row_tag(&statement);
         self.abandoned_has_ended().await;
@@ -126,6 +129,7 @@ impl Session {
         };
         open.into_session().finish_statement(result).await
     }
+
     /// The limits of a statement that starts now.
     pub fn limits(&self) -> Limits {
         Limits::new(&self.cancel, self.shared.values.statement_timeout())
@@ -140,6 +144,7 @@ impl Session {
         let is_deep = statement.is_deep();
         self.stream_of_depth(statement, is_deep).await
     }
+
     /// The same where it is known whether the statement `is_deep`.
     pub(crate) async fn stream_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementStream<'_>> {
         if statement.query_or_change().is_none()
@@ -158,6 +163,7 @@ impl Session {
         }
         Roomy::new(is_deep, self.stream_other(statement)).await
     }
+
     async fn stream_other(&mut self, statement: Parsed) -> Result<StatementStream<'_>> {
         let tag = row_tag(&statement);
         self.abandoned_has_ended().await;
@@ -187,6 +193,7 @@ impl Session {
             Err(error) => Err(session.finish_statement::<()>(Err(error)).await.expect_err("it has failed")),
         }
     }
+
     /// Whether a statement neither changes nor claims rows. Then no transaction can be in its way,
     /// and its rows may be streamed.
     fn only_shows(&self, statement: &Parsed) -> bool {
@@ -229,17 +236,20 @@ impl Session {
             None => Ok(result),
         }
     }
+
     /// Waits for the memory of the last query, if its rows were not wanted to their end.
     pub(crate) async fn abandoned_has_ended(&mut self) {
         if std::mem::take(&mut self.has_abandoned) {
             self.work_memory.given_back(self.memory_before).await;
         }
     }
+
     /// Ends a query whose rows are not wanted any more.
     pub(crate) fn abandon_query(&mut self) {
         self.has_abandoned = true;
         self.abandon_statement();
     }
+
     /// Ends a statement without effects.
     pub(crate) fn abandon_statement(&mut self) {
         if self.transaction_status() == TransactionStatus::Idle {
@@ -252,6 +262,7 @@ impl Session {
         let ticket = self.shared.view().expect("a statement is running").snapshot.ticket();
         durable(ticket).await
     }
+
     /// Waits until all reads of the transaction so far are durable. Rows that a query gives after
     /// [that](Self::snapshot_is_durable) may show newer state than its snapshot, for example a
     /// sequence's next value.
@@ -370,6 +381,7 @@ impl Session {
         self.prepared.insert(name.name.clone(), prepared);
         Ok(StatementResult::command("PREPARE"))
     }
+
     /// Keeps a statement that a client has prepared by the protocol, so that EXECUTE and DEALLOCATE
     /// know it, too. Its parameters have types of the numbers `types`.
     pub fn keep_prepared(&mut self, name: &str, prepared: &Prepared, text: &str, types: &[u32]) {
@@ -381,15 +393,18 @@ impl Session {
         prepared.count_arguments();
         self.prepared.insert(name.to_owned(), prepared);
     }
+
     /// Whether there is a prepared statement of this name.
     pub fn has_prepared(&self, name: &str) -> bool {
         self.prepared.contains_key(name)
     }
+
     /// Forgets the prepared statement with a name; returns whether there was one.
     pub fn forget_prepared(&mut self, name: &str) -> bool {
         self.shared.prepared_statements.lock().remove(name);
         self.prepared.remove(name).is_some()
     }
+
     /// Forgets all prepared statements.
     fn forget_all_prepared(&mut self) {
         self.prepared.clear();
@@ -447,6 +462,7 @@ impl Session {
         let values = statement.source().arguments().values.as_deref().unwrap_or_default();
         session.execute_point(prepared, &execute.arguments, values).await.map_err(SqlError::unplaced)
     }
+
     /// Whether a statement claims rows.
     pub(crate) fn claims(&self, statement: &Parsed) -> bool {
         match statement.statement() {
@@ -463,6 +479,7 @@ impl Session {
         prepared.check_arguments(name, arguments)?;
         Ok(prepared)
     }
+
     /// The statement that the EXECUTE at `text` runs.
     async fn executed(&self, execute: &Execute, text: &Source) -> Result<Parsed> {
         let Execute { name, arguments } = execute;

@@ -20,11 +20,13 @@ impl<'t> KeptExpression<'t> {
         let text = column.default.as_deref()?;
         Some(Self { text, place: Place::Default, table: None, column: Some(column) })
     }
+
     /// The expression of a generated column.
     pub(crate) fn generation(table: &'t TableDefinition, column: &'t ColumnDefinition) -> Option<Self> {
         let place = if column.hidden { Place::Index } else { Place::Generation };
         Some(Self { text: column.generation.as_deref()?, place, table: Some(table), column: Some(column) })
     }
+
     /// An expression over a table whose values are assigned to no column.
     pub(crate) fn over(table: &'t TableDefinition, text: &'t str, place: Place) -> Self {
         Self { text, place, table: Some(table), column: None }

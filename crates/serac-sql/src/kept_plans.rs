@@ -54,6 +54,7 @@ impl PlanDependencies {
             settings: shared.settings(),
         }
     }
+
     fn is_same(&self, other: &Self) -> bool {
         let is_same_temporary = match (&self.temporary, &other.temporary) {
             (None, None) => true,
@@ -91,9 +92,11 @@ impl TableProvider for KeptTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+
     fn table_type(&self) -> TableType {
         TableType::Base
     }
+
     async fn scan(
         &self,
         _: &dyn PlanningSession,
@@ -156,6 +159,7 @@ impl KeptPlans {
         })?;
         Ok(Some(bound))
     }
+
     /// Keeps the statement for parameters of these types, if it can be kept.
     ///
     /// # Errors

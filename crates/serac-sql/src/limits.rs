@@ -42,15 +42,18 @@ impl CancelHandle {
     pub fn cancel(&self) {
         self.cancelled.notify_waiters();
     }
+
     /// Ready at the next [`cancel`](Self::cancel) after this call, also if there is no waiter yet.
     /// For callers that run statements without a session.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         self.cancelled.clone().notified_owned()
     }
+
     /// The number of the session's transaction on the database, if it has one.
     pub fn transaction(&self) -> Option<u64> {
         Some(self.transaction.load(Ordering::Relaxed)).filter(|number| *number != 0)
     }
+
     pub(crate) fn note_transaction(&self, number: u64) {
         self.transaction.store(number, Ordering::Relaxed);
     }
@@ -97,6 +100,7 @@ impl Limits {
             () = time_out => Err(timed_out()),
         }
     }
+
     /// To be called now and then by a part of the statement that does not wait.
     ///
     /// # Errors

@@ -66,19 +66,24 @@ impl Metrics {
         self.0.push(Metric { name, help, kind, samples: Vec::new() });
         self
     }
+
     fn sample(&mut self, suffix: &'static str, labels: &Labels<'_>, value: f64) {
         let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         self.0.last_mut().expect("a figure has been added").samples.push(Sample { suffix, labels, value });
     }
+
     fn with(&mut self, labels: &Labels<'_>, value: impl Into<u64>) {
         self.sample("", labels, value.into() as f64);
     }
+
     fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
         self.add(MetricKind::Counter, name, help).with(&[], value);
     }
+
     fn gauge(&mut self, name: &'static str, help: &'static str, value: usize) {
         self.add(MetricKind::Gauge, name, help).with(&[], value as u64);
     }
+
     fn histogram(&mut self, labels: &Labels<'_>, counts: &[u64], sum: Duration) {
         let mut total = 0;
         for (i, count) in counts.iter().enumerate() {

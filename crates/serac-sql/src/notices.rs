@@ -48,6 +48,7 @@ impl Notices {
     pub fn take(&self) -> Vec<Notice> {
         std::mem::take(&mut *self.0.lock())
     }
+
     /// Keeps a notice, if there is room.
     pub(crate) fn push(&self, notice: Notice) {
         let mut notices = self.0.lock();

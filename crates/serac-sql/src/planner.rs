@@ -47,22 +47,27 @@ impl Functions {
     pub(crate) fn new(shared: Arc<SessionEnv>, registry: Registry) -> Self {
         Self { shared, registry, own: OnceLock::new() }
     }
+
     /// The environment that the session's statements share.
     pub(crate) fn shared(&self) -> &Arc<SessionEnv> {
         &self.shared
     }
+
     fn common(&self) -> &'static SessionState {
         (self.registry.common)()
     }
+
     fn own(&self) -> &HashMap<String, Arc<ScalarUDF>> {
         self.own.get_or_init(|| {
             let functions = (self.registry.of_session)(&self.shared).into_iter();
             functions.map(|function| (function.name().to_owned(), Arc::new(function))).collect()
         })
     }
+
     fn scalar(&self, name: &str) -> Option<&Arc<ScalarUDF>> {
         self.own().get(name).or_else(|| self.common().scalar_functions().get(name))
     }
+
     /// The names of all.
     #[cfg(test)]
     pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
@@ -71,6 +76,7 @@ impl Functions {
         let others = common.aggregate_functions().keys().chain(common.window_functions().keys());
         scalar.chain(others).chain(common.table_functions().keys())
     }
+
     /// Whether a name is that of a function that every session has in FROM.
     pub(crate) fn is_table_function(&self, name: &str) -> bool {
         let common = self.common();
@@ -158,6 +164,7 @@ pub(crate) fn check_size(plan: &LogicalPlan) -> Result<()> {
                 self.operators > MAX_OPERATORS || self.level > MAX_LEVELS || self.subqueries > MAX_SUBQUERIES;
             Ok(if self.is_too_large { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         }
+
         fn f_up(&mut self, plan: &'n LogicalPlan) -> Result<TreeNodeRecursion> {
             self.level -= 1;
             self.subqueries -= usize::from(matches!(plan, LogicalPlan::Subquery(_)));
@@ -186,18 +193,22 @@ impl<'s> Names<'s> {
     pub(crate) fn new(state: &'s SessionState) -> Self {
         Self { state, functions: functions(state) }
     }
+
     pub(crate) fn state(&self) -> &SessionState {
         self.state
     }
+
     pub(crate) fn resolved(&self, name: TableReference) -> ResolvedTableReference {
         let defaults = &self.state.config_options().catalog;
         name.resolve(&defaults.default_catalog, &defaults.default_schema)
     }
+
     /// Whether it is the name of a function in FROM, of every session or of the database.
     pub(crate) fn has_table_function(&self, name: &str) -> bool {
         let is_created = || self.functions.shared.view().is_some_and(|view| view.catalog.functions.contains_key(name));
         self.functions.common().table_functions().contains_key(name) || is_created()
     }
+
     /// The result of a function in FROM.
     ///
     /// # Errors
@@ -215,6 +226,7 @@ impl<'s> Names<'s> {
         let table = function.create_table_provider_with_args(TableFunctionArgs::new(&arguments, self.state))?;
         Ok(provider_as_source(table))
     }
+
     pub(crate) fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let function = self.functions.scalar(name).filter(|_| !deep::is_abandoned())?;
         // A few functions depend on the time zone.
@@ -222,9 +234,11 @@ impl<'s> Names<'s> {
         let function = configured.map_or_else(|| function.clone(), Arc::new);
         Some(accounted(&function, &self.state.runtime_env().memory_pool).unwrap_or(function))
     }
+
     pub(crate) fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.functions.common().aggregate_functions().get(name).cloned()
     }
+
     pub(crate) fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.functions.common().window_functions().get(name).cloned()
     }

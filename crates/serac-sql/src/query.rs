@@ -55,6 +55,7 @@ fn is_deep(plan: &Arc<dyn ExecutionPlan>) -> bool {
     fn expr_has_more(expr: &Arc<dyn PhysicalExpr>, levels: usize) -> bool {
         levels == 0 || expr.children().into_iter().any(|child| expr_has_more(child, levels - 1))
     }
+
     fn has_more(plan: &Arc<dyn ExecutionPlan>, levels: usize) -> bool {
         if levels == 0 {
             return true;
@@ -83,6 +84,7 @@ impl Ready {
     async fn of(frame: DataFrame) -> Result<Self> {
         Self::changed(frame, Ok).await
     }
+
     /// The same, changed before it is looked at.
     async fn changed(
         frame: DataFrame,
@@ -214,6 +216,7 @@ impl Session {
     pub(crate) fn state(&self) -> SessionState {
         self.shared.at_its_time(&self.ctx.state_ref())
     }
+
     /// The session's state for rows that are stored. Rows of one source keep their order. Batches
     /// that are distributed over several threads would come back in any order, and each block would
     /// hold values of the whole range.
@@ -222,6 +225,7 @@ impl Session {
         state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
         state
     }
+
     /// The result of a planning future, on a thread that plans.
     pub(crate) fn planning<T: Send + 'static>(
         &self,
@@ -231,10 +235,12 @@ impl Session {
         // the stack of its caller.
         deep::planned(self.query_runtime.handle(), self.work_memory.of_all(), future.boxed())
     }
+
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, query: Source) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         self.rows_with(query, DecimalForm::Decimal128).await
     }
+
     async fn rows_with(&self, query: Source, decimals: DecimalForm) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let planned = self.planning(async move {
@@ -249,6 +255,7 @@ impl Session {
         let (ready, names) = planned.await?;
         Ok(shown_rows(names, self.run_ready(ready)?))
     }
+
     /// Rows that are all there before the first is given, in the session's memory.
     pub(crate) async fn completed(&self, mut rows: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
         let schema = rows.schema();
@@ -267,6 +274,7 @@ impl Session {
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
+
     /// The columns of a query's result and the types of its parameters.
     pub(crate) async fn bound_columns(&self, query: &Source) -> Result<(SchemaRef, Vec<TypeId>)> {
         let (state, query, postgresql_names) = (self.state(), query.clone(), self.postgresql_names);
@@ -276,17 +284,20 @@ impl Session {
         };
         self.planning(columns).await
     }
+
     /// The types of the parameters of a prepared query or change.
     pub(crate) async fn parameter_types(&self, prepared: &Source) -> Result<Vec<TypeId>> {
         let (state, prepared) = (self.state(), prepared.clone());
         self.planning(async move { binding::parameter_types(&state, &prepared).await }).await
     }
+
     /// The parameters of a prepared query or change as the EXECUTE at `text` gives them.
     pub(crate) async fn given(&self, prepared: &Source, text: &Source, given: &[Expr]) -> Result<Arguments> {
         let types = self.parameter_types(prepared).await?;
         let values = self.arguments_of(text, given, &types).await?;
         Ok(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values.into()) })
     }
+
     /// The values of the arguments that the EXECUTE or CALL at `text` gives for parameters of these
     /// types.
     pub(crate) async fn arguments_of<'e>(
@@ -310,6 +321,7 @@ impl Session {
             .map(|column| ScalarValue::try_from_array(column, 0))
             .collect::<datafusion::error::Result<_>>()?)
     }
+
     /// The data frame of a query whose columns become a relation's, and the columns with their
     /// names and types.
     pub(crate) async fn frame_of_relation(&self, query: &Source) -> Result<(DataFrame, SchemaRef)> {
@@ -318,6 +330,7 @@ impl Session {
         let RelationPlan { plan, columns } = bound.await?;
         Ok((DataFrame::new(self.storing_state(), plan), columns))
     }
+
     /// The data frame of a query that was put together as text.
     pub(crate) async fn frame_of(&self, sql: &str) -> Result<DataFrame> {
         let (state, query) = (self.state(), Source::of_query(sql)?);
@@ -332,6 +345,7 @@ impl Session {
     pub(crate) async fn stream(&self, frame: DataFrame) -> Result<SendableRecordBatchStream> {
         self.run_ready(self.planning(Ready::of(frame)).await?)
     }
+
     /// The rows of a plan, as they come.
     pub(crate) fn run_ready(&self, ready: Ready) -> Result<SendableRecordBatchStream> {
         let Ready { plan, context, wanted, is_short } = ready;
@@ -357,6 +371,7 @@ impl Session {
             None => rows,
         })
     }
+
     /// A query's plan to be shown, and its logical plan in text where that `is_verbose`.
     pub(crate) async fn planned_to_explain(&self, query: Source, is_verbose: bool) -> Result<(Ready, Option<String>)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
@@ -366,10 +381,12 @@ impl Session {
         };
         self.planning(planned).await
     }
+
     /// The same of a plan.
     pub(crate) async fn frame_to_explain(&self, frame: DataFrame, is_verbose: bool) -> Result<(Ready, Option<String>)> {
         self.planning(async move { ready_to_explain(frame, is_verbose).await }).await
     }
+
     /// The columns of a statement's result and its plans, as the binder gives them.
     ///
     /// # Errors
@@ -378,10 +395,12 @@ impl Session {
         let state = self.state();
         self.planning(async move { binding::lines(&state, &source).await }).await
     }
+
     /// All rows of a data frame.
     pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
         Ok(self.collect_with_schema(frame).await?.1)
     }
+
     /// All rows of a data frame and their columns. The frame's own schema is not coerced yet, for
     /// example if the results of a CASE have different types.
     pub(crate) async fn collect_with_schema(&self, frame: DataFrame) -> Result<(SchemaRef, Vec<RecordBatch>)> {

@@ -59,6 +59,7 @@ impl CatalogProvider for TransactionCatalog {
         let shown = |name: &&String| view.access.check_usage(name).is_ok();
         view.catalog.schemas.keys().filter(shown).cloned().chain(temporary).chain(system).collect()
     }
+
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let system = is_system_schema(name);
         let known = system || name == SEARCH_PATH || self.0.view().is_some_and(|view| view.schema(name).is_some());

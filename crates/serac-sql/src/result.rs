@@ -34,6 +34,7 @@ impl StatementResult {
     pub(crate) fn command(tag: impl Into<String>) -> Self {
         Self::Command { tag: tag.into(), rows: 0 }
     }
+
     /// Rows of the result.
     pub fn row_count(&self) -> usize {
         match self {
@@ -41,6 +42,7 @@ impl StatementResult {
             Self::Command { .. } => 0,
         }
     }
+
     /// The same as it leaves as Arrow ([`serac_values::free_numbers::shown`]).
     ///
     /// # Errors
@@ -121,6 +123,7 @@ impl Started {
     pub fn is_durable(&self) -> bool {
         self.ticket.as_ref().is_none_or(CommitTicket::is_acknowledged)
     }
+
     /// Waits until it is.
     ///
     /// # Errors

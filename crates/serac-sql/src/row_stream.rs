@@ -65,10 +65,12 @@ impl<'s> RowStream<'s> {
     ) -> Self {
         Self { session, tag, schema, rest: Rest::Query { stream, limits } }
     }
+
     /// The tag's word, as PostgreSQL writes it before the number of rows.
     pub fn tag(&self) -> &'static str {
         self.tag
     }
+
     /// The rows' columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema

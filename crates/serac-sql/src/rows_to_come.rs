@@ -32,9 +32,11 @@ impl TableProvider for RowsToCome {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+
     fn table_type(&self) -> TableType {
         TableType::Temporary
     }
+
     async fn scan(
         &self,
         state: &dyn PlanningSession,

@@ -169,6 +169,7 @@ impl Session {
     pub fn database(&self) -> &Database {
         &self.shared.database
     }
+
     /// Sets the defaults that clients of PostgreSQL rely on: READ COMMITTED, waiting for
     /// transactions in the way at every level, its text format in COPY, and its names of result
     /// columns.
@@ -177,20 +178,24 @@ impl Session {
         self.shared.values.set_for_postgresql();
         self.name_columns_as_postgresql();
     }
+
     /// Gives columns of results that have no name PostgreSQL's, several the same perhaps: `sum`,
     /// `?column?`.
     pub fn name_columns_as_postgresql(&mut self) {
         self.postgresql_names = true;
     }
+
     /// Lets the next query, where its rows come from a table as they are, give decimals of up to 18
     /// digits in this form. Others come in 128 bits.
     pub fn set_next_decimals(&mut self, form: DecimalForm) {
         self.next_decimals = form;
     }
+
     /// Sets, once, the identity of the session.
     pub fn identify(&mut self, identity: Identity) {
         let _ = self.shared.identity.set(identity);
     }
+
     /// Whether a transaction is open.
     pub fn transaction_status(&self) -> TransactionStatus {
         match &self.running {
@@ -199,6 +204,7 @@ impl Session {
             _ => TransactionStatus::Idle,
         }
     }
+
     /// A handle with which another thread cancels this session's statements.
     pub fn cancel_handle(&self) -> CancelHandle {
         self.cancel.clone()
@@ -210,6 +216,7 @@ impl Session {
     pub fn notices(&self) -> Notices {
         self.notices.clone()
     }
+
     /// Sends a notice, unless `client_min_messages` suppresses it.
     pub(crate) fn say(&self, severity: Severity, sqlstate: &'static str, message: impl Into<String>) {
         let wanted = self.setting("client_min_messages").unwrap_or_default().to_lowercase();
@@ -222,10 +229,12 @@ impl Session {
             self.notices.push(Notice { severity, sqlstate, message: message.into() });
         }
     }
+
     /// Sends the notice that an object to be made exists.
     pub(crate) fn say_exists(&self, sqlstate: &'static str, what: &str) {
         self.say(Severity::Notice, sqlstate, format!("{what} already exists, skipping"));
     }
+
     /// Sends the notice that an object to be changed or dropped does not exist.
     pub(crate) fn say_missing(&self, what: &str) {
         self.say(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, format!("{what} does not exist, skipping"));

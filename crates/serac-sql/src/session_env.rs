@@ -106,16 +106,19 @@ impl SessionEnv {
     pub(crate) fn view(&self) -> Option<StatementSnapshot> {
         self.view.read().clone()
     }
+
     /// The functions for the settings of times; `None` for the default settings.
     pub(crate) fn styled_functions(&self) -> Option<StyledFunctions> {
         self.time_style.read().clone().map(StyledFunctions)
     }
+
     /// The value of `now()`: one time for a transaction, in microseconds since 1970.
     pub(crate) fn time(&self) -> i64 {
         // Relaxed: the session's own statements change it.
         let known = self.time.load(Ordering::Relaxed);
         if known != 0 { known } else { self.start_time() }
     }
+
     /// When the running statement began, in microseconds since 1970: `now()` unless it is one of
     /// several in a transaction.
     pub(crate) fn statement_time(&self) -> i64 {
@@ -130,6 +133,7 @@ impl SessionEnv {
             known => known,
         }
     }
+
     /// Makes the present the value of `now()`.
     pub(crate) fn start_time(&self) -> i64 {
         let now = crate::clock::micros(SystemTime::now());
@@ -137,6 +141,7 @@ impl SessionEnv {
         self.time.store(now, Ordering::Relaxed);
         now
     }
+
     /// The session's state for a statement, at the transaction's time.
     pub(crate) fn at_its_time(&self, state: &RwLock<SessionState>) -> SessionState {
         let mut state = state.read().clone();
@@ -145,6 +150,7 @@ impl SessionEnv {
         state.execution_props_mut().query_execution_start_time = time.map(|time| time.and_utc());
         state
     }
+
     /// The privileges of the current user, or, while the query of a view is planned, of the view's
     /// owner.
     pub(crate) fn access(&self, view: &StatementSnapshot) -> Access {

@@ -17,6 +17,7 @@ impl Session {
         let roles = self.shared.roles.read().clone();
         self.beginning = Some(Box::new(Beginning { version, values, roles }));
     }
+
     /// Whether the session has state of its own: a statement may have another meaning in a new one.
     /// False before [`begins`](Self::begins).
     pub fn has_state(&self) -> bool {
@@ -31,12 +32,14 @@ impl Session {
             || (beginning.version != self.settings_version()
                 && (beginning.values != self.compared_settings() || beginning.roles != *self.shared.roles.read()))
     }
+
     fn compared_settings(&self) -> Vec<Option<String>> {
         let of_users = |(name, value): (&String, &String)| is_of_users(name).then(|| format!("{name} = {value}"));
         let mut made: Vec<_> = self.shared.client_settings.read().iter().filter_map(of_users).collect();
         made.sort();
         compared().map(|name| self.setting(name)).chain(made.into_iter().map(Some)).collect()
     }
+
     /// Another number whenever a setting or a role may have changed.
     fn settings_version(&self) -> u64 {
         // Relaxed: as in `set_for_client`. Roles are noted as settings are.

@@ -56,6 +56,7 @@ impl SessionEnv {
         }
         Ok(())
     }
+
     /// Limits the memory of the session's queries.
     pub(crate) fn set_work_memory(&self, limit: Option<usize>) {
         // A bound of the server holds for sessions that ask for no limit, too.
@@ -68,11 +69,13 @@ impl SessionEnv {
             options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
         });
     }
+
     /// The value of a setting before a statement of a transaction changes it.
     pub(crate) fn setting_before(&self, name: &str) -> Option<String> {
         // A user-defined setting that was not set yet is empty.
         self.setting(name).or_else(|| is_of_users(name).then(String::new))
     }
+
     /// Notes that the transaction has changed a setting, so that its end can take that back.
     pub(crate) fn note_change(&self, name: &str, before: Option<String>, local: bool) {
         // The modes of a transaction end with it.
@@ -83,6 +86,7 @@ impl SessionEnv {
             self.changed_settings.note(name, before, &now, local);
         }
     }
+
     /// `set_config`: SET, or SET LOCAL, in the running transaction, and RESET for no value. Returns
     /// the new value.
     ///

@@ -39,6 +39,7 @@ impl Kind {
             Self::OneOf(_) => "enum",
         }
     }
+
     pub(crate) fn unit(self) -> Option<&'static str> {
         match self {
             Self::Time => Some("ms"),
@@ -162,12 +163,14 @@ impl SessionEnv {
             change(&mut state.write());
         }
     }
+
     /// The session's options of DataFusion.
     fn with_state<T>(&self, look: impl FnOnce(&SessionState) -> T) -> Option<T> {
         let state = self.state.get()?.upgrade()?;
         let state = state.read();
         Some(look(&state))
     }
+
     /// A setting as SHOW gives it, by its name in lower case; `None` for an unknown setting. Not
     /// those of DataFusion.
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
@@ -192,12 +195,14 @@ impl SessionEnv {
         let of_nobody = || preset_value(name).map(str::to_owned);
         self.values.value(name).or_else(of_session).or_else(of_nobody).or_else(of_client)
     }
+
     /// A setting of DataFusion's.
     pub(crate) fn engine_setting(&self, name: &str) -> Option<String> {
         let entries =
             self.with_state(|state| state.config().options().entries()).filter(|_| name.starts_with("datafusion."))?;
         entries.into_iter().find(|entry| entry.key == name).map(|entry| entry.value.unwrap_or_default())
     }
+
     /// A setting that tells of the session's roles.
     fn of_roles(&self, name: &str) -> Option<String> {
         let catalog = self.view().map_or_else(|| self.database.catalog(), |view| view.catalog);
@@ -209,6 +214,7 @@ impl SessionEnv {
             _ => roles.name(roles.session, security),
         })
     }
+
     /// A setting's value after RESET; `None` if that is not known.
     fn usual_value(&self, name: &str) -> Option<String> {
         let value = match name {
@@ -410,6 +416,7 @@ impl SessionEnv {
         // Relaxed: the session's own statements read it.
         self.settings.fetch_add(1, Ordering::Relaxed);
     }
+
     /// Another number after every setting that plans depend on.
     pub(crate) fn settings(&self) -> u64 {
         // Relaxed: as in `note_setting`.

@@ -69,6 +69,7 @@ impl ChangedSettings {
         // Relaxed: the session's own statements read it.
         self.any.store(true, Ordering::Relaxed);
     }
+
     /// The settings that stay after a commit.
     pub(crate) fn kept(&self) -> Vec<(String, String)> {
         // Relaxed: as in `note`.
@@ -78,12 +79,14 @@ impl ChangedSettings {
         let changed = self.changed.lock();
         changed.iter().filter_map(|changed| Some((changed.name.clone(), changed.kept.clone()?))).collect()
     }
+
     /// The settings so far.
     pub(crate) fn mark(&self) -> SettingsMark {
         // Relaxed: as in `note`.
         let any = self.any.load(Ordering::Relaxed);
         SettingsMark(if any { self.changed.lock().clone() } else { Vec::new() })
     }
+
     /// Forgets the changes since the mark; returns the settings with their values at the mark.
     pub(crate) fn roll_back(&self, mark: SettingsMark) -> Vec<(String, String)> {
         let SettingsMark(then) = mark;
@@ -101,6 +104,7 @@ impl ChangedSettings {
         self.any.store(has_some, Ordering::Relaxed);
         values
     }
+
     pub(crate) fn take(&self) -> Vec<Changed> {
         // Relaxed: as in `note`.
         if !self.any.load(Ordering::Relaxed) {
@@ -121,10 +125,12 @@ impl SharedTime {
         shared.set(time);
         shared
     }
+
     fn get(&self) -> Option<Duration> {
         // Relaxed: see `SessionValues`.
         Some(Duration::from_nanos(self.0.load(Ordering::Relaxed))).filter(|time| !time.is_zero())
     }
+
     fn set(&self, time: Option<Duration>) {
         let nanos = time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         self.0.store(nanos, Ordering::Relaxed);
@@ -140,10 +146,12 @@ impl SharedModes {
     const fn new() -> Self {
         Self(AtomicU8::new(Self::NONE))
     }
+
     fn get(&self) -> Option<Modes> {
         // Relaxed: see `SessionValues`.
         Some(self.0.load(Ordering::Relaxed)).filter(|bits| *bits != Self::NONE).map(Modes::from_bits)
     }
+
     fn set(&self, modes: Option<Modes>) {
         self.0.store(modes.map_or(Self::NONE, Modes::bits), Ordering::Relaxed);
     }
@@ -183,6 +191,7 @@ impl SessionValues {
             is_for_postgresql: AtomicBool::new(false),
         }
     }
+
     /// The settings after RESET ALL, in the running transaction.
     pub(crate) fn usual(&self, defaults: &SessionDefaults) -> Self {
         let usual = Self::new(defaults);
@@ -190,34 +199,42 @@ impl SessionValues {
         usual.is_for_postgresql.store(self.is_for_postgresql(), Ordering::Relaxed);
         usual
     }
+
     /// Sets the defaults that clients of PostgreSQL rely on.
     pub(crate) fn set_for_postgresql(&self) {
         self.is_for_postgresql.store(true, Ordering::Relaxed);
     }
+
     pub(crate) fn is_for_postgresql(&self) -> bool {
         self.is_for_postgresql.load(Ordering::Relaxed)
     }
+
     /// The default level of isolation of a session.
     fn usual_isolation(&self) -> Isolation {
         if self.is_for_postgresql() { Isolation::ReadCommitted } else { Isolation::default() }
     }
+
     /// The modes of transactions that say nothing of theirs.
     pub(crate) fn default_modes(&self) -> Modes {
         let usual = || Modes { isolation: self.usual_isolation(), ..Modes::default() };
         self.default_modes.get().unwrap_or_else(usual)
     }
+
     /// The modes of the running transaction, or of the next one.
     pub(crate) fn modes(&self) -> Modes {
         self.transaction.get().unwrap_or_else(|| self.default_modes())
     }
+
     /// Notes the modes of the transaction that begins, or that there is no transaction.
     pub(crate) fn set_transaction(&self, modes: Option<Modes>) {
         self.transaction.set(modes);
     }
+
     /// Sets whether the running transaction only reads, as it was at a savepoint.
     pub(crate) fn set_read_only(&self, read_only: bool) {
         self.transaction.set(self.transaction.get().map(|modes| Modes { read_only, ..modes }));
     }
+
     /// Sets the modes of the running transaction; without one, has no effect.
     ///
     /// # Errors
@@ -241,21 +258,27 @@ impl SessionValues {
         self.transaction.set(Some(modes));
         Ok(())
     }
+
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
         self.statement_timeout.get()
     }
+
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
         self.lock_timeout.get()
     }
+
     pub(crate) fn idle_timeout(&self) -> Option<Duration> {
         self.idle_timeout.get()
     }
+
     pub(crate) fn idle_in_transaction_timeout(&self) -> Option<Duration> {
         self.idle_in_transaction_timeout.get()
     }
+
     pub(crate) fn has_point_path(&self) -> bool {
         self.has_point_path.load(Ordering::Relaxed)
     }
+
     fn shared_time(&self, name: &str) -> Option<&SharedTime> {
         Some(match name {
             "statement_timeout" => &self.statement_timeout,
@@ -265,9 +288,11 @@ impl SessionValues {
             _ => return None,
         })
     }
+
     pub(crate) fn time(&self, name: &str) -> Option<Option<Duration>> {
         Some(self.shared_time(name)?.get())
     }
+
     /// A setting as SHOW gives it; `None` if it is not one of these.
     pub(crate) fn value(&self, name: &str) -> Option<String> {
         let (modes, default_modes) = (self.modes(), self.default_modes());
@@ -282,6 +307,7 @@ impl SessionValues {
             time => shown_time(self.time(time)?),
         })
     }
+
     /// Sets a setting, or resets it for `None`; false if it is not one of these. `is_started`:
     /// whether a statement of the running transaction has begun.
     ///

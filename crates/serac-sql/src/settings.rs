@@ -54,6 +54,7 @@ impl Session {
         let usable = |name: &String| catalog.schemas.contains_key(name) && access.check_usage(name).is_ok();
         path.iter().map(named).filter(usable).collect()
     }
+
     /// Undoes the settings of the transaction.
     pub(crate) fn unset(&mut self) {
         for changed in self.shared.changed_settings.take() {
@@ -61,17 +62,20 @@ impl Session {
             let _ = self.set_parameter(&changed.name, &changed.before);
         }
     }
+
     /// Undoes the settings of the transaction since a savepoint.
     pub(crate) fn roll_settings_back(&mut self, mark: SettingsMark) {
         let values = self.shared.changed_settings.roll_back(mark);
         self.keep_settings(values);
     }
+
     /// Sets again the values that a commit keeps.
     pub(crate) fn keep_settings(&mut self, kept: Vec<(String, String)>) {
         for (name, value) in kept {
             let _ = self.set_parameter(&name, &value);
         }
     }
+
     /// SET SESSION CHARACTERISTICS AS TRANSACTION: the settings of the same meaning.
     pub(crate) fn set_default_modes(&mut self, modes: &[TransactionMode]) -> Result<()> {
         let mut wanted = self.shared.values.default_modes();
@@ -80,10 +84,12 @@ impl Session {
         self.set_in_transaction("default_transaction_read_only", Some(&on_or_off(wanted.read_only)), false)?;
         self.set_in_transaction("default_transaction_deferrable", Some(&on_or_off(wanted.deferrable)), false)
     }
+
     /// A setting as SHOW gives it, by its name in lower case; `None` for an unknown setting.
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
         self.shared.setting(name)
     }
+
     /// SHOW.
     pub(crate) async fn show(&mut self, show: &Show) -> Result<Output> {
         match self.shown_by(show).await? {
@@ -94,6 +100,7 @@ impl Session {
             Shown::Query(query) => self.query(query).await,
         }
     }
+
     /// The output of SHOW.
     ///
     /// # Errors
@@ -124,6 +131,7 @@ impl Session {
         let of_engine = Source::of_query("SELECT name, value FROM information_schema.df_settings WHERE name = $1")?;
         Ok(Shown::Query(of_engine.with(texts([name.as_str()]))))
     }
+
     /// The query that SHOW COLUMNS stands for.
     async fn shown_columns(&self, relation: &Name) -> Result<Source> {
         let whole = Source::of_relation(relation, &[]);
@@ -137,6 +145,7 @@ impl Session {
         );
         Ok(Source::of_query(&query)?.with(texts(relation.parts.iter().rev().map(|part| part.name.as_str()))))
     }
+
     /// SHOW ALL.
     pub(crate) fn show_all(&self) -> Result<RecordBatch> {
         let all = all_settings(&self.shared);
@@ -158,6 +167,7 @@ impl Session {
     pub fn set_parameter(&mut self, name: &str, value: &str) -> Result<()> {
         self.set_or_reset(name, Some(value))
     }
+
     /// Sets a setting, or resets it for `None`.
     fn set_or_reset(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let is_started = self.running.as_ref().is_some_and(|running| running.started);
@@ -167,24 +177,29 @@ impl Session {
         }
         Ok(())
     }
+
     /// The client's name for itself.
     pub fn application_name(&self) -> String {
         self.shared.client_settings.read().get("application_name").cloned().unwrap_or_default()
     }
+
     /// Changes whenever [`reported`](Self::reported) may give another result.
     pub fn reported_version(&self) -> u64 {
         // Relaxed: as in `set_for_client`. Roles are noted as settings are.
         self.shared.settings() + self.shared.client_changes.load(Ordering::Relaxed)
     }
+
     /// The session's settings of times; `None` for the defaults.
     pub fn time_style(&self) -> Option<Arc<TimeStyle>> {
         self.shared.time_style.read().clone()
     }
+
     /// Notes that RESET gives clients' settings the values that they have now, with which the
     /// client has connected.
     pub fn note_initial_settings(&mut self) {
         *self.shared.initial_settings.write() = self.shared.client_settings.read().clone();
     }
+
     /// The settings whose changes are reported to clients of PostgreSQL, as far as they can change
     /// here.
     pub fn reported(&self) -> Reported {
@@ -204,10 +219,12 @@ impl Session {
             ("session_authorization", roles.name(roles.session, &catalog.security)),
         ]
     }
+
     /// The time that a statement may take; `None` for no limit.
     pub fn statement_limit(&self) -> Option<Duration> {
         self.shared.values.statement_timeout()
     }
+
     /// The time that the session may be idle in its present state, with a transaction or without;
     /// `None` for no limit.
     pub fn idle_limit(&self) -> Option<Duration> {

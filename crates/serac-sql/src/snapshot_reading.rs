@@ -27,10 +27,12 @@ impl SnapshotReading<'_> {
     pub fn transaction(&self) -> &Transaction {
         self.txn
     }
+
     /// The privileges of the current user.
     pub fn access(&self) -> &Access {
         &self.access
     }
+
     /// To be called now and then.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ impl StatementSnapshot {
             _ => (&self.catalog, &self.snapshot),
         }
     }
+
     /// The snapshot in which queries read a schema's relations if they must not see the running
     /// statement's writes.
     pub(crate) fn before(&self, schema: &str) -> Option<&Snapshot> {
@@ -54,6 +55,7 @@ impl StatementSnapshot {
             before => before.as_ref().map(|(snapshot, _)| snapshot),
         }
     }
+
     /// The transaction's changes to the bitmap indexes of a schema's tables.
     pub(crate) fn own(&self, schema: &str) -> &OwnChanges {
         match &self.temporary {
@@ -61,6 +63,7 @@ impl StatementSnapshot {
             _ => &self.own,
         }
     }
+
     /// Whether the current user may read the whole of a table, or owns it: system views show data
     /// about its rows to these users alone.
     pub(crate) fn may_look_into(&self, table: &Table) -> bool {
@@ -69,9 +72,11 @@ impl StatementSnapshot {
             || self.access.owns(&Object::relation(&definition.schema, &definition.name))
             || self.access.check_usage(&definition.schema).is_ok() && readable(&self.access, table) == Columns::All
     }
+
     pub(crate) fn schema(&self, name: &str) -> Option<&Schema> {
         self.of(name).0.schema(name).ok()
     }
+
     /// The schema that an unqualified name of a relation means.
     pub(crate) fn schema_of(&self, relation: &str) -> &str {
         match self.schema(TEMPORARY_SCHEMA) {
@@ -92,12 +97,14 @@ impl StatementSnapshot {
         };
         self.path.iter().find(has).map_or(first, String::as_str)
     }
+
     /// Schema and name of the relation that a name means.
     pub(crate) fn locate(&self, name: &Name) -> Result<(String, String), SqlError> {
         let (schema, short) = resolve(name)?;
         let schema = if name.parts.len() == 1 { self.schema_of(&short).to_owned() } else { schema };
         Ok((schema, short))
     }
+
     /// Schema and name of a relation that is to be made: unqualified, in the first schema of the
     /// path.
     pub(crate) fn locate_new(&self, name: &Name) -> Result<(String, String), SqlError> {

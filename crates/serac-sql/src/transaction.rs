@@ -43,10 +43,12 @@ impl Isolation {
             _ => return None,
         })
     }
+
     /// Whether each statement has a snapshot of its own.
     pub(crate) fn is_of_statements(self) -> bool {
         matches!(self, Self::ReadUncommitted | Self::ReadCommitted)
     }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ReadUncommitted => "read uncommitted",
@@ -72,11 +74,13 @@ impl Modes {
     pub(crate) fn bits(self) -> u8 {
         self.isolation as u8 | u8::from(self.read_only) << 2 | u8::from(self.deferrable) << 3
     }
+
     /// The inverse of [`bits`](Self::bits).
     pub(crate) fn from_bits(bits: u8) -> Self {
         let isolation = Isolation::ALL[usize::from(bits & 3)];
         Self { isolation, read_only: bits & 4 != 0, deferrable: bits & 8 != 0 }
     }
+
     /// Sets the given `modes`.
     pub(crate) fn set(&mut self, modes: &[TransactionMode]) {
         for TransactionMode { kind, span: _ } in modes {
@@ -177,16 +181,19 @@ impl Running {
     pub(crate) fn unstart(&mut self) {
         self.started = self.was_started;
     }
+
     /// Takes over modes that have been set; those of a started transaction stay.
     pub(crate) fn follow_modes(&mut self, modes: Modes) {
         if !self.started {
             self.txn.set_serializable(modes.isolation == Isolation::Serializable);
         }
     }
+
     /// Whether it goes on after the statement.
     pub(crate) fn is_block(&self) -> bool {
         self.scope != Scope::Statement
     }
+
     /// Undoes the changes that no savepoint keeps, so that no transaction need wait for them. From
     /// now on only a statement that ends the transaction, or rolls back to a savepoint, is
     /// accepted.
@@ -205,10 +212,12 @@ impl Running {
         self.txn.pass_on();
         self.failed = true;
     }
+
     pub(crate) fn mark(&mut self) -> Mark {
         let temporary = self.temporary.as_mut().map(|txn| Box::new(txn.savepoint()));
         Mark { main: self.txn.savepoint(), notifications: self.notifications.len(), temporary }
     }
+
     pub(crate) fn rollback_to(&mut self, mark: &Mark) {
         self.txn.rollback_to(&mark.main);
         self.notifications.truncate(mark.notifications);
@@ -218,6 +227,7 @@ impl Running {
             (temporary, _) => *temporary = None,
         }
     }
+
     /// Undoes the running statement. A statement with a transaction of its own begins again with a
     /// snapshot of the present.
     pub(crate) fn undo_statement(&mut self) {
@@ -229,15 +239,18 @@ impl Running {
             None => self.restart(),
         }
     }
+
     /// The index of the newest savepoint with a name.
     pub(crate) fn named_savepoint(&self, name: &str) -> Result<usize> {
         let missing =
             || SqlError::new(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, format!("savepoint \"{name}\" does not exist"));
         self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(missing)
     }
+
     pub(crate) fn savepoint_count(&self) -> usize {
         self.savepoints.len()
     }
+
     /// Gives the transaction a snapshot of the present.
     pub(crate) fn refresh(&mut self) {
         self.txn.refresh();
@@ -245,6 +258,7 @@ impl Running {
             temporary.refresh();
         }
     }
+
     /// Undoes everything, and begins again with a snapshot of the present.
     pub(crate) fn restart(&mut self) {
         self.txn.restart();
@@ -254,6 +268,7 @@ impl Running {
             temporary.restart();
         }
     }
+
     pub(crate) fn check_statement_end(&mut self) -> Result<()> {
         self.txn.check_statement_end()?;
         Ok(self.temporary.as_mut().map_or(Ok(()), Transaction::check_statement_end)?)

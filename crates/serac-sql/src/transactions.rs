@@ -63,6 +63,7 @@ impl<'s> OpenStatement<'s> {
     pub(crate) fn new(session: &'s mut Session) -> Self {
         Self(Some(session))
     }
+
     /// The session, for the code that ends the statement.
     pub(crate) fn into_session(mut self) -> &'s mut Session {
         self.0.take().expect("it is given away once")
@@ -123,11 +124,13 @@ impl Session {
             has_cursors: false,
         });
     }
+
     fn begin_in(&self, database: &Database) -> Transaction {
         let mut txn = database.begin();
         txn.set_expressions(self.expressions.clone());
         txn
     }
+
     /// Begins the statement's own transaction again, with a new snapshot; false in a block.
     pub(crate) fn restart(&mut self) -> bool {
         let Some(running) = self.running.as_mut().filter(|running| !running.is_block()) else { return false };
@@ -135,6 +138,7 @@ impl Session {
         self.refresh_view();
         true
     }
+
     /// Gives queries the transaction's present view.
     pub(crate) fn refresh_view(&self) {
         let part = |txn: &Transaction| (txn.catalog().clone(), txn.snapshot().clone(), txn.own_bitmap_changes());
@@ -150,6 +154,7 @@ impl Session {
         });
         *self.shared.view.write() = view;
     }
+
     /// Lets queries see the transaction's present state, without the later writes of the running
     /// statement.
     pub(crate) fn read_before_writes(&mut self) -> Result<()> {
@@ -161,6 +166,7 @@ impl Session {
         }
         Ok(())
     }
+
     pub(crate) fn end(&mut self) -> Option<Running> {
         // A view left behind would keep old versions alive.
         *self.shared.view.write() = None;
@@ -177,10 +183,12 @@ impl Session {
         self.shared.advisory_locks.end_transaction();
         Some(running)
     }
+
     fn act_as(&mut self, roles: SessionRoles) {
         *self.shared.roles.write() = roles;
         self.shared.note_setting();
     }
+
     /// Begins a statement, in a transaction of its own if there is no open one.
     pub(crate) fn open_statement(&mut self) -> Result<()> {
         self.check_not_failed()?;
@@ -200,10 +208,12 @@ impl Session {
         }
         Ok(())
     }
+
     /// Begins a statement's own transaction.
     pub(crate) fn begin_statement(&mut self) {
         self.begin(Scope::Statement, self.shared.values.default_modes());
     }
+
     /// Refuses, in a failed transaction, a statement that does not end it.
     ///
     /// # Errors
@@ -215,6 +225,7 @@ impl Session {
         }
         Ok(())
     }
+
     /// Ends a statement: commits its own transaction. Its result must not be shown before the
     /// promise is kept; `None` if it may be shown at once.
     pub(crate) fn close_statement(&mut self) -> Result<Option<CommitTicket>> {
@@ -227,6 +238,7 @@ impl Session {
             None => self.commit_now(),
         }
     }
+
     /// Ends a failed statement: undoes its changes. Returns the error to show.
     pub(crate) fn close_failed_statement(&mut self, error: SqlError) -> SqlError {
         let error = self.without_secrets(error);
@@ -234,6 +246,7 @@ impl Session {
         self.fail_transaction();
         error
     }
+
     /// Waits until the state that the last error of a statement reveals is durable: a client must
     /// not learn too early of another transaction's key. The `async` functions here have done so
     /// for their errors.
@@ -246,6 +259,7 @@ impl Session {
             None => Ok(()),
         }
     }
+
     /// The error, once it may be shown; that of the log if it has failed meanwhile.
     pub(crate) async fn shown(&mut self, error: SqlError) -> SqlError {
         match self.error_is_durable().await {
@@ -253,6 +267,7 @@ impl Session {
             Err(log) => log,
         }
     }
+
     /// Ends the scope of an error: the implicit block, or the statement's own transaction. A
     /// transaction that BEGIN opened has then failed. Errors of statements come here by themselves.
     /// A caller that finds others (of a protocol, say) reports them here, so that the client's next
@@ -269,6 +284,7 @@ impl Session {
             None => drop(self.end()),
         }
     }
+
     /// An error ends the transaction, or has it fail.
     pub(crate) fn failing<T>(&mut self, result: Result<T>) -> Result<T> {
         if result.is_err() {
@@ -284,10 +300,12 @@ impl Session {
             self.begin(Scope::Implicit, self.shared.values.default_modes());
         }
     }
+
     /// Whether an implicit block is open.
     pub fn is_implicit(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.scope == Scope::Implicit)
     }
+
     /// Commits the implicit block; `None` without an open one. The end of the statements must not
     /// be shown before it is [durable](Started::durable).
     ///
@@ -328,10 +346,12 @@ impl Session {
         self.keep_settings(kept);
         Ok(Some(ticket))
     }
+
     /// Rolls back the open transaction, if any.
     pub fn rollback(&mut self) {
         self.end();
     }
+
     /// The transaction on the database, to write.
     pub(crate) fn txn(&mut self) -> Result<&mut Transaction> {
         let running = self.running.as_mut().expect("statements run in a transaction");
@@ -340,6 +360,7 @@ impl Session {
         }
         Ok(&mut running.txn)
     }
+
     /// The transaction that writes to relations of a schema.
     pub(crate) fn txn_for(&mut self, schema: &str) -> Result<&mut Transaction> {
         if schema != TEMPORARY_SCHEMA {
@@ -355,10 +376,12 @@ impl Session {
         }
         Ok(self.running.as_mut().and_then(|running| running.temporary.as_mut()).expect("just made sure of"))
     }
+
     /// The transaction that writes to a table.
     pub(crate) fn txn_of(&mut self, table: &Table) -> Result<&mut Transaction> {
         self.txn_for(&table.definition.schema)
     }
+
     /// The database of the session's temporary tables: in memory, without a log, and gone with the
     /// session.
     fn temporary_database(&self) -> Result<&Database> {
@@ -382,10 +405,12 @@ impl Session {
     pub(crate) fn locate(&self, name: &Name) -> Result<(String, String)> {
         self.shared.view().expect("a statement is running").locate(name)
     }
+
     /// Schema and name of the relation that a statement is to make.
     pub(crate) fn locate_new(&self, name: &Name) -> Result<(String, String)> {
         self.shared.view().expect("a statement is running").locate_new(name)
     }
+
     pub(crate) fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let (schema, name) = self.locate(name)?;
         let view = self.shared.view().expect("a statement is running");
@@ -394,6 +419,7 @@ impl Session {
         }
         Ok(view.of(&schema).0.table(&schema, &name)?.clone())
     }
+
     /// The snapshot in which the statement sees a table.
     pub(crate) fn snapshot_of(&self, table: &Table) -> Snapshot {
         let view = self.shared.view().expect("a statement is running");
@@ -458,6 +484,7 @@ impl Session {
         };
         Some(self.failing(result))
     }
+
     /// COMMIT and ROLLBACK; `chain`: the next transaction begins at once, with the same modes.
     fn end_block(&mut self, commits: bool, chain: bool) -> Result<(StatementResult, Started)> {
         let word = if commits { "COMMIT" } else { "ROLLBACK" };
@@ -486,6 +513,7 @@ impl Session {
         let tag = if commits { "COMMIT" } else { "ROLLBACK" };
         Ok((StatementResult::command(tag), Started { affected: 0, ticket }))
     }
+
     /// BEGIN.
     fn begin_block(&mut self, modes: &[TransactionMode]) -> Result<()> {
         let Some(running) = &self.running else {
@@ -503,6 +531,7 @@ impl Session {
         self.running.as_mut().expect("it is open").scope = Scope::Explicit;
         Ok(())
     }
+
     /// The block that BEGIN has opened, which alone has savepoints.
     fn block(&mut self, statement: &str) -> Result<&mut Running> {
         let no_block = || {
@@ -513,6 +542,7 @@ impl Session {
         };
         self.running.as_mut().filter(|running| running.scope == Scope::Explicit).ok_or_else(no_block)
     }
+
     fn savepoint(&mut self, name: &str) -> Result<()> {
         let (roles, settings) = (self.shared.roles.read().clone(), self.shared.changed_settings.mark());
         let read_only = self.shared.values.modes().read_only;
@@ -521,6 +551,7 @@ impl Session {
         running.savepoints.push(NamedSavepoint { name, mark, read_only, roles, running_roles, settings });
         Ok(())
     }
+
     fn release_savepoint(&mut self, name: &str) -> Result<()> {
         let running = self.block("RELEASE SAVEPOINT")?;
         let at = running.named_savepoint(name)?;
@@ -530,6 +561,7 @@ impl Session {
         self.shared.cursors.lock().release(at);
         Ok(())
     }
+
     fn rollback_to_savepoint(&mut self, name: &str) -> Result<()> {
         let running = self.block("ROLLBACK TO SAVEPOINT")?;
         let at = running.named_savepoint(name)?;

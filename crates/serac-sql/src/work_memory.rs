@@ -49,10 +49,12 @@ impl WorkMemory {
             all,
         }
     }
+
     /// The memory for the queries of all sessions.
     pub(crate) fn of_all(&self) -> Arc<dyn MemoryPool> {
         self.all.clone()
     }
+
     /// Limits it, to no more than `most` if that is less than [`SMALLEST`]. Returns the limit in
     /// effect.
     pub(crate) fn set_limit(&self, limit: Option<usize>, most: Option<usize>) -> Option<usize> {
@@ -62,10 +64,12 @@ impl WorkMemory {
         self.limit.store(given.unwrap_or(usize::MAX), Ordering::Relaxed);
         given
     }
+
     /// Bytes in use.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
+
     /// Waits until no more than `kept` bytes are in use, for [`LONGEST_END`] at the most.
     pub(crate) async fn given_back(&self, kept: usize) {
         let began = Instant::now();
@@ -73,10 +77,12 @@ impl WorkMemory {
             sleep(BETWEEN_LOOKS).await;
         }
     }
+
     /// The requested bytes.
     pub(crate) fn wanted(&self) -> Option<usize> {
         Some(self.wanted.load(Ordering::Relaxed)).filter(|limit| *limit != usize::MAX)
     }
+
     fn limit(&self) -> Option<usize> {
         Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit != usize::MAX)
     }
@@ -96,20 +102,25 @@ impl MemoryPool for WorkMemory {
     fn name(&self) -> &str {
         "work_mem"
     }
+
     fn register(&self, consumer: &MemoryConsumer) {
         self.all.register(consumer);
     }
+
     fn unregister(&self, consumer: &MemoryConsumer) {
         self.all.unregister(consumer);
     }
+
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         self.used.fetch_add(additional, Ordering::Relaxed);
         self.all.grow(reservation, additional);
     }
+
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
         self.used.fetch_sub(shrink, Ordering::Relaxed);
         self.all.shrink(reservation, shrink);
     }
+
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let limit = self.limit.load(Ordering::Relaxed);
         let grown = |used: usize| used.checked_add(additional).filter(|grown| *grown <= limit);
@@ -124,9 +135,11 @@ impl MemoryPool for WorkMemory {
             self.used.fetch_sub(additional, Ordering::Relaxed);
         })
     }
+
     fn reserved(&self) -> usize {
         self.used()
     }
+
     fn memory_limit(&self) -> MemoryLimit {
         match self.limit() {
             Some(limit) => MemoryLimit::Finite(limit),

@@ -58,9 +58,11 @@ impl AsyncDB for Connection {
             }
         })
     }
+
     fn engine_name(&self) -> &str {
         "serac"
     }
+
     async fn shutdown(&mut self) {}
 }
 

@@ -58,6 +58,7 @@ impl Session {
         self.check_privilege(&table, Privilege::Select, &[])?;
         Ok(table)
     }
+
     /// Claims the rows that a query gives; these, as far as they are claimed and selected.
     pub(super) async fn claim(&mut self, claim: BoundClaim) -> Result<Vec<RecordBatch>> {
         let BoundClaim { mut plan, tables } = claim;
@@ -122,6 +123,7 @@ impl Session {
         }
         Ok(given)
     }
+
     /// Claims a row of each table, in their order; false if a row is left out.
     fn claim_row(&mut self, ids: &[ArrayRef], row: usize, claimed: &mut [Claimed]) -> Result<bool> {
         for (ids, Claimed { table, on_held, rows }) in ids.iter().zip(claimed) {

@@ -103,6 +103,7 @@ impl Session {
         self.run_parts_of(bound.parts).await?;
         Ok(source.clone().with_parts(rows))
     }
+
     async fn bound_acting_query(&self, source: &Source) -> Result<BoundQuery> {
         let (state, text) = (self.state(), source.clone());
         self.planning(async move { binding::acting_query(&state, &text).await }).await
@@ -190,6 +191,7 @@ impl Session {
             }
         })
     }
+
     /// A change, or a query that changes or claims rows, bound.
     pub(crate) async fn bound_statement(&self, source: &Source) -> Result<BoundWithNames> {
         let (state, source, postgresql_names) = (self.state(), source.clone(), self.postgresql_names);

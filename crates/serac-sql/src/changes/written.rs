@@ -39,6 +39,7 @@ impl Written {
         }
         self.tables.extend(others.into_iter().map(|name| (name, None)));
     }
+
     /// Refuses to change rows again. Conflicts of an INSERT may be with any row: then `rows` is
     /// `None`.
     pub(super) fn check(&self, table: &Table, rows: Option<&[RowId]>) -> Result<()> {
@@ -68,6 +69,7 @@ impl Session {
         }
         found
     }
+
     /// A table and the tables whose rows may change with its own.
     pub(super) fn touched_by(&self, table: &Arc<Table>) -> HashSet<TableName> {
         let mut touched = self.children_of(table);

@@ -59,6 +59,7 @@ impl Output {
             Self::Stream(sink) => sink.write(batch),
         }
     }
+
     async fn finish(self) -> Result<()> {
         match self {
             Self::File(sink) => sink.finish().await,
@@ -95,14 +96,17 @@ impl Session {
     pub fn set_copy_input(&mut self, input: Box<dyn Read + Send>) {
         self.set_waiting_copy_input(Box::new(SteadyInput(input)));
     }
+
     /// The same of an input that tells whether it lets its reader wait.
     pub fn set_waiting_copy_input(&mut self, input: Box<dyn CopyInput + Send>) {
         *self.copy_streams.input.lock() = Some(input);
     }
+
     /// Sets the output of the next COPY … TO STDOUT.
     pub fn set_copy_output(&mut self, output: Box<dyn Write + Send>) {
         *self.copy_streams.output.lock() = Some(output);
     }
+
     /// The shape of a statement that needs the session's streams; `None` for others.
     ///
     /// # Errors
@@ -120,6 +124,7 @@ impl Session {
             quotes: options.quotes(),
         }))
     }
+
     /// The progress of this session's COPY.
     pub fn copy_progress(&self) -> Arc<CopyProgress> {
         self.copy_streams.progress.clone()

@@ -332,6 +332,7 @@ impl Session {
         let view = self.shared.view().expect("a statement is running");
         Ok(view.of(&table.schema).0.table(&table.schema, &table.name)?.clone())
     }
+
     /// Whether a table has rows for which a condition over its columns is true.
     async fn has_rows(&self, table: &Arc<Table>, condition: Expr) -> Result<bool> {
         let rows = {

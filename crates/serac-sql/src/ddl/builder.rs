@@ -79,6 +79,7 @@ impl<'s> TableBuilder<'s> {
             source,
         }
     }
+
     /// The text of an expression as the user has written it.
     fn text_of(&mut self, kept: &KeptExpr) -> String {
         let text = text_at(self.source, kept.text).to_owned();
@@ -187,6 +188,7 @@ impl<'s> TableBuilder<'s> {
         }
         Ok(())
     }
+
     fn default(&mut self, at: usize, value: &KeptExpr) -> Result<()> {
         let text = self.text_of(value);
         let table = &self.definition.name;
@@ -213,6 +215,7 @@ impl<'s> TableBuilder<'s> {
         let numbered = (1..).map(|n| format!("{base}{n}"));
         std::iter::once(base.clone()).chain(numbered).find(is_free).expect("numbers do not end")
     }
+
     fn column_names(&self, columns: &[usize]) -> String {
         let names: Vec<_> = columns.iter().map(|&c| self.definition.columns[c].name.as_str()).collect();
         names.join("_")
@@ -227,6 +230,7 @@ impl<'s> TableBuilder<'s> {
             _ => format!("{table}_{columns}_idx"),
         })
     }
+
     fn key(&mut self, name: Option<String>, columns: Vec<usize>, primary: bool) -> Result<()> {
         check_indexed(&self.definition, &columns)?;
         let name = name.unwrap_or_else(|| self.index_name(&columns, primary, true));
@@ -240,6 +244,7 @@ impl<'s> TableBuilder<'s> {
         });
         Ok(())
     }
+
     fn check(&mut self, name: Option<String>, condition: &KeptExpr) -> Result<()> {
         let expression = self.text_of(condition);
         let table = &self.definition.name;
@@ -252,6 +257,7 @@ impl<'s> TableBuilder<'s> {
         self.definition.checks.push(CheckDefinition { name, expression });
         Ok(())
     }
+
     fn foreign_key(&mut self, name: Option<String>, columns: Vec<usize>, references: &References) -> Result<()> {
         let References { table, columns: referred, match_full, on_update, on_delete } = references;
         refuse_any(&[("MATCH FULL over several columns", *match_full && columns.len() > 1)])?;

@@ -200,6 +200,7 @@ impl Session {
         }
         Ok(())
     }
+
     fn drop_reader(&mut self, reader: &Reader) -> Result<()> {
         self.drop_readers(&reader.name, "", true, &[])?;
         let (schema, name) = &reader.name;
@@ -258,6 +259,7 @@ impl Session {
         let plan = planned_for_owner(&self.shared, &Object::relation(schema, name), &reader.query).await?.plan;
         Ok((plan.display_indent().to_string(), Arc::new(plan.schema().as_arrow().clone())))
     }
+
     /// The views that read a relation which is to be changed. Views that cannot be planned are left
     /// alone.
     pub(super) async fn planned_readers(&mut self, relation: &Name) -> Result<Vec<Planned>> {

@@ -413,11 +413,13 @@ impl Session {
         }
         Ok(())
     }
+
     /// The same of a column's default.
     fn usual_default(&self, column: &ColumnDefinition) -> Result<Option<String>> {
         let kept = KeptExpression::default_of(column);
         kept.map(|kept| binding::usual_text(&self.state(), &kept, &DFSchema::empty())).transpose()
     }
+
     /// The same of an expression over a table.
     fn usual_text(&self, table: &TableDefinition, kept: &KeptExpression<'_>) -> Result<String> {
         let columns = DFSchema::try_from(table.storage_schema().arrow().project(&parts(table).1)?)?;

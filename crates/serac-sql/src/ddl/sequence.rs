@@ -82,6 +82,7 @@ impl<'o> Options<'o> {
         }
         Ok(said)
     }
+
     /// A new sequence. Its usual bounds are those of the type and of its direction.
     pub(super) fn make(&self, name: String, column_type: ColumnType) -> SequenceDefinition {
         let increment = self.increment.unwrap_or(1);
@@ -90,6 +91,7 @@ impl<'o> Options<'o> {
         let start = self.start.unwrap_or(if increment < 0 { max } else { min });
         SequenceDefinition { id: 0, name, start, increment, min, max, owner: None }
     }
+
     /// The definition with the new options; the rest stays.
     fn change(&self, known: SequenceDefinition) -> SequenceDefinition {
         let increment = self.increment.unwrap_or(known.increment);
@@ -108,6 +110,7 @@ impl<'o> Options<'o> {
             ..known
         }
     }
+
     /// Refuses bounds that the type does not have.
     fn check_bounds(&self, definition: &SequenceDefinition) -> Result<()> {
         let Some(column_type) = self.column_type else { return Ok(()) };

@@ -38,6 +38,7 @@ impl Row<'_> {
     fn get(&self, i: usize) -> Option<&ScalarValue> {
         self.0.get(i).filter(|value| !value.is_null())
     }
+
     fn text(&self, i: usize) -> Option<String> {
         let value = self.get(i)?;
         match value.try_as_str() {
@@ -45,6 +46,7 @@ impl Row<'_> {
             None => Some(value.to_string()),
         }
     }
+
     /// A value as results are written.
     fn told(&self, i: usize) -> Result<Option<String>, SqlError> {
         let Some(value) = self.get(i) else { return Ok(None) };
@@ -55,6 +57,7 @@ impl Row<'_> {
         let text = ScalarValue::try_from_array(&texts, 0)?;
         Ok(text.try_as_str().flatten().map(str::to_owned))
     }
+
     fn int(&self, i: usize) -> Option<i64> {
         let value = self.get(i)?;
         match value.try_as_str() {
@@ -65,6 +68,7 @@ impl Row<'_> {
             }),
         }
     }
+
     /// A whole number, or a NUMERIC in either form.
     fn numeric(&self, i: usize) -> Result<Option<Numeric>, SqlError> {
         Ok(match self.get(i) {
@@ -73,16 +77,20 @@ impl Row<'_> {
             _ => self.int(i).map(Numeric::from_integer),
         })
     }
+
     fn oid(&self, i: usize) -> Option<u32> {
         self.int(i).and_then(|oid| u32::try_from(oid).ok())
     }
+
     fn is_true(&self, i: usize) -> bool {
         matches!(self.get(i), Some(ScalarValue::Boolean(Some(true))))
     }
+
     /// The elements of an array.
     fn bool(&self, i: usize) -> Option<bool> {
         if let ScalarValue::Boolean(truth) = self.get(i)? { *truth } else { None }
     }
+
     fn list(&self, i: usize) -> Option<ArrayRef> {
         match self.get(i)? {
             ScalarValue::List(list) => Some(list.value(0)),
@@ -90,9 +98,11 @@ impl Row<'_> {
             _ => None,
         }
     }
+
     fn is_vector(&self, i: usize) -> bool {
         matches!(self.0.get(i), Some(ScalarValue::LargeList(_)))
     }
+
     /// The relation that an argument means: by its number, or by its name.
     fn relation<'i>(&self, i: usize, image: &'i Image) -> Option<&'i Relation> {
         match self.oid(i) {
@@ -897,9 +907,11 @@ impl ScalarUDFImpl for SystemFunction {
     fn name(&self) -> &str {
         self.name
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         let element = || match arguments.first() {
             Some(DataType::List(element) | DataType::LargeList(element)) => element.data_type().clone(),
@@ -924,6 +936,7 @@ impl ScalarUDFImpl for SystemFunction {
             }
         })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let view = self.shared.view().ok_or_else(|| DataFusionError::Internal("there is no transaction".into()))?;
         let scope = Scope::new(&self.shared, &view);

@@ -86,6 +86,7 @@ impl Attribute {
     fn new(name: &str, type_oid: u32, modifier: i32) -> Self {
         Self { name: name.into(), type_oid, modifier, nullable: true, default: None, identity: false, generated: false }
     }
+
     /// A column of a query's result.
     pub(super) fn of_field(field: &datafusion::arrow::datatypes::Field) -> Self {
         let own = || {
@@ -95,6 +96,7 @@ impl Attribute {
         let (oid, modifier) = told_type(field).unwrap_or_else(own);
         Self::new(field.name(), oid, modifier)
     }
+
     fn of_type(name: &str, sql_type: SqlType) -> Self {
         let (oid, modifier) = type_names::of_sql(sql_type);
         Self::new(name, oid, modifier)
@@ -179,6 +181,7 @@ impl Image {
         }
         image
     }
+
     fn add_comments(&mut self, catalog: &Catalog) {
         for (object, column, text) in catalog.comments.iter() {
             let place = match object {
@@ -210,10 +213,12 @@ impl Image {
         }
         oid
     }
+
     fn add_namespace(&mut self, name: &str) {
         let oid = self.number("schema", name);
         self.namespaces.push(Namespace { oid, name: name.into() });
     }
+
     fn add(&mut self, schema: &str, name: &str, oid: Option<u32>, object: Object) -> usize {
         let oid = match oid {
             Some(oid) => oid,
@@ -226,6 +231,7 @@ impl Image {
         self.relations.push(Relation { oid, namespace, schema: schema.into(), name: name.into(), object });
         at
     }
+
     fn add_schema(&mut self, name: &str, schema: &Schema, numbered: bool) {
         let number = |id: u32| numbered.then_some(FIRST_USER_OID + id);
         for table in schema.tables.values() {
@@ -245,6 +251,7 @@ impl Image {
             self.add(name, &definition.name, number(definition.id), Object::Sequence(sequence.clone()));
         }
     }
+
     fn add_constraints(&mut self) {
         let mut found = Vec::new();
         for (at, relation) in self.relations.iter().enumerate() {
@@ -292,21 +299,26 @@ impl Image {
     pub(super) fn relation(&self, oid: u32) -> Option<&Relation> {
         self.positions.get(&oid).map(|&at| &self.relations[at])
     }
+
     pub(super) fn relation_named(&self, schema: &str, name: &str) -> Option<&Relation> {
         self.names.get(&(schema.to_owned(), name.to_owned())).map(|&at| &self.relations[at])
     }
+
     /// The relation that an unqualified name means.
     pub(super) fn visible(&self, name: &str) -> Option<&Relation> {
         let path = self.path.iter().map(String::as_str);
         let mut schemas = [TEMPORARY_SCHEMA, CATALOG_SCHEMA].into_iter().chain(path);
         schemas.find_map(|schema| self.relation_named(schema, name))
     }
+
     pub(super) fn is_visible(&self, relation: &Relation) -> bool {
         self.visible(&relation.name).is_some_and(|seen| seen.oid == relation.oid)
     }
+
     pub(super) fn constraint(&self, oid: u32) -> Option<&Constraint> {
         self.constraints.iter().find(|constraint| constraint.oid == oid)
     }
+
     pub(super) fn namespace(&self, oid: u32) -> Option<&Namespace> {
         self.namespaces.iter().find(|namespace| namespace.oid == oid)
     }
@@ -327,6 +339,7 @@ impl Relation {
             Object::System(layout) => layout.kind,
         }
     }
+
     /// Its definition as a materialized view.
     pub(super) fn materialized(&self) -> Option<&Materialized> {
         match &self.object {
@@ -334,9 +347,11 @@ impl Relation {
             _ => None,
         }
     }
+
     pub(super) fn is_system(&self) -> bool {
         matches!(self.object, Object::System(_))
     }
+
     /// Its columns; `None` for a view, whose columns only a plan has.
     pub(super) fn attributes(&self, image: &Image) -> Option<Vec<Attribute>> {
         let of_table = |table: &Table| -> Vec<Attribute> {

@@ -187,6 +187,7 @@ impl Rows {
     pub(super) fn new(layout: &'static Layout) -> Self {
         Self { layout, columns: layout.columns.iter().map(|_| Vec::new()).collect() }
     }
+
     /// Adds a row with the given columns. A function may be given by its name.
     ///
     /// # Panics
@@ -207,6 +208,7 @@ impl Rows {
             *self.columns[position].last_mut().expect("a row was added") = cell;
         }
     }
+
     /// The rows as a batch.
     pub(super) fn batch(self) -> Result<RecordBatch> {
         let schema = self.layout.arrow();

@@ -34,6 +34,7 @@ impl<'s> Scope<'s> {
         let temporary = view.temporary.as_ref().map(|(catalog, ..)| catalog.as_ref());
         Self { shared, image: view.image.of(&view.catalog, temporary, &view.path), access: &view.access }
     }
+
     /// The columns of a relation. A view's are those of its plan; a view that cannot be planned any
     /// more has no columns.
     pub(super) fn attributes(&self, relation: &Relation) -> Vec<Attribute> {
@@ -43,6 +44,7 @@ impl<'s> Scope<'s> {
         let columns = self.planned(relation).map(|provider| columns_of(&provider));
         columns.map_or_else(Vec::new, |columns| columns.fields().iter().map(|f| Attribute::of_field(f)).collect())
     }
+
     /// A relation as statements of the session see it.
     fn planned(&self, relation: &Relation) -> Option<Arc<dyn TableProvider>> {
         let state = self.shared.state.get().and_then(Weak::upgrade)?;
@@ -51,20 +53,24 @@ impl<'s> Scope<'s> {
         // All that planning waits for is in memory, so it does not wait.
         schema.table(&relation.name).now_or_never()?.ok()?
     }
+
     /// The name of the session's user, and that of the database as the client calls it.
     pub(super) fn user(&self) -> String {
         self.shared.identity.get().cloned().unwrap_or_default().user
     }
+
     /// A role's name; the connected role has the client's name for it.
     pub(super) fn role_name(&self, oid: u32) -> Option<String> {
         let security = self.access.security();
         security.role(RoleId(oid)).map(|role| self.shared.roles.read().name(role.id, security))
     }
+
     pub(super) fn role_named(&self, name: &str) -> Option<u32> {
         let security = self.access.security();
         let mut roles = security.roles().map(|role| role.id.0);
         roles.find(|oid| self.role_name(*oid).as_deref() == Some(name))
     }
+
     /// The number of the role that owns a relation.
     pub(super) fn owner(&self, relation: &Relation) -> u32 {
         // An index is its table's owner's.
@@ -78,13 +84,16 @@ impl<'s> Scope<'s> {
             _ => self.access.security().owner(&security::Object::relation(&relation.schema, &relation.name)).0,
         }
     }
+
     pub(super) fn schema_owner(&self, schema: &str) -> String {
         let owner = self.access.security().owner(&security::Object::Schema(schema.to_owned()));
         self.role_name(owner.0).unwrap_or_default()
     }
+
     pub(super) fn owner_name(&self, relation: &Relation) -> String {
         self.role_name(self.owner(relation)).unwrap_or_default()
     }
+
     /// The columns of a relation that the information schema shows to the current user.
     pub(super) fn shown(&self, relation: &Relation) -> Columns {
         let object = security::Object::relation(&relation.schema, &relation.name);
@@ -97,9 +106,11 @@ impl<'s> Scope<'s> {
             _ => Columns::None,
         }
     }
+
     pub(super) fn is_shown(&self, relation: &Relation) -> bool {
         self.shown(relation) != Columns::None
     }
+
     pub(super) fn database(&self) -> String {
         self.shared.identity.get().cloned().unwrap_or_default().database
     }

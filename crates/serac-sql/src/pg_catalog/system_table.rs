@@ -77,9 +77,11 @@ impl TableProvider for SystemTable {
     fn schema(&self) -> SchemaRef {
         self.layout.arrow()
     }
+
     fn table_type(&self) -> TableType {
         TableType::View
     }
+
     async fn scan(
         &self,
         _: &dyn Session,

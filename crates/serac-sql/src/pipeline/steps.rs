@@ -41,6 +41,7 @@ impl Steps {
             self.plans.push(plan);
         }
     }
+
     fn into_batch(self) -> Result<RecordBatch> {
         let columns: Vec<ArrayRef> = vec![
             Arc::new(StringArray::from(self.stages)),
@@ -83,6 +84,7 @@ impl Session {
         };
         self.planning(steps).await
     }
+
     /// The same of a plan that is there.
     pub(crate) async fn steps_of_plan(&self, plan: LogicalPlan) -> Result<RecordBatch> {
         let state = self.state();

@@ -327,6 +327,7 @@ impl Access {
         self.reverse = if is_next { reverse != definition.order(next).descending } else { self.reverse };
         is_next
     }
+
     /// Its description, for EXPLAIN.
     pub(super) fn shown(&self) -> String {
         let range = if self.low.is_some() || self.high.is_some() { ", range" } else { "" };
@@ -334,6 +335,7 @@ impl Access {
         let list = self.list.as_ref().map_or_else(String::new, |(_, values)| format!(", one of {}", values.len()));
         format!("index={}, equal={}{list}{range}{backwards}", self.index.definition.name, self.equal.len())
     }
+
     /// The way to the rows for the engine, which reads `columns` of them.
     pub(super) fn index_access(&self, catalog: &Arc<Catalog>, table: &Arc<Table>, columns: &[usize]) -> IndexAccess {
         IndexAccess::new(catalog, table, &self.index, columns)

@@ -135,11 +135,13 @@ impl Compilation<'_> {
         let plan = self.state.analyzer().execute_and_check(plan, options, |_, _| {}).ok()?;
         Some((Shape::of(&plan)?, plan.schema().inner().clone()))
     }
+
     /// The same of a plan that neither aggregates nor orders the rows.
     fn plain_shape(&self, plan: LogicalPlan) -> Option<(Shape, SchemaRef)> {
         self.shape(plan)
             .filter(|(shape, _)| shape.aggregates.is_none() && shape.order.is_empty() && !shape.is_limited())
     }
+
     /// The expression over `schema` as one over `c0`, `c1` … and the parameters, coerced.
     fn coerced(&self, expr: Expr, schema: &DFSchema) -> Option<Expr> {
         let simplifier = ExprSimplifier::new(SimplifyContext::builder().build());
@@ -150,11 +152,13 @@ impl Compilation<'_> {
         let leaves: Vec<Expr> = (0..schema.fields().len()).map(leaf).collect();
         rewrite(expr, schema, &leaves)
     }
+
     /// An expression that a table keeps, over its columns.
     fn kept(&self, kept: &KeptExpression<'_>, table: &Table) -> Option<Expr> {
         let schema = DFSchema::try_from(nullable_schema(table).as_ref().clone()).ok()?;
         self.coerced(kept.bound(&self.state, &schema).ok()?.expr, &schema)
     }
+
     /// A column's default.
     fn default_of(&self, definition: &ColumnDefinition) -> Option<Expr> {
         match KeptExpression::default_of(definition) {
@@ -168,6 +172,7 @@ impl Compilation<'_> {
     fn catalog(&self) -> Option<Arc<Catalog>> {
         self.session.shared.view().map(|view| view.catalog)
     }
+
     /// The compiler of expressions over rows of these columns: see [`Compiler::new`].
     fn compiler(&self, columns: impl Iterator<Item = DataType>, all: bool) -> Option<Compiler<'_>> {
         Compiler::new(&self.state, columns, &self.parameters, all).ok()
@@ -190,14 +195,17 @@ impl Compilation<'_> {
             .build();
         ExprSimplifier::new(context).simplify(expr).ok()
     }
+
     fn compile(&self, expr: Expr, compiler: &mut Compiler<'_>) -> Option<Typed> {
         let expr = self.simplified(expr, compiler)?;
         compiler.compile(&expr)
     }
+
     fn condition(&self, expr: Expr, compiler: &mut Compiler<'_>) -> Option<RowExpr> {
         let expr = self.simplified(expr, compiler)?;
         compiler.condition(&expr)
     }
+
     fn assignment(&self, table: &Table, column: usize, expr: Expr, compiler: &mut Compiler<'_>) -> Option<Assignment> {
         let expr = self.simplified(expr, compiler)?;
         let definition = &table.definition.columns[column];

@@ -76,6 +76,7 @@ impl<'s> Compiler<'s> {
         }
         self.arrow(expr)
     }
+
     /// As [`compile`](Self::compile), for a condition.
     pub(super) fn condition(&mut self, expr: &Expr) -> Option<RowExpr> {
         self.compile(expr).filter(|typed| typed.column_type == ColumnType::Boolean).map(|typed| typed.expr)

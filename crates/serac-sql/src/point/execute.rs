@@ -123,6 +123,7 @@ impl Change {
     fn clear(&self, values: &mut Rows) {
         values.clear(self.set.len() + self.kept.len());
     }
+
     /// Collects the new values of a row, and the old ones that are needed afterwards.
     fn collect(&self, row: &Row<'_>, values: &mut Rows) -> Result<()> {
         for assignment in &self.set {
@@ -132,6 +133,7 @@ impl Change {
         values.end_row();
         Ok(())
     }
+
     /// Writes the new values to the collected rows.
     fn write(&self, table: &Table, txn: &mut Transaction, plan: &ColumnUpdate, scratch: &mut Scratch) -> Result<()> {
         let Scratch { ids, values, .. } = scratch;
@@ -187,6 +189,7 @@ impl After {
         }
         Ok(())
     }
+
     fn give(&self, row: &Row<'_>, rows: &mut Rows) -> Result<()> {
         if let Some(returning) = &self.returning {
             for output in returning {
@@ -330,6 +333,7 @@ impl Aggregate {
             Self::Min(_) | Self::Max(_) => State::Extreme(OwnedValue::Fixed(Value::Null)),
         }
     }
+
     fn add(&self, state: &mut State, row: &Row<'_>) -> Result<()> {
         match (self, state) {
             (Self::Count(None), State::Count(count)) => *count += 1,
@@ -357,6 +361,7 @@ impl Aggregate {
         }
         Ok(())
     }
+
     fn result<'s>(&self, state: &'s State) -> Result<Value<'s>> {
         Ok(match (self, state) {
             (_, State::Count(count)) => Value::Int64(*count),

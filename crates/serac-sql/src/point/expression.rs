@@ -63,18 +63,22 @@ impl<'a> Constants<'a> {
             OwnedValue::Bytes(bytes) => Value::Bytes(self.arena.alloc_slice_copy(bytes)),
         }
     }
+
     /// No columns.
     pub(super) fn row(self) -> Row<'a> {
         self.with_values(&[])
     }
+
     /// With columns that are at hand.
     pub(super) fn with_values(self, values: &'a [Value<'a>]) -> Row<'a> {
         Row { columns: Columns::Values(values), constants: self }
     }
+
     /// With columns that were read, and others behind them.
     pub(super) fn with_stored(self, stored: &'a RowBuffer, others: &'a [Value<'a>]) -> Row<'a> {
         Row { columns: Columns::Stored(stored, others), constants: self }
     }
+
     /// With columns that were collected, of a row at these places.
     pub(super) fn with_collected(self, rows: &'a Rows, row: usize, places: &'a [usize]) -> Row<'a> {
         Row { columns: Columns::Collected(rows, row, places), constants: self }
@@ -104,6 +108,7 @@ impl<'a> Row<'a> {
             Columns::Collected(rows, row, places) => rows.value(row, places[at]),
         }
     }
+
     fn integer(&self, at: usize) -> Option<i64> {
         match self.columns {
             Columns::Stored(stored, _) if at < stored.len() => stored.integer(at),
@@ -296,6 +301,7 @@ impl RowExpr {
             _ => self.compute(row),
         }
     }
+
     /// The value in a register, where [`compute`](Self::compute) passes values through memory. It
     /// must be an integer of at most 64 bits (or a decimal's) made of integers by arithmetic and
     /// CASE. `None` for other expressions, for NULL, and for errors.
@@ -328,11 +334,13 @@ impl RowExpr {
             _ => None,
         }
     }
+
     /// As [`integer`](Self::integer), of a comparison.
     fn comparison_of_integers(&self, row: &Row<'_>) -> Option<bool> {
         let Self::Compare(operator, operands) = self else { return None };
         Some(is_so(*operator, operands[0].integer(row)?.cmp(&operands[1].integer(row)?)))
     }
+
     /// The value of a computed expression.
     #[inline(never)]
     fn compute<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
@@ -415,10 +423,12 @@ impl RowExpr {
             _ => None,
         })
     }
+
     /// Whether nothing is calculated.
     fn is_value(&self) -> bool {
         matches!(self, Self::Column(_) | Self::Parameter(_) | Self::Literal(_))
     }
+
     /// Whether it depends on parameters and constants alone.
     pub(super) fn is_constant(&self) -> bool {
         match self {
@@ -585,6 +595,7 @@ impl Assignment {
             _ => self.calculated(row),
         }
     }
+
     // Never inlined: as for `RowExpr::evaluate`.
     #[inline(never)]
     fn calculated<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
@@ -601,6 +612,7 @@ impl Assignment {
         let value = self.expr.evaluate(row)?;
         if self.converts { self.converted(value, row.constants) } else { Ok(value) }
     }
+
     #[inline(never)]
     fn converted<'a>(&self, value: Value<'a>, constants: Constants<'a>) -> Result<Value<'a>> {
         let target = self.sql_type.column_type;

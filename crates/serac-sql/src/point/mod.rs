@@ -112,6 +112,7 @@ impl Session {
         let prepared = prepared.ok_or_else(none);
         self.failing(prepared)
     }
+
     /// As [`prepare`](Self::prepare); `None` for a text without a statement.
     ///
     /// # Errors
@@ -120,6 +121,7 @@ impl Session {
         let statements = self.parse(sql)?;
         self.prepare_parsed(statements, &[])
     }
+
     /// As [`prepare_if_any`](Self::prepare_if_any), with a long text parsed
     /// [elsewhere](Self::parse_elsewhere). The parameters have types of the numbers `named`, as far
     /// as these are not 0.
@@ -130,6 +132,7 @@ impl Session {
         let statements = self.parse_elsewhere(sql).await?;
         self.prepare_parsed(statements, named)
     }
+
     fn prepare_parsed(&mut self, mut statements: Vec<Parsed>, named: &[u32]) -> Result<Option<Prepared>> {
         if statements.len() > 1 {
             self.fail_transaction();
@@ -212,6 +215,7 @@ impl Session {
     ) -> Result<Start> {
         self.start_point(prepared, &ParameterValues::Values(parameters), rows)
     }
+
     /// Continues a statement, with the same parameters, once its way is free; `None` if it is not
     /// for the point path then.
     ///
@@ -290,6 +294,7 @@ impl Session {
             settings: self.shared.settings(),
         }
     }
+
     /// Whether the description that the client has of a statement, if it has one, still holds
     /// without a new look.
     pub fn is_as_told(&self, prepared: &Prepared) -> bool {
@@ -297,6 +302,7 @@ impl Session {
         let of_others = matches!(prepared.statement.statement(), StatementKind::Fetch(_) | StatementKind::Execute(_));
         prepared.told.as_ref().is_none_or(|told| !of_others && told.under.is_same(&self.under()))
     }
+
     /// Checks the client's description of a statement again, if its dependencies have changed.
     async fn revalidate(&mut self, prepared: &mut Prepared) -> Result<()> {
         if self.is_as_told(prepared) {
@@ -305,6 +311,7 @@ impl Session {
         let Some(told) = prepared.told.clone() else { return Ok(()) };
         Box::pin(self.describe(prepared, &told.named)).await.map(|_| ())
     }
+
     /// Describes a statement's parameters and result. Its parameters have types of the numbers
     /// `named`, as far as these are not
     /// 0. From then on it gives this, or is refused; a FETCH gives the columns that its cursor has
@@ -336,6 +343,7 @@ impl Session {
         prepared.tell(&description, named, under);
         Ok(description)
     }
+
     /// The statement's present description, and its dependencies.
     async fn looked_up(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<(Description, PointDependencies)> {
         let is_deep = prepared.is_deep;
@@ -523,6 +531,7 @@ impl Session {
             result => result,
         }
     }
+
     fn run_known(
         &mut self,
         prepared: &mut Prepared,

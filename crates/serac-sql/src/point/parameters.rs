@@ -113,6 +113,7 @@ impl Numbers {
         }
         inputs.into_iter().try_for_each(|input| self.plan(input, &[]))
     }
+
     fn all(&mut self, exprs: &[Expr], assigned: &[Option<Digits>], schema: &DFSchema) -> Option<()> {
         for (at, expr) in exprs.iter().enumerate() {
             let (_, open) = self.expr(expr, schema)?;
@@ -122,6 +123,7 @@ impl Numbers {
         }
         Some(())
     }
+
     /// The digits of the columns in an expression, and the parameters in it that stand beside no
     /// column there.
     fn expr(&mut self, expr: &Expr, schema: &DFSchema) -> Option<(Option<Digits>, Vec<usize>)> {
@@ -153,6 +155,7 @@ impl Numbers {
         }
         Some((digits, open))
     }
+
     fn note(&mut self, parameters: Vec<usize>, digits: Digits) -> Option<()> {
         for at in parameters {
             let known = self.digits.get_mut(at)?;

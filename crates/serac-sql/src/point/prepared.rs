@@ -42,6 +42,7 @@ impl PointDependencies {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.is(&other.catalog, other.temporary.as_ref(), other.security, other.settings)
     }
+
     /// Whether nothing else holds now. Without a count in a catalog, which all sessions share.
     pub(super) fn is(
         &self,
@@ -118,6 +119,7 @@ impl Prepared {
         let statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
         Self { statement, is_candidate, is_deep, arguments: 0, known: PathChoice::Nothing, told: None }
     }
+
     /// Gives parameters the types that the client has named, where these are not 0.
     pub(super) fn name_types(&mut self, named: &[u32]) {
         let known = self.statement.source().arguments().types.clone();
@@ -133,11 +135,13 @@ impl Prepared {
         self.statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
         self.known = PathChoice::Nothing;
     }
+
     /// Finds out how many arguments EXECUTE must give.
     pub(crate) fn count_arguments(&mut self) {
         let source = self.statement.source();
         self.arguments = source.parameter_count().max(source.arguments().types.len());
     }
+
     /// Refuses a wrong number of EXECUTE's arguments for the parameters of the statement `name`. A
     /// statement without parameters takes any, as in PostgreSQL.
     pub(crate) fn check_arguments(&self, name: &str, given: usize) -> Result<()> {
@@ -148,6 +152,7 @@ impl Prepared {
         let detail = Some(format!("Expected {} parameters but got {given}.", self.arguments));
         Err(SqlError { detail, ..SqlError::new(sqlstate::SYNTAX_ERROR, message) })
     }
+
     /// The statement with values for its parameters. Their types are those that the client has
     /// named, or, if it has not asked for the statement's, their own; texts may be of any.
     pub(super) fn with_values(&self, values: &[ScalarValue]) -> Parsed {
@@ -162,10 +167,12 @@ impl Prepared {
         let arguments = Arguments { types, values: Some(values.into()) };
         self.statement.as_ref().clone().with_arguments(arguments)
     }
+
     /// Notes the client's description.
     pub(super) fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: PointDependencies) {
         self.told = Some(Told { description: description.clone(), named: named.into(), under });
     }
+
     /// Refuses a plan of the point path with other columns than the client was told of.
     pub(super) fn check_told(&mut self) -> Result<()> {
         let (Some(told), PathChoice::Point(plan, under)) = (&mut self.told, &self.known) else { return Ok(()) };
@@ -178,32 +185,39 @@ impl Prepared {
         told.under = under.clone();
         Ok(())
     }
+
     /// The statement, with its text.
     pub fn parsed(&self) -> &Parsed {
         &self.statement
     }
+
     pub(super) fn plan(&self) -> Option<&Arc<Plan>> {
         match &self.known {
             PathChoice::Point(plan, _) => Some(plan),
             _ => None,
         }
     }
+
     /// Whether the statement has been compiled for the point path.
     pub fn is_point(&self) -> bool {
         self.plan().is_some()
     }
+
     /// The types of the parameters of a statement of the point path.
     pub fn parameter_types(&self) -> Option<&[ColumnType]> {
         self.plan().map(|plan| &plan.parameters[..])
     }
+
     /// The types of the columns of those rows in [`Rows`].
     pub fn column_types(&self) -> &[ColumnType] {
         self.plan().map_or(&[], |plan| &plan.types)
     }
+
     /// The number of characters that its columns of CHAR(n) show; empty without such columns.
     pub fn column_widths(&self) -> &[Option<usize>] {
         self.plan().map_or(&[], |plan| &plan.widths)
     }
+
     /// Rows that the statement has given, as a batch.
     ///
     /// # Errors
@@ -214,6 +228,7 @@ impl Prepared {
             None => Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")),
         }
     }
+
     /// The columns of the rows that a statement of the point path gives; `None` without rows.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.plan().and_then(|plan| plan.schema.as_ref())

@@ -133,6 +133,7 @@ impl Lift<'_> {
         self.roles[at] = Role::Lifted { parameter: self.lifted.len(), negative: minus.is_some() };
         self.lifted.push(minus.map_or(place.start, |minus| minus.start as usize)..place.end);
     }
+
     /// Notes the constants with which a condition compares columns.
     fn compared(&mut self, condition: &Expr) {
         match &condition.kind {
@@ -159,6 +160,7 @@ impl Lift<'_> {
             _ => {}
         }
     }
+
     fn statement(&mut self, statement: &StatementKind) -> Option<()> {
         match statement {
             StatementKind::Insert(insert) => {
@@ -181,11 +183,13 @@ impl Lift<'_> {
         }
         Some(())
     }
+
     fn condition(&mut self, condition: Option<&Condition>) {
         if let Some(Condition::Expr(condition)) = condition {
             self.compared(condition);
         }
     }
+
     /// The text with parameters in the places of constants.
     fn text(&self) -> String {
         let mut places: Vec<(&Range<usize>, usize)> = self.lifted.iter().zip(1..).collect();
@@ -229,6 +233,7 @@ impl Entry {
                 Role::Lifted { .. } => true,
             })
     }
+
     /// The parameters, as values of `types`.
     fn values(
         &self,

@@ -38,6 +38,7 @@ impl Session {
         self.become_login(login, None);
         Ok(())
     }
+
     /// As [`log_in`](Self::log_in), for a role that is known by its number; `alias`: the name under
     /// which it has connected, where that is not its own.
     ///
@@ -48,6 +49,7 @@ impl Session {
         self.become_login(login, alias.map(str::to_owned));
         Ok(())
     }
+
     fn become_login(&mut self, login: Login, alias: Option<String>) {
         let role = login.role();
         *self.shared.roles.write() = SessionRoles { login: role, session: role, current: role, is_set: false, alias };
@@ -59,10 +61,12 @@ impl Session {
     pub fn is_superuser(&self) -> bool {
         self.access_now().is_superuser()
     }
+
     /// The current user's role.
     pub fn current_role(&self) -> RoleId {
         self.shared.roles.read().current
     }
+
     /// The privileges of the current user. They come from the running statement's snapshot; without
     /// a statement, from the transaction's, or the newest state.
     pub(crate) fn access(&self) -> Access {
@@ -72,6 +76,7 @@ impl Session {
             (None, None) => self.access_now(),
         }
     }
+
     /// The present privileges of the current user, outside of any transaction.
     pub(crate) fn access_now(&self) -> Access {
         self.database().begin().access(self.current_role())
@@ -89,6 +94,7 @@ impl Session {
         }
         Ok(self.access().check_columns(&table.definition, privilege, columns)?)
     }
+
     /// Whether the current user has these privileges on all columns of a table: the point path asks
     /// before it compiles.
     pub(crate) fn may_with_all(&self, table: &Table, privileges: &[Privilege]) -> bool {
@@ -100,6 +106,7 @@ impl Session {
             || access.check_usage(&table.definition.schema).is_ok()
                 && privileges.iter().all(|p| access.columns(&table.definition, *p) == Columns::All)
     }
+
     /// An error without the values that it tells of, where they may be of rows that the current
     /// user must not read.
     pub(crate) fn without_secrets(&self, error: SqlError) -> SqlError {

@@ -82,6 +82,7 @@ impl Session {
     pub(crate) fn reset_roles(&mut self) -> Result<()> {
         self.change_roles(false, None, true)
     }
+
     fn change_roles(&mut self, local: bool, role: Option<&str>, of_session: bool) -> Result<()> {
         let mut roles = self.shared.roles.read().clone();
         let security = match &self.running {
@@ -141,11 +142,13 @@ impl Session {
             }
         })
     }
+
     fn role_name(&self, role: &RoleName) -> Result<String> {
         let id = self.role_id(role)?;
         let running = self.running.as_ref().expect("a statement is running");
         Ok(running.txn.catalog().security.name_of(id).to_owned())
     }
+
     fn grantees(&self, roles: &[RoleName]) -> Result<Vec<RoleId>> {
         let id = |role: &RoleName| match role.kind {
             RoleKind::Public => Ok(RoleId::PUBLIC),
@@ -153,6 +156,7 @@ impl Session {
         };
         roles.iter().map(id).collect()
     }
+
     /// Refuses GRANTED BY another role than the current user.
     fn check_grantor(&self, grantor: Option<&RoleName>) -> Result<()> {
         let Some(grantor) = grantor else { return Ok(()) };
@@ -351,9 +355,11 @@ impl Session {
         let message = format!("permission denied for the objects of role \"{}\"", access.security().name_of(role));
         Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
     }
+
     fn owned(&mut self, role: RoleId) -> Result<Vec<Object>> {
         Ok(self.txn()?.catalog().security.owned_by(role).cloned().collect())
     }
+
     /// Drops one of the objects `all`.
     fn drop_owned(&mut self, object: &Object, cascade: bool, all: &[Object]) -> Result<()> {
         // An object that belonged to another has been dropped with it.
@@ -407,6 +413,7 @@ impl Session {
         }
         Ok(Object::Relation(schema, name))
     }
+
     fn owned_object(&mut self, kind: ObjectKind, name: &Name) -> Result<Object> {
         let object = match kind {
             ObjectKind::Schema => Object::Schema(name.to_string()),
@@ -606,6 +613,7 @@ impl<'g> GrantedPrivileges<'g> {
             tree::Privileges::Some(some) => some.iter().map(of_name).collect::<Result<_>>().map(Self::Some),
         }
     }
+
     /// The privileges with the columns that they are on; those of the kind where all are wanted.
     fn on_kind(&self, kind: ObjectKind) -> Result<Vec<(Privileges, Option<String>)>> {
         let wanted: Vec<(Privileges, &[Ident])> = match self {

@@ -114,12 +114,15 @@ impl ScalarUDFImpl for Function {
     fn name(&self) -> &str {
         self.name
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(if self.action == Action::Lock { DataType::Utf8 } else { DataType::Boolean })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let (locks, wanted) = (&self.shared.advisory_locks, self.wanted());
         let run = |key: Key| match self.action {

@@ -38,12 +38,15 @@ impl ScalarUDFImpl for NotifyFunction {
     fn name(&self) -> &str {
         "pg_notify"
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> datafusion::error::Result<DataType> {
         Ok(DataType::Utf8)
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> datafusion::error::Result<ColumnarValue> {
         let rows = args.number_rows;
         let text = |at: usize| cast(&args.args[at].to_array(rows)?, &DataType::Utf8).map_err(Into::into);

@@ -170,12 +170,15 @@ impl ScalarUDFImpl for SequenceFunction {
             Function::Set => "setval",
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Int64)
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if self.function == Function::Last {
             let last = self.last().map_err(SqlError::external)?;

@@ -16,6 +16,7 @@ impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().write(bytes)
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }

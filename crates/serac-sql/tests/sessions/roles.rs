@@ -237,6 +237,7 @@ impl Model {
     fn reaches(&self, from: usize, to: usize) -> bool {
         from == to || self.members.iter().any(|&(member, role)| member == from && self.reaches(role, to))
     }
+
     fn may(&self, role: usize, table: usize, privilege: usize) -> bool {
         let granted = |to: usize| self.grants.contains(&(to, table, privilege));
         granted(PUBLIC) || (0..ROLES).any(|other| self.reaches(role, other) && granted(other))

@@ -103,6 +103,7 @@ impl Form {
             Self::Greater { all } => format!("o.a > {} ({subquery})", if all { "ALL" } else { "ANY" }),
         }
     }
+
     /// The value, given the subquery's rows. An error if there are too many.
     fn value(self, a: Option<i64>, rows: &[Row]) -> Result<Option<i64>, ()> {
         let holds = |test: fn(i64, i64) -> bool| {

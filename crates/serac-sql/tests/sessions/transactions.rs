@@ -104,6 +104,7 @@ impl Doubtful {
         assert_eq!(fails(&mut session, "INSERT INTO t VALUES (2, 20)").await, "58030");
         Self { db, _folder: folder }
     }
+
     async fn in_transaction(&self, modes: &str) -> Session {
         let mut session = Session::new(&self.db);
         run(&mut session, &format!("BEGIN {modes}")).await;
@@ -184,6 +185,7 @@ impl Write for Written {
         self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
