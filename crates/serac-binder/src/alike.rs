@@ -35,9 +35,11 @@ impl Pairs {
             && of_left.len() == of_right.len()
             && of_left.iter().zip(&of_right).all(|(left, right)| self.are_plans(left, right))
     }
+
     fn are_all(&mut self, left: Vec<Expr>, right: Vec<Expr>) -> bool {
         left.len() == right.len() && left.iter().zip(&right).all(|(left, right)| self.are_expressions(left, right))
     }
+
     fn are_plans(&mut self, left: &LogicalPlan, right: &LogicalPlan) -> bool {
         stacker::maybe_grow(STACK.0, STACK.1, || {
             let (own, other) = (under_alias(left), under_alias(right));
@@ -51,10 +53,12 @@ impl Pairs {
             are_alike
         })
     }
+
     fn are_inputs(&mut self, left: &LogicalPlan, right: &LogicalPlan) -> bool {
         let (own, other) = (left.inputs(), right.inputs());
         own.len() == other.len() && own.iter().zip(&other).all(|(left, right)| self.are_plans(left, right))
     }
+
     /// Pairs the columns of one plan with those of the other, by position.
     fn pair(&mut self, left: &LogicalPlan, right: &LogicalPlan) {
         let columns = right.schema().columns().into_iter().zip(left.schema().columns());

@@ -90,6 +90,7 @@ impl<'e> Binder<'e> {
             parts: Cell::new(0),
         }
     }
+
     /// The result of `bind`, which runs this many levels deeper.
     pub(crate) fn deeper<T>(&self, levels: usize, bind: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = self.levels.get();
@@ -102,6 +103,7 @@ impl<'e> Binder<'e> {
         self.levels.set(before);
         bound
     }
+
     /// A result in which numbers of catalog objects are names.
     pub(crate) fn with_names(&self, selected: Selected) -> Result<Selected> {
         let is_named = |id: TypeId| is_registered(id.element().unwrap_or(id));
@@ -124,6 +126,7 @@ impl<'e> Binder<'e> {
         let plan = LogicalPlanBuilder::from(selected.plan).project(exprs)?.build()?;
         Ok(Selected::new(plan, selected.columns))
     }
+
     /// Counts parts of expressions.
     pub(crate) fn makes(&self, parts: usize) -> Result<()> {
         let all = self.parts.get() + parts;
@@ -135,6 +138,7 @@ impl<'e> Binder<'e> {
             false => Ok(()),
         }
     }
+
     /// An expression once more.
     pub(crate) fn copy(&self, bound: &Bound) -> Result<Bound> {
         let mut parts = 0;
@@ -145,6 +149,7 @@ impl<'e> Binder<'e> {
         self.makes(parts)?;
         Ok(bound.clone())
     }
+
     /// Counts relations that are read.
     pub(crate) fn reads(&self, relations: usize) -> Result<()> {
         let all = self.relations.get() + relations;
@@ -156,14 +161,17 @@ impl<'e> Binder<'e> {
             false => Ok(()),
         }
     }
+
     /// The environment's function of single rows with this name.
     pub(crate) fn known_scalar(&self, name: &str) -> Result<Arc<ScalarUDF>> {
         self.environment.scalar(name).ok_or_else(|| no_function(name))
     }
+
     /// The environment's aggregate with this name.
     pub(crate) fn known_aggregate(&self, name: &str) -> Result<Arc<AggregateUDF>> {
         self.environment.aggregate(name).ok_or_else(|| no_function(name))
     }
+
     /// The environment's window function with this name.
     pub(crate) fn known_window(&self, name: &str) -> Result<Arc<WindowUDF>> {
         self.environment.window(name).ok_or_else(|| no_function(name))

@@ -33,14 +33,17 @@ impl Bound {
     pub(crate) fn new(expr: Expr, id: TypeId, span: Span) -> Self {
         Self { expr, id, modifier: NO_MODIFIER, span, parameter: None }
     }
+
     /// An expression of a type with a modifier.
     pub(crate) fn of_type(expr: Expr, of: ModifiedType, span: Span) -> Self {
         Self { modifier: of.modifier, ..Self::new(expr, of.id, span) }
     }
+
     /// Its type and modifier.
     pub(crate) fn modified_type(&self) -> ModifiedType {
         ModifiedType { id: self.id, modifier: self.modifier }
     }
+
     /// That it may be a column of a query: `with_names` writes rows and names where they are shown.
     pub(crate) fn is_shown(&self) -> Result<()> {
         match self.id {
@@ -49,6 +52,7 @@ impl Bound {
             _ => self.exact(),
         }
     }
+
     /// That its value in Arrow is all that is seen of it.
     pub(crate) fn exact(&self) -> Result<()> {
         match self.id {
@@ -59,10 +63,12 @@ impl Bound {
             _ => Ok(()),
         }
     }
+
     /// The same, standing elsewhere.
     pub(crate) fn at(self, span: Span) -> Self {
         Self { span, ..self }
     }
+
     /// The same, of the type that another place has decided for the parameter that it is.
     pub(crate) fn renewed(self) -> Result<Self> {
         match self.parameter.as_ref().map(OpenParameter::decided) {
@@ -70,6 +76,7 @@ impl Bound {
             Some(decided) => self.into_type(decided, CastContext::Implicit, &DFSchema::empty()),
         }
     }
+
     /// NULL of a type. As a number it has no digits, but is in the fixed form.
     pub(crate) fn null(id: TypeId, span: Span) -> Result<Self> {
         let stored = match id {
@@ -81,11 +88,13 @@ impl Bound {
         let null = ScalarValue::try_from(&stored)?;
         Ok(Self::new(Expr::Literal(null, None), id, span))
     }
+
     /// The same as a value of `to`, where `context` allows that.
     pub(crate) fn into_type(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Self> {
         let (from, span) = (self.id, self.span);
         self.plain(to, context, schema)?.ok_or_else(|| no_cast(from, to, span))
     }
+
     /// The same as a value of `to`, if `context` allows that. `None` if Arrow computes the cast by
     /// other rules than PostgreSQL, or reads fewer texts.
     pub(crate) fn plain(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Option<Self>> {
@@ -136,6 +145,7 @@ impl Bound {
         };
         Ok(expr.map(|expr| Self::new(expr, to, span)))
     }
+
     /// A constant or a parameter of no type as a text.
     pub(crate) fn into_text(self) -> Result<Self> {
         match self.id {

@@ -305,6 +305,7 @@ impl Binder<'_> {
             _ => self.scalar_call(name, arguments, span, context),
         }
     }
+
     /// `information_schema._pg_expandarray(array)`: rows of an element and its number. Drivers ask
     /// it for the columns of keys. The other functions of that schema are for its own views.
     fn expanded(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
@@ -319,6 +320,7 @@ impl Binder<'_> {
             _ => Err(unsupported(&format!("information_schema.{name}"), &types_of(&given), span)),
         }
     }
+
     /// The arguments of a call; each element of `VARIADIC ARRAY[…]` is one.
     pub(crate) fn arguments_of(&self, call: &Call, context: Context<'_>) -> Result<Vec<Bound>> {
         let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
@@ -344,6 +346,7 @@ impl Binder<'_> {
         }
         Ok(arguments)
     }
+
     /// The arguments of make_interval in their order, zero for those that are left out.
     fn interval_parts(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Vec<Bound>> {
         let zero = || Bound::new(Expr::Literal(ScalarValue::Int32(Some(0)), None), TypeId::INT4, span);
@@ -366,6 +369,7 @@ impl Binder<'_> {
         }
         Ok(parts.into_iter().map(|part| part.unwrap_or_else(zero)).collect())
     }
+
     /// The function of single rows that a call means.
     pub(crate) fn chosen_scalar(&self, name: &str, given: &[TypeId], span: Span) -> Result<Chosen> {
         let found = chosen(name, given, span)?;
@@ -375,6 +379,7 @@ impl Binder<'_> {
         self.is_immutable.set(self.is_immutable.get() && is_immutable);
         Ok(found)
     }
+
     /// That there is a function of single rows for arguments of these types.
     pub(crate) fn check_scalar(&self, name: &str, given: &[TypeId], span: Span) -> Result<()> {
         let is_own = of_name(name).is_empty() && self.environment.scalar(name).is_some();
@@ -383,6 +388,7 @@ impl Binder<'_> {
         }
         Ok(())
     }
+
     /// The call of a function of single rows.
     pub(crate) fn scalar_call(
         &self,
@@ -417,6 +423,7 @@ impl Binder<'_> {
         };
         self.postgresql_call(name, arguments, found, span, context).map_err(refused)
     }
+
     /// The call of a function that PostgreSQL does not have: the function determines its argument
     /// and result types.
     fn own_call(
@@ -441,6 +448,7 @@ impl Binder<'_> {
             Err(_) => Err(no_function(&shown(name, &given), false, span)),
         }
     }
+
     /// The call of a function of PostgreSQL's.
     fn postgresql_call(
         &self,
@@ -534,6 +542,7 @@ impl Binder<'_> {
         let function = function.ok_or_else(|| unsupported(name, &signature.arguments, span))?;
         checked(function.call(arguments), signature.result, span, context.schema)
     }
+
     /// The elements of an array, however deep, as one of a single dimension.
     fn all_elements(&self, array: Bound, schema: &DFSchema) -> Result<Bound> {
         if dimensions(&array.expr.get_type(schema)?) < 2 {
@@ -543,6 +552,7 @@ impl Binder<'_> {
         let function = self.environment.scalar("all_elements").ok_or_else(unsupported)?;
         checked(function.call(vec![array.expr]), array.id, array.span, schema)
     }
+
     /// The list that a function of rows gives for each row before, and the type of its elements.
     pub(crate) fn list_of_set(
         &self,
@@ -567,6 +577,7 @@ impl Binder<'_> {
         let is_same = type_of_arrow(element).map(stored_as) == Some(stored_as(id));
         if is_same || (element.is_integer() && is_integer(id)) { Ok((list, id)) } else { Err(refused()) }
     }
+
     /// The call that computes a list of rows.
     fn computed_list(&self, name: &str, arguments: Vec<Bound>, found: &Chosen, schema: &DFSchema) -> Result<Expr> {
         let id = found.signature.result;
@@ -587,6 +598,7 @@ impl Binder<'_> {
         }
         Ok(self.known_scalar(function_for(name, &found.signature))?.call(exprs))
     }
+
     /// An element of the result of a set-returning function in a list of values.
     fn set_in_row(
         &self,
@@ -609,6 +621,7 @@ impl Binder<'_> {
         let stored = arrow_type(id).filter(|_| is_other);
         Ok(Bound::new(stored.map_or(element.clone(), |stored| cast(element, stored)), id, span))
     }
+
     fn aggregate_call(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
         // Inside a forbidden aggregate, the inner one is the first that is forbidden.
         let inside = match context.without_aggregates {
@@ -648,11 +661,13 @@ impl Binder<'_> {
         let value = checked(finished(calls.collect(), finish), result, span, context.schema);
         value.map_err(refused)
     }
+
     /// An aggregate that PostgreSQL does not have.
     pub(crate) fn own_aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         let is_known = !of_name(name).is_empty() || self.environment.scalar(name).is_some();
         self.environment.aggregate(name).filter(|_| !is_known)
     }
+
     /// An aggregate of a query around, as the subquery that it stands in refers to its value.
     pub(crate) fn aggregate_of(&self, owner: &Outer<'_>, call: AggregateFunction, span: Span) -> Result<Expr> {
         let message = match owner.without_aggregates {
@@ -690,6 +705,7 @@ impl Binder<'_> {
         let field = Arc::new(Field::new(&name, given, true));
         Ok(Expr::OuterReferenceColumn(field, Column::new_unqualified(name)))
     }
+
     /// The aggregate that a call means, and its arguments.
     pub(crate) fn aggregate(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<AggregateCall> {
         let context = Context { may_have_sets: false, ..context };
@@ -764,6 +780,7 @@ impl Binder<'_> {
             false => parts.map_err(|error| error.refused(what, span)),
         }
     }
+
     /// The call of an aggregate that PostgreSQL does not have: the aggregate determines its
     /// argument and result types.
     fn of_own_aggregate(
@@ -792,6 +809,7 @@ impl Binder<'_> {
         }
         Ok(AggregateCall { parts: vec![(function, exprs)], filter, finish: None, order_by, result })
     }
+
     /// The call of one of PostgreSQL's aggregates without an order of its own.
     #[expect(clippy::too_many_arguments, reason = "the parts of a call")]
     fn plain_aggregate(
@@ -877,6 +895,7 @@ impl Binder<'_> {
         let (parts, finish) = self.parts(name, exprs, signature.result, call.distinct, context.schema)?;
         Ok(AggregateCall { parts, filter, finish, order_by, result: signature.result })
     }
+
     /// The aggregates of a plan that compute this one of `exprs`, and the function that finishes
     /// it.
     fn parts(
@@ -926,6 +945,7 @@ impl Binder<'_> {
         };
         Ok((vec![(function, exprs)], None))
     }
+
     /// The order of the rows that an aggregate takes, and its sort keys.
     fn order_within(&self, call: &Call, arguments: &[Bound], context: Context<'_>) -> Result<Vec<(SortExpr, Bound)>> {
         let mut orders: Vec<(SortExpr, Bound)> = Vec::new();
@@ -942,6 +962,7 @@ impl Binder<'_> {
         }
         Ok(orders)
     }
+
     /// `mode() WITHIN GROUP (ORDER BY x)`.
     fn ordered_set(
         &self,
@@ -970,6 +991,7 @@ impl Binder<'_> {
         let parts = vec![(function, exprs)];
         Ok(AggregateCall { parts, filter, finish: None, order_by, result: found.signature.result })
     }
+
     fn counted(&self) -> Result<Arc<AggregateUDF>> {
         self.known_aggregate("count")
     }

@@ -24,6 +24,7 @@ impl Claims {
         };
         self.tables.iter().map(row).collect()
     }
+
     /// Refuses a SELECT whose rows are not rows of its tables; `exprs` has its items and sort keys.
     pub(crate) fn check(&self, select: &Select, is_grouped: bool, exprs: &[Expr]) -> Result<()> {
         let has = |is_such: fn(&Expr) -> bool| exprs.iter().any(|expr| has_part(expr, is_such));

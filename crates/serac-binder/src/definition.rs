@@ -51,6 +51,7 @@ impl Place {
     pub fn name(self) -> &'static str {
         NAMES[self as usize].0
     }
+
     /// The plural in messages.
     pub fn clause(self) -> &'static str {
         NAMES[self as usize].1
@@ -99,12 +100,14 @@ impl visit::Found for Names {
     fn name(&mut self, name: &Name) {
         self.columns.push(name.clone());
     }
+
     fn call(&mut self, call: &Call) {
         let last = call.name.parts.last().map(|name| name.name.as_str());
         if let (Some("nextval"), [argument]) = (last, &call.arguments[..]) {
             self.sequences.extend(text_of(&argument.value).map(str::to_owned));
         }
     }
+
     fn query(&mut self, _: &Query) {
         self.has_query = true;
     }

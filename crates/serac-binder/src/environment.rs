@@ -38,17 +38,20 @@ pub trait Environment {
     fn target(&self, name: &tree::Name) -> Result<Target> {
         Err(BindError::unsupported("a change", name.span))
     }
+
     /// A relation of these columns whose rows appear while the statement runs. The first columns
     /// are those of `target`, if given: a role that may not read them there may not read them here.
     fn rows_to_come(&self, schema: SchemaRef, target: Option<&Target>) -> Arc<dyn TableSource> {
         let _ = target;
         Arc::new(LogicalTableSource::new(schema))
     }
+
     /// The digits, all and those behind the point, of NUMERIC parameters whose values all have
     /// these: they are then fixed numbers. By number from `$1` on.
     fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
         Vec::new()
     }
+
     /// The implementation of a function of single rows.
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>>;
     /// The implementation of an aggregate.
@@ -59,6 +62,7 @@ pub trait Environment {
         let _ = (name, signature);
         None
     }
+
     /// A value of a type as one of another type, by PostgreSQL's rules, if Arrow's cast has others:
     /// a float as a text, a text as a date. `None` if there is no implementation.
     ///
@@ -68,6 +72,7 @@ pub trait Environment {
         let _ = (expr, from, to, schema);
         Ok(None)
     }
+
     /// A value of a type as one of another type, if the session's settings of times count: its time
     /// zone, `DateStyle` and `IntervalStyle`. `None` if they do not count, or have their defaults.
     /// A quoted constant stands at `span`.
@@ -85,6 +90,7 @@ pub trait Environment {
         let _ = (expr, from, to, span, schema);
         Ok(None)
     }
+
     /// The implementation of a window function.
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>>;
     /// The implementation of a field of a time, for `extract` or `date_part`, and the field as its
@@ -93,12 +99,14 @@ pub trait Environment {
         let _ = (field, is_extract);
         None
     }
+
     /// Whether it is the name of a table function in FROM that PostgreSQL does not have, or has
     /// with types that are not here.
     fn has_table_function(&self, name: &str) -> bool {
         let _ = name;
         false
     }
+
     /// The rows of a table function; `arguments` are constants. `None` if there is no such function
     /// for these.
     ///
@@ -110,6 +118,7 @@ pub trait Environment {
         let _ = (name, schema);
         None
     }
+
     /// An operator's application to operands of the types that it takes. Numbers are there in their
     /// fixed form alone, and not divided.
     ///

@@ -40,11 +40,13 @@ impl BindError {
         let span = Some(span).filter(|span| *span != NO_PLACE);
         Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span })
     }
+
     /// The error of a feature that PostgreSQL has and SeracDB has not; at [`NO_PLACE`], of the
     /// statement as a whole.
     pub(crate) fn unsupported(what: impl std::fmt::Display, span: Span) -> Self {
         Self::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"), span)
     }
+
     /// The same error for a statement that is right but has no plan.
     #[must_use]
     pub(crate) fn refused(self, what: impl std::fmt::Display, span: Span) -> Self {
@@ -54,10 +56,12 @@ impl BindError {
             Self::Plan(_) => Self::unsupported(what, span),
         }
     }
+
     /// An error of the statement as a whole.
     pub fn without_place(sqlstate: &'static str, message: impl Into<String>) -> Self {
         Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span: None })
     }
+
     /// The same of the statement as a whole.
     #[must_use]
     pub(crate) fn unplaced(self) -> Self {
@@ -66,6 +70,7 @@ impl BindError {
             other => other,
         }
     }
+
     /// Adds a detail.
     #[must_use]
     pub fn detailed(self, detail: String) -> Self {
@@ -74,6 +79,7 @@ impl BindError {
             other => other,
         }
     }
+
     /// Adds a hint.
     #[must_use]
     pub fn hinted(self, hint: &'static str) -> Self {

@@ -32,6 +32,7 @@ impl Binder<'_> {
             _ => self.deeper(1, || self.composed(tree, context)),
         }
     }
+
     /// An expression of which there are several copies in the plan.
     pub(crate) fn copied(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
         match &tree.kind {
@@ -39,6 +40,7 @@ impl Binder<'_> {
             _ => self.deeper(LEVELS_OF_COPIES, || self.composed(tree, context)),
         }
     }
+
     /// An expression with others in it.
     fn composed(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
         self.makes(1)?;
@@ -123,10 +125,12 @@ impl Binder<'_> {
             _ => Err(BindError::unsupported("an expression of this kind", span)),
         }
     }
+
     /// A condition of a clause.
     pub(crate) fn condition(&self, clause: &str, tree: &Tree, context: Context<'_>) -> Result<Expr> {
         Ok(self.truth(clause, self.expression(tree, context)?, context)?.expr)
     }
+
     /// A value as the condition of a clause.
     pub(crate) fn truth(&self, clause: &str, bound: Bound, context: Context<'_>) -> Result<Bound> {
         match bound.id {
@@ -138,10 +142,12 @@ impl Binder<'_> {
             }
         }
     }
+
     fn logic(&self, clause: &str, operands: &[Tree], operator: Operator, context: Context<'_>) -> Result<Expr> {
         let operands = operands.iter().map(|operand| self.condition(clause, operand, context));
         Ok(joined(operands.collect::<Result<_>>()?, operator))
     }
+
     fn operators(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
             return self.long_row(first, rest, context);
@@ -165,6 +171,7 @@ impl Binder<'_> {
         }
         Ok(left)
     }
+
     /// A long row of operators. It becomes no deep tree in the plan: texts may be joined in any
     /// order, and one function adds a list of numbers.
     fn long_row(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
@@ -200,6 +207,7 @@ impl Binder<'_> {
         operands.insert(0, lit(operators));
         checked(self.known_scalar("serac chain")?.call(operands), of, span, context.schema)
     }
+
     fn prefixes(&self, operators: &[Symbol], operand: &Tree, context: Context<'_>) -> Result<Bound> {
         let mut operators = operators;
         let is_number = matches!(operand.kind, ExprKind::Prefix(..));
@@ -233,6 +241,7 @@ impl Binder<'_> {
         }
         Ok(operand)
     }
+
     fn postfixes(&self, operand: &Tree, rest: &[Postfix], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
             return Err(BindError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded", operand.span));
@@ -309,6 +318,7 @@ impl Binder<'_> {
         }
         Ok(operand)
     }
+
     fn is(&self, operand: Bound, negated: bool, test: &IsTest, at: Span, context: Context<'_>) -> Result<Bound> {
         if let (TypeId::RECORD, IsTest::Null) = (operand.id, test) {
             let fields = self.fields_of_row(&operand, context.schema)?.into_iter().map(|(_, value)| value);
@@ -353,6 +363,7 @@ impl Binder<'_> {
         };
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
+
     fn between(
         &self,
         operand: &Tree,
@@ -393,6 +404,7 @@ impl Binder<'_> {
         }
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
+
     /// `a IN (1, 2, b)`. Constants become one list, in their common type; other items are compared
     /// singly.
     pub(crate) fn in_list(
@@ -425,6 +437,7 @@ impl Binder<'_> {
         }
         Ok(joined(all, join))
     }
+
     pub(crate) fn in_constants(
         &self,
         operand: Bound,
@@ -443,6 +456,7 @@ impl Binder<'_> {
         let operand = exprs.remove(0);
         Ok(Expr::InList(InList::new(Box::new(operand), exprs, negated)))
     }
+
     fn like(
         &self,
         kind: LikeKind,
@@ -475,6 +489,7 @@ impl Binder<'_> {
         let like = Like::new(negated, Box::new(operand), Box::new(pattern), None, is_any_case);
         Ok(Bound::new(Expr::Like(like), TypeId::BOOL, at))
     }
+
     /// A pattern of LIKE, which is an error where it ends too early.
     fn checked_pattern(&self, operand: &Expr, pattern: Expr, is_any_case: bool) -> Result<Expr> {
         let text = pattern.as_literal().and_then(|value| value.try_as_str());
@@ -485,6 +500,7 @@ impl Binder<'_> {
         let function = self.known_scalar(if is_any_case { "ilike_pattern" } else { "like_pattern" })?;
         Ok(function.call(vec![operand.clone(), pattern]))
     }
+
     fn case(
         &self,
         operand: Option<&Tree>,
@@ -541,6 +557,7 @@ impl Binder<'_> {
         let whens = conditions.into_iter().map(Box::new).zip(results).collect();
         Ok(Bound::of_type(Expr::Case(Case::new(operand, whens, otherwise)), of, span))
     }
+
     /// The operand of a CASE and the values that it is compared with, in one type that Arrow
     /// compares.
     fn compared_once(&self, operand: Bound, values: Vec<Bound>, schema: &DFSchema) -> Result<(Expr, Vec<Expr>)> {
@@ -557,6 +574,7 @@ impl Binder<'_> {
         let mut exprs = self.compared_values(all, common, schema)?;
         Ok((exprs.remove(0), exprs))
     }
+
     /// Expressions as values of their common type, which has a modifier if all have it.
     pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, ModifiedType)> {
         let types: Vec<TypeId> = all.iter().map(|one| one.id).collect();
@@ -579,6 +597,7 @@ impl Binder<'_> {
         let of = ModifiedType::common(common, all.iter().map(Bound::modified_type));
         Ok((self.of_one_type(all, common, schema)?, of))
     }
+
     /// An operator's application.
     pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
         let types = types_of(&operands);
@@ -590,6 +609,7 @@ impl Binder<'_> {
         };
         self.operation(symbol, at, operands, signature, context).map_err(refused)
     }
+
     /// The application of an operator that has been found.
     fn operation(
         &self,
@@ -657,6 +677,7 @@ impl Binder<'_> {
         };
         checked(expr, signature.result, at, context.schema)
     }
+
     /// An operator that is a function.
     fn operator_call(
         &self,
@@ -677,6 +698,7 @@ impl Binder<'_> {
         }
         checked(function.call(exprs), signature.result, at, context.schema)
     }
+
     fn arithmetic(
         &self,
         symbol: &str,
@@ -736,6 +758,7 @@ impl Binder<'_> {
         }
         self.environment.operate(operator, left, right, context.schema)
     }
+
     /// Arithmetic of dates: days are numbers, and a day with an interval is a point of time.
     fn dates(
         &self,
@@ -784,6 +807,7 @@ impl Binder<'_> {
             _ => return Ok(None),
         }))
     }
+
     fn special(&self, special: &Special, span: Span, context: Context<'_>) -> Result<Bound> {
         let context = Context { may_have_sets: false, ..context };
         let all = |trees: &[Tree]| trees.iter().map(|tree| self.expression(tree, context)).collect::<Result<Vec<_>>>();
@@ -881,12 +905,14 @@ impl Binder<'_> {
             _ => Err(BindError::unsupported("a function of this form", span)),
         }
     }
+
     /// The time at which the transaction began, with so many digits of a second.
     fn now_as(&self, id: TypeId, digits: Option<&Tree>, span: Span, context: Context<'_>) -> Result<Bound> {
         let now = self.scalar_call("now", Vec::new(), span, context)?;
         let digits = digits.map(modifier).transpose()?;
         self.modified(self.cast(now, id, context.schema)?, digits.as_slice(), context.schema).map(|now| now.at(span))
     }
+
     /// The result of a function without arguments, which is a name.
     fn name_of(&self, function: &str, span: Span, context: Context<'_>) -> Result<Bound> {
         let unsupported = || BindError::unsupported(format!("function {function}()"), span);
@@ -894,6 +920,7 @@ impl Binder<'_> {
         self.is_immutable.set(false);
         checked(function.call(Vec::new()), TypeId::NAME, span, context.schema)
     }
+
     /// A field of a time: `extract(year FROM t)`, which is a NUMERIC, or `date_part('year', t)`.
     pub(crate) fn date_part(
         &self,
@@ -1187,6 +1214,7 @@ impl Binder<'_> {
         let right = exprs.swap_remove(1);
         Ok([exprs.swap_remove(0), right])
     }
+
     /// Expressions as values of a type that Arrow compares.
     fn compared_values(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs = self.of_type(all, to, schema)?;
@@ -1195,6 +1223,7 @@ impl Binder<'_> {
             _ => exprs.into_iter().map(|expr| self.key(expr, schema)).collect(),
         }
     }
+
     /// Expressions as values of a type, which are stored in one form.
     fn of_one_type(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs = self.of_type(all, to, schema)?;
@@ -1203,6 +1232,7 @@ impl Binder<'_> {
             _ => Ok(exprs),
         }
     }
+
     /// Expressions as values of a type. Numbers may have several forms.
     fn of_type(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs =
@@ -1219,6 +1249,7 @@ impl Binder<'_> {
             None => Ok(exprs),
         }
     }
+
     /// A value of another type where `context` allows that, by the environment where Arrow's cast
     /// has other rules.
     pub(crate) fn as_type(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
@@ -1231,6 +1262,7 @@ impl Binder<'_> {
             false => cast,
         }
     }
+
     fn cast_value(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
         let (from, span) = (bound.id, bound.span);
         let is_told = serac_pg::casts::cast(from, to, context).is_some();
@@ -1294,22 +1326,27 @@ impl Binder<'_> {
             _ => Err(no_cast(from, to, span)),
         }
     }
+
     /// A value of another type where that needs no cast that is told.
     pub(crate) fn implicitly(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.as_type(bound, to, CastContext::Implicit, schema)
     }
+
     /// The same through several types in turn.
     pub(crate) fn as_values(&self, bound: Bound, types: &[TypeId], schema: &DFSchema) -> Result<Bound> {
         types.iter().try_fold(bound, |bound, to| self.implicitly(bound, *to, schema))
     }
+
     /// A value of another type by a cast that is told.
     pub(crate) fn cast(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.as_type(bound, to, CastContext::Explicit, schema)
     }
+
     /// A value that is assigned to a column or a parameter of a type, where that is allowed.
     pub(crate) fn assigned(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.cast(bound, to, schema)
     }
+
     /// A CHAR(n) as a text with the blanks that its length adds.
     pub(crate) fn padded(&self, bound: Bound) -> Result<Bound> {
         let Some(length) = bound.modified_type().length() else {
@@ -1321,6 +1358,7 @@ impl Binder<'_> {
         let text = cast_to(function.call(vec![bound.expr, length]), DataType::Utf8View);
         Ok(Bound::new(text, TypeId::TEXT, bound.span))
     }
+
     /// An interval restricted to fields, or to digits of a second.
     fn interval(
         &self,
@@ -1353,6 +1391,7 @@ impl Binder<'_> {
         let digits = Expr::Literal(ScalarValue::Int64(digits), None);
         checked(function.call(vec![operand.expr, fields, digits]), TypeId::INTERVAL, span, schema)
     }
+
     /// The type of a name, which may be that of a relation for the type of its rows.
     pub(crate) fn meant_type(&self, to: &TypeName) -> Result<TypeId> {
         let is_relation = || self.environment.relation(&to.name).is_ok() || self.environment.target(&to.name).is_ok();
@@ -1363,6 +1402,7 @@ impl Binder<'_> {
             _ => error,
         })
     }
+
     /// A cast that is told.
     pub(crate) fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
@@ -1400,6 +1440,7 @@ impl Binder<'_> {
         let bound = self.modified(self.cast(operand, id, schema)?, &modifiers, schema);
         bound.map_err(|error| error.refused(format!("a cast of type {from} to {id} with a modifier"), place))
     }
+
     /// A value of a type with modifiers.
     fn modified(&self, bound: Bound, modifiers: &[i32], schema: &DFSchema) -> Result<Bound> {
         let (id, span) = (bound.id, bound.span);

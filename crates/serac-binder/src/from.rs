@@ -50,6 +50,7 @@ impl Binder<'_> {
             None => Ok(Rows { plan: LogicalPlanBuilder::empty(true).build()?, scope: Scope::default() }),
         }
     }
+
     /// An item of FROM beside the rows before it, if there are any, which LATERAL may name.
     fn beside(&self, before: Option<Rows>, table: &TableExpr, outer: Option<&Outer<'_>>) -> Result<Rows> {
         let Some(before) = before else { return self.table(table, outer) };
@@ -79,10 +80,12 @@ impl Binder<'_> {
             _ => crossed(before, self.table_alone(table, outer)?, table.span),
         })
     }
+
     /// An item that names nothing before it.
     fn table(&self, table: &TableExpr, outer: Option<&Outer<'_>>) -> Result<Rows> {
         self.deeper(2, || self.table_alone(table, outer))
     }
+
     fn table_alone(&self, table: &TableExpr, outer: Option<&Outer<'_>>) -> Result<Rows> {
         match &table.kind {
             TableKind::Relation { relation, alias, sample: None } => self.relation(relation, alias.as_ref()),
@@ -106,6 +109,7 @@ impl Binder<'_> {
             TableKind::File { .. } => Err(BindError::unsupported("a file in FROM", table.span)),
         }
     }
+
     /// Joins, each of all before it.
     fn joins(&self, first: Rows, joins: &[Join], hidden: Hidden, outer: Option<&Outer<'_>>) -> Result<Rows> {
         if joins.len() > MOST_JOINS {
@@ -113,6 +117,7 @@ impl Binder<'_> {
         }
         joins.iter().try_fold(first, |rows, join| self.join(rows, join, hidden, outer))
     }
+
     /// `LATERAL (SELECT …)`: the query sees the items before it. `is_left` if a join keeps rows
     /// before it without a match.
     fn lateral(
@@ -148,6 +153,7 @@ impl Binder<'_> {
         }
         Ok(rows)
     }
+
     /// A side of a join whose rows may be missing.
     fn optional(&self, mut rows: Rows) -> Result<Rows> {
         if self.marks_rows && rows.scope.items.iter().any(|item| item.present.is_none()) {
@@ -161,6 +167,7 @@ impl Binder<'_> {
         rows.scope.items.iter_mut().for_each(|item| item.may_be_missing = true);
         Ok(rows)
     }
+
     /// All columns of a rows node, as a query selects them.
     fn all_columns(&self, rows: Rows) -> Result<Selected> {
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
@@ -175,6 +182,7 @@ impl Binder<'_> {
         }
         Ok(Selected::new(LogicalPlanBuilder::from(rows.plan).project(exprs)?.build()?, columns))
     }
+
     pub(crate) fn relation(&self, relation: &Relation, alias: Option<&Alias>) -> Result<Rows> {
         let name = &relation.name;
         let last = last_part(name)?;
@@ -217,6 +225,7 @@ impl Binder<'_> {
         rows.scope.items[0].key = found.key.iter().filter_map(|at| Some(columns.get(*at)?.expr.clone())).collect();
         Ok(rows)
     }
+
     /// A query of WITH, where it is named.
     fn with_rows(&self, table: &WithTable, shown: &str, alias: Option<&Alias>) -> Result<Rows> {
         // Queries that name others twice, in each other, would make the plan grow twofold with
@@ -230,6 +239,7 @@ impl Binder<'_> {
         let item = ScopeItem { is_of_term: table.is_of_term, ..ScopeItem::named(shown) };
         self.named(table.selected.clone(), item, alias)
     }
+
     /// A query's rows under a name.
     pub(crate) fn named(&self, mut selected: Selected, item: ScopeItem, alias: Option<&Alias>) -> Result<Rows> {
         let names = alias.map_or(&[][..], |alias| &alias.columns);
@@ -240,6 +250,7 @@ impl Binder<'_> {
         selected.plan = LogicalPlanBuilder::from(selected.plan).alias(TableReference::bare(qualifier))?.build()?;
         Ok(rows(selected, item, names))
     }
+
     /// A qualifier for the columns of an item, as near to its name as others leave it.
     pub(crate) fn qualifier(&self, name: &str) -> String {
         let mut qualifiers = self.qualifiers.borrow_mut();
@@ -253,6 +264,7 @@ impl Binder<'_> {
         }
         qualifier
     }
+
     fn join(&self, left: Rows, join: &Join, hidden: Hidden, outer: Option<&Outer<'_>>) -> Result<Rows> {
         let kind = match join.kind {
             JoinKind::Inner | JoinKind::Cross => JoinType::Inner,
@@ -360,6 +372,7 @@ impl Binder<'_> {
         };
         Ok(Rows { plan, scope })
     }
+
     /// The right side of a join with the rows before it. `is_left` if the join keeps these.
     fn right_side(&self, left: &Rows, table: &TableExpr, is_left: bool, outer: Option<&Outer<'_>>) -> Result<Rows> {
         self.deeper(2, || match &table.kind {

@@ -93,6 +93,7 @@ impl Binder<'_> {
         groups.in_order();
         Ok(Some(groups))
     }
+
     /// The sets that an item of GROUP BY stands for.
     fn sets_of(
         &self,
@@ -134,6 +135,7 @@ impl Binder<'_> {
             }
         }
     }
+
     /// An expression, or those of a row.
     fn set_of(&self, tree: &Tree, groups: &mut Groups, items: &mut [Item], context: Context<'_>) -> Result<Vec<usize>> {
         let trees = match &tree.kind {
@@ -150,6 +152,7 @@ impl Binder<'_> {
         }
         Ok(set)
     }
+
     fn group(&self, tree: &Tree, items: &mut [Item], context: Context<'_>) -> Result<Expr> {
         let by_name = match &tree.kind {
             ExprKind::Name(name) => match &name.parts[..] {
@@ -197,6 +200,7 @@ impl Binder<'_> {
             None => Ok(bound.expr.clone()),
         }
     }
+
     /// `GROUPING(a, b)`.
     pub(crate) fn grouping(&self, arguments: &[Tree], span: Span, context: Context<'_>) -> Result<Bound> {
         if arguments.len() > 31 {
@@ -227,6 +231,7 @@ impl Binder<'_> {
         }
         Ok(Bound::new(Expr::AggregateFunction(call), TypeId::INT4, span))
     }
+
     /// The error of columns that are neither grouped nor aggregated, in an expression that stands
     /// at `span`.
     fn not_grouped(&self, columns: &[&Column], span: Span, scope: &Scope) -> BindError {
@@ -260,6 +265,7 @@ impl Binder<'_> {
             None => BindError::without_place(sqlstate::GROUPING_ERROR, message),
         }
     }
+
     /// The groups of rows; `exprs` are then over them. `below_them` are aggregates that subqueries
     /// in them name.
     pub(crate) fn grouped(
@@ -415,6 +421,7 @@ impl Binder<'_> {
         }
         Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
     }
+
     /// The rows with a column for each key without a column, or with a parameter: the planner would
     /// compute the key, under another name in some sets.
     fn with_constants(&self, plan: LogicalPlan, keys: &mut [Expr]) -> Result<LogicalPlan> {
@@ -439,10 +446,12 @@ impl Groups {
     pub(crate) fn sets_of_rows(&self) -> Result<Vec<Expr>> {
         crate::select::sets_of_rows(self.exprs.iter())
     }
+
     /// The expressions.
     pub(crate) fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         self.exprs.iter_mut()
     }
+
     /// The position of an expression among all.
     fn add(&mut self, expr: Expr) -> usize {
         match self.exprs.iter().position(|own| alike(own, &expr)) {
@@ -453,6 +462,7 @@ impl Groups {
             }
         }
     }
+
     /// Expressions in the order in which sets name them first, as the plan has them. Expressions in
     /// no set are left out.
     fn in_order(&mut self) {

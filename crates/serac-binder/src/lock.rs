@@ -159,6 +159,7 @@ impl Binder<'_> {
         let part = self.part(PartBody::Claim(Box::new(BoundClaim { plan, tables })), Arc::new(schema), columns)?;
         Ok(Selected { open, ..part })
     }
+
     /// The rows of a table with the column that identifies the row, if the query that is bound
     /// claims them; `shown` is its name in FROM.
     pub(crate) fn claimed_rows(&self, name: &Name, shown: &str, alias: Option<&Alias>) -> Result<Option<Rows>> {
@@ -176,6 +177,7 @@ impl Binder<'_> {
         }
         Ok(Some(rows))
     }
+
     /// Refuses clauses that name an item that is not in FROM, or one that cannot be claimed.
     fn check_items(&self, locks: &[Lock], items: &[Item<'_>]) -> Result<()> {
         let is_of_with = |relation: &Relation| match &relation.name.parts[..] {

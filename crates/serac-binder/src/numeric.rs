@@ -70,11 +70,13 @@ impl Binder<'_> {
             _ => expr,
         })
     }
+
     /// The key of values that are not their own keys.
     pub(crate) fn own_key(&self, expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         let key = self.key(expr.clone(), schema)?;
         Ok((key != *expr).then_some(key))
     }
+
     /// Two values of one type over different columns, as values that Arrow compares.
     pub(crate) fn compared_pair(&self, left: (Expr, &DFSchema), right: (Expr, &DFSchema)) -> Result<(Expr, Expr)> {
         let ((left, left_schema), (right, right_schema)) = (left, right);
@@ -97,6 +99,7 @@ impl Binder<'_> {
         }
         Ok((self.key(left, left_schema)?, self.key(right, right_schema)?))
     }
+
     /// A function of numbers, applied to arguments of the types that it takes; `None` for another
     /// function.
     pub(crate) fn numeric_call(
@@ -117,6 +120,7 @@ impl Binder<'_> {
         }
         Ok(Some(function_of_numbers(function)?.call(arguments.to_vec())))
     }
+
     /// The same if all results have as many digits; `None` if not.
     fn fixed_call(&self, name: &str, arguments: &[Expr], schema: &DFSchema) -> Result<Option<Expr>> {
         let Some(first) = arguments.first() else { return Ok(None) };
@@ -142,6 +146,7 @@ impl Binder<'_> {
             _ => None,
         })
     }
+
     /// `left operator right`, of numbers.
     pub(crate) fn numeric_operation(&self, symbol: &str, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {
         let (operator, function) = match symbol {
@@ -182,6 +187,7 @@ impl Binder<'_> {
             false => result,
         })
     }
+
     /// `-operand`, of a number.
     pub(crate) fn numeric_negative(&self, operand: Expr, schema: &DFSchema) -> Result<Expr> {
         Ok(match is_free(&operand, schema)? {
@@ -189,6 +195,7 @@ impl Binder<'_> {
             false => Expr::Negative(Box::new(operand)),
         })
     }
+
     /// The greatest or the least of values; `None` if Arrow compares them otherwise.
     pub(crate) fn extreme(&self, name: &'static str, exprs: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
         let mut is_keyed = false;
@@ -211,6 +218,7 @@ impl Binder<'_> {
         };
         Ok(function.call(exprs))
     }
+
     /// Rows without those that are equal to others.
     pub(crate) fn distinct(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let schema = plan.schema().clone();
@@ -247,6 +255,7 @@ impl Binder<'_> {
         let shown: Vec<Expr> = shown.collect();
         Ok(LogicalPlanBuilder::from(plan).project(shown)?.build()?)
     }
+
     /// Rows with the keys of their columns beside these, where columns are no keys themselves, and
     /// the columns by which rows are compared.
     pub(crate) fn keyed(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Column>)> {

@@ -77,6 +77,7 @@ impl Parameters {
         let types = known.iter().map(|id| if id.0 == 0 { TypeId::UNKNOWN } else { *id }).collect();
         Self(Rc::new(RefCell::new(State { types, digits, ..State::default() })))
     }
+
     /// `$number`.
     pub(crate) fn reference(&self, number: u32, span: Span) -> Result<Bound> {
         if number == 0 || number > MOST {
@@ -100,10 +101,12 @@ impl Parameters {
         let untyped = Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), None));
         Ok(Bound { parameter: Some(open), ..Bound::new(untyped, TypeId::UNKNOWN, span) })
     }
+
     /// The number of types that places have decided so far.
     pub(crate) fn decisions(&self) -> usize {
         self.0.borrow().decisions
     }
+
     /// The types of all, once the statement is bound.
     pub(crate) fn decided(&self) -> Result<Vec<TypeId>> {
         let state = self.0.borrow();
@@ -124,6 +127,7 @@ impl OpenParameter {
     pub(crate) fn decided(&self) -> TypeId {
         self.all.0.borrow().types[self.number as usize - 1]
     }
+
     /// The parameter as a value of `to`, which is its type from now on.
     pub(crate) fn into_type(self, to: TypeId, span: Span) -> Result<Bound> {
         let mut state = self.all.0.borrow_mut();

@@ -47,6 +47,7 @@ impl Binder<'_> {
             bound
         })
     }
+
     /// The queries of WITH, and its changes: `is_top` where these may be.
     pub(crate) fn with(&self, with: &With, outer: Option<&Outer<'_>>, is_top: bool) -> Result<()> {
         for (at, table) in with.tables.iter().enumerate() {
@@ -82,6 +83,7 @@ impl Binder<'_> {
         }
         Ok(())
     }
+
     /// A change in WITH, which runs before the later parts.
     fn change_of_with(&self, table: &CommonTable) -> Result<WithTable> {
         without_search(table)?;
@@ -95,12 +97,14 @@ impl Binder<'_> {
         crate::from::rename(&mut selected.columns, &table.columns, &table.name.name, table.name.span)?;
         Ok(WithTable { is_silent, ..WithTable::new(&table.name.name, selected, 1, 0, false) })
     }
+
     /// The rows of a query that is done before the rest of the statement.
     pub(crate) fn done_first(&self, selected: Selected) -> Result<Selected> {
         let Selected { plan, columns, .. } = selected;
         let schema = rows_of(&plan);
         self.part(PartBody::Query(plan), schema, columns)
     }
+
     /// A query of WITH; `is_first`: it runs before the rest of the statement, which changes data.
     pub(crate) fn with_table(
         &self,
@@ -126,6 +130,7 @@ impl Binder<'_> {
         let is_volatile = is_volatile(&selected.plan)?;
         Ok(WithTable::new(&table.name.name, selected, relations + 1, levels, is_volatile))
     }
+
     /// The rows of a query without its WITH and its locking clauses.
     pub(crate) fn ordered_body(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         let body = innermost(&query.body);
@@ -180,6 +185,7 @@ impl Binder<'_> {
         };
         self.limited(selected, query, outer)
     }
+
     /// The order of a query's rows by its own columns.
     fn output_order(
         &self,
@@ -233,6 +239,7 @@ impl Binder<'_> {
             }
         }
     }
+
     /// The rows of a body without an order.
     pub(crate) fn body(&self, body: &QueryBody, outer: Option<&Outer<'_>>) -> Result<Selected> {
         match body {
@@ -256,6 +263,7 @@ impl Binder<'_> {
             QueryBody::SetOperations(first, rest) => self.set_operations(first, rest, outer),
         }
     }
+
     fn values(&self, rows: &[Vec<serac_parser::tree::Expr>], outer: Option<&Outer<'_>>) -> Result<Selected> {
         let (scope, schema) = (Scope::default(), DFSchema::empty());
         let context = Context::new(&scope, &schema, outer).in_clause("VALUES");
@@ -283,6 +291,7 @@ impl Binder<'_> {
         }
         Ok(Selected::new(values_plan(values, rows.len())?, columns))
     }
+
     fn limited(&self, selected: Selected, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         let offset = self.row_count("OFFSET", &query.offset, &selected, outer)?;
         let limit = self.row_count("LIMIT", &query.limit, &selected, outer)?;
@@ -310,6 +319,7 @@ impl Binder<'_> {
         let plan = LogicalPlanBuilder::from(plan).limit_by_expr(offset, limit)?.build()?;
         Ok(Selected { plan, ..selected })
     }
+
     /// The first rows of a sorted plan, with those that are equal to the last of them.
     fn with_ties(&self, plan: LogicalPlan, offset: &Option<Expr>, limit: &Option<Expr>) -> Result<LogicalPlan> {
         let number = |expr: &Option<Expr>| match expr {
@@ -344,6 +354,7 @@ impl Binder<'_> {
         let rank = cast_to(Expr::Column(Column::new_unqualified(name)), DataType::Int64);
         Ok(builder.filter(rank.lt_eq(lit(last)))?.sort(sort.expr.clone())?.project(shown)?.build()?)
     }
+
     /// A number of rows: a constant or a parameter. `None` for all rows, and for OFFSET 0.
     fn row_count(
         &self,

@@ -80,6 +80,7 @@ impl Walk<'_> {
         let message = format!("recursive reference to query \"{}\" must not appear {}", self.name, place.message());
         Err(BindError::new(sqlstate::INVALID_RECURSION, message, relation.span))
     }
+
     /// The places outside of FROM: a read of the query there is a subquery.
     fn others(&mut self, relations: &[Name], place: Place) -> Result<()> {
         match named(relations, self.name) {
@@ -87,6 +88,7 @@ impl Walk<'_> {
             None => Ok(()),
         }
     }
+
     fn query(&mut self, query: &Query, place: Place) -> Result<()> {
         for table in query.with.iter().flat_map(|with| &with.tables) {
             if table.name.name == self.name {
@@ -101,6 +103,7 @@ impl Walk<'_> {
         visit::relations_of_clauses(query, &mut found);
         self.others(&found, place)
     }
+
     fn body(&mut self, body: &QueryBody, place: Place) -> Result<()> {
         match body {
             QueryBody::Select(select) => self.select(select, place),
@@ -135,12 +138,14 @@ impl Walk<'_> {
             }
         }
     }
+
     fn select(&mut self, select: &Select, place: Place) -> Result<()> {
         select.from.iter().try_for_each(|table| self.table(table, place))?;
         let mut found = Vec::new();
         visit::relations_of_expressions(select, &mut found);
         self.others(&found, place)
     }
+
     fn table(&mut self, table: &TableExpr, place: Place) -> Result<()> {
         let mut found = Vec::new();
         match &table.kind {
@@ -255,6 +260,7 @@ impl Binder<'_> {
         }
         Ok(WithTable::new(name, selected, relations + 1, levels, is_volatile && !is_first))
     }
+
     /// The term that reads the rows of the query, and the name under which it reads them.
     fn recursive_term(
         &self,
@@ -283,6 +289,7 @@ impl Binder<'_> {
         }
         Ok((bound?.closed()?, own))
     }
+
     /// The recursive term with columns of the first one's types.
     fn of_same_types(&self, name: &str, first: &Selected, recursive: Selected) -> Result<Selected> {
         if first.columns.len() != recursive.columns.len() {

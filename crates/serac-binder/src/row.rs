@@ -102,6 +102,7 @@ impl Binder<'_> {
             _ => Err(unknown()),
         }
     }
+
     /// `(a, b) = (c, d)`.
     pub(crate) fn compare_rows(
         &self,
@@ -114,6 +115,7 @@ impl Binder<'_> {
         let (left, right) = (self.values_of_row(left, context)?, self.values_of_row(right, context)?);
         self.compare_values(symbol, at, left, right, context)
     }
+
     /// Values of two rows, pair by pair.
     fn compare_values(
         &self,
@@ -141,6 +143,7 @@ impl Binder<'_> {
         }
         Ok(Bound::new(compared(pairs, symbol)?, TypeId::BOOL, start))
     }
+
     /// `(a, b) IN ((1, 2), …)`.
     pub(crate) fn row_in_list(
         &self,
@@ -159,6 +162,7 @@ impl Binder<'_> {
         }
         Ok(Bound::new(joined(all, join), TypeId::BOOL, span))
     }
+
     /// `(a, b) IS [NOT] DISTINCT FROM (c, d)`.
     pub(crate) fn row_is_distinct(
         &self,
@@ -187,6 +191,7 @@ impl Binder<'_> {
         let expr = if negated { same } else { Expr::Not(Box::new(same)) };
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
+
     /// Whether no value of one row is distinct from that of the other.
     fn same_values(&self, left: Vec<Bound>, right: Vec<Bound>, at: Span, context: Context<'_>) -> Result<Expr> {
         let mut all = Vec::new();
@@ -197,6 +202,7 @@ impl Binder<'_> {
         }
         Ok(joined(all, Operator::And))
     }
+
     /// `ROW(a, b) IS [NOT] NULL`: whether all of its values are NULL, or all are not.
     pub(crate) fn row_is_null(row: Record, negated: bool, at: Span) -> Result<Bound> {
         let mut all = Vec::new();
@@ -209,6 +215,7 @@ impl Binder<'_> {
         }
         Ok(Bound::new(joined(all, Operator::And), TypeId::BOOL, at))
     }
+
     /// The row that a tree is, as its values: one that is written, or one of an item of FROM.
     /// `None` for another expression.
     pub(crate) fn record(&self, tree: &Tree, context: Context<'_>) -> Result<Option<Record>> {
@@ -219,6 +226,7 @@ impl Binder<'_> {
         let values = row.columns.into_iter().map(|(_, value)| value).collect();
         Ok(Some(Record { values, present: row.present, may_be_missing: row.may_be_missing }))
     }
+
     /// The values of a row that is written. `t.*` stands for all columns of `t`.
     fn values_of_row(&self, fields: &[Tree], context: Context<'_>) -> Result<Vec<Bound>> {
         let mut values = Vec::new();
@@ -233,6 +241,7 @@ impl Binder<'_> {
         }
         Ok(values)
     }
+
     /// As [`Record::present`].
     fn present(&self, row: &Record) -> Result<Option<Expr>> {
         if row.may_be_missing && row.present.is_none() {
@@ -241,6 +250,7 @@ impl Binder<'_> {
         }
         Ok(row.present.clone().filter(|_| row.may_be_missing))
     }
+
     /// An operator's application whose operands are rows; `None` if they are not.
     pub(crate) fn rows_operated(
         &self,
@@ -274,6 +284,7 @@ impl Binder<'_> {
             self.compare_records(name, left, right, context).map(Some)
         })
     }
+
     /// `(a, b) = (SELECT …)`, whose query has at most one row.
     fn compare_with_row_of(
         &self,
@@ -307,6 +318,7 @@ impl Binder<'_> {
         }
         self.compare_values(symbol, at, left, right, context)
     }
+
     /// Rows that are not both lists of values: NULL is equal to NULL, and larger than every other
     /// value.
     fn compare_records(&self, symbol: &str, left: Record, right: Record, context: Context<'_>) -> Result<Bound> {
@@ -338,6 +350,7 @@ impl Binder<'_> {
         };
         Ok(Bound::new(expr, TypeId::BOOL, start))
     }
+
     /// Whether values come before others, or are the same if that is enough.
     fn ordered_values(&self, left: Vec<Bound>, right: Vec<Bound>, or_same: bool, context: Context<'_>) -> Result<Expr> {
         if left.len() > 20 {
@@ -358,12 +371,14 @@ impl Binder<'_> {
             binary(before, Operator::Or, goes_on)
         }))
     }
+
     /// `ROW(a, b)` as a value.
     pub(crate) fn row_value(&self, fields: &[Tree], span: Span, context: Context<'_>) -> Result<Bound> {
         let values = self.values_of_row(fields, context)?;
         let columns = (1..).zip(values).map(|(number, value)| (format!("f{number}"), value));
         self.row(columns.collect(), span, context.schema)
     }
+
     /// Values under names as one value.
     pub(crate) fn row(&self, columns: Vec<(String, Bound)>, span: Span, schema: &DFSchema) -> Result<Bound> {
         let function = self.environment.scalar("named_struct").filter(|_| !columns.is_empty());
@@ -389,12 +404,14 @@ impl Binder<'_> {
         }
         Ok(Bound::new(function.call(parts), TypeId::RECORD, span))
     }
+
     /// A row as PostgreSQL shows it: `(1,a,)`.
     pub(crate) fn row_text(&self, row: Bound) -> Result<Bound> {
         let function = self.environment.scalar("record_out");
         let function = function.ok_or_else(|| BindError::unsupported("a row as a text", NO_PLACE))?;
         Ok(Bound::new(function.call(vec![row.expr]), TypeId::TEXT, row.span))
     }
+
     /// The fields of a row that is a value, by their names.
     pub(crate) fn fields_of_row(&self, row: &Bound, schema: &DFSchema) -> Result<Vec<(String, Bound)>> {
         let given = row.expr.get_type(schema)?;
@@ -419,6 +436,7 @@ impl Binder<'_> {
         };
         fields.iter().map(field).collect()
     }
+
     /// `(r).a`.
     pub(crate) fn field_of_row(&self, row: &Bound, name: &Ident, context: Context<'_>) -> Result<Bound> {
         if row.id != TypeId::RECORD {

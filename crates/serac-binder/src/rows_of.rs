@@ -156,6 +156,7 @@ impl Binder<'_> {
         let own = Scope { items: vec![item], columns: columns.collect() };
         Ok(Rows { plan, scope: rows.scope.beside(own, table.span)? })
     }
+
     /// The values of a function; `is_alone`: they may be a table.
     fn values_of(&self, tree: &Tree, is_alone: bool, context: Context<'_>) -> Result<Values> {
         if let ExprKind::Call(call) = &tree.kind {
@@ -197,6 +198,7 @@ impl Binder<'_> {
         bound.exact()?;
         Ok(Values::One(bound))
     }
+
     /// The table of a function of the database; `None` if the database has no function of this
     /// name. Its arguments are constants.
     fn table_of(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Option<Relation>> {
@@ -218,6 +220,7 @@ impl Binder<'_> {
         let arguments: Vec<Expr> = self.arguments_of(call, context)?.into_iter().map(|bound| bound.expr).collect();
         self.environment.table_function(name, &arguments)
     }
+
     /// A function that gives values, or keys and values.
     fn sets(&self, name: &str, arguments: Vec<Bound>, span: Span, context: Context<'_>) -> Result<Values> {
         let found = chosen(name, &types_of(&arguments), span)?;
@@ -247,6 +250,7 @@ impl Binder<'_> {
         }
         Ok(Values::Lists { lists, number: Number::Unknown })
     }
+
     /// Values as lists, which may stand beside others.
     fn lists_of(&self, values: Values) -> Result<Vec<ListOfRows>> {
         let (values, id) = match values {
@@ -261,6 +265,7 @@ impl Binder<'_> {
         let function = function.ok_or_else(|| BindError::unsupported("several functions in FROM", NO_PLACE))?;
         Ok(vec![(function.call(values), id, None)])
     }
+
     /// The documents whose members are the columns of `jsonb_to_recordset(d) AS t(a int, …)`.
     fn documents_of(&self, tree: &Tree, name: &str, at: Span, context: Context<'_>) -> Result<Values> {
         let ExprKind::Call(call) = &tree.kind else {
@@ -314,6 +319,7 @@ impl Binder<'_> {
         let list = function.call(vec![document.expr, lit(name)]);
         Ok(Values::Lists { lists: vec![(list, document.id, None)], number: Number::Unknown })
     }
+
     /// The rows with members of a document as columns.
     fn members(
         &self,
@@ -355,6 +361,7 @@ impl Binder<'_> {
         }
         Ok((LogicalPlanBuilder::from(plan).project(exprs)?.build()?, added))
     }
+
     fn series(&self, arguments: Vec<Bound>, is_alone: bool, span: Span, context: Context<'_>) -> Result<Values> {
         let found = chosen("generate_series", &types_of(&arguments), span)?;
         let id = found.signature.result;
@@ -399,6 +406,7 @@ impl Binder<'_> {
         let function = self.environment.scalar("generate_series").ok_or_else(unsupported)?;
         Ok(Values::Lists { lists: vec![(function.call(exprs), id, None)], number })
     }
+
     fn unnested(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Values> {
         let is_array = |item: &Tree| matches!(item.kind, ExprKind::Array(_) | ExprKind::ArrayQuery(_));
         if let [argument] = &call.arguments[..]

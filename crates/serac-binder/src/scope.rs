@@ -31,6 +31,7 @@ impl ScopeColumn {
     pub(crate) fn passed(&self, span: Span) -> Bound {
         Bound::of_type(self.expr.clone(), self.of, span)
     }
+
     /// The column where it is named.
     pub(crate) fn bound(&self, span: Span) -> Result<Bound> {
         known_type(self.of.id, span)?;
@@ -86,6 +87,7 @@ impl Scope {
             None => Ok(()),
         }
     }
+
     /// Without its first items and columns.
     pub(crate) fn behind(&self, (items, columns): (usize, usize)) -> Cow<'_, Self> {
         if (items, columns) == (0, 0) {
@@ -95,10 +97,12 @@ impl Scope {
         let columns = own.map(|own| ScopeColumn { item: own.item.and_then(|item| item.checked_sub(items)), ..own });
         Cow::Owned(Self { items: self.items[items..].to_vec(), columns: columns.collect() })
     }
+
     /// The numbers of items and columns.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.items.len(), self.columns.len())
     }
+
     /// Adds the scope beside it.
     pub(crate) fn beside(mut self, other: Self, span: Span) -> Result<Self> {
         self.differs_from(&other, span)?;
@@ -108,15 +112,18 @@ impl Scope {
         self.columns.extend(columns.map(|column| ScopeColumn { item: column.item.map(|i| i + before), ..column }));
         Ok(self)
     }
+
     /// The columns that `*` stands for.
     pub(crate) fn all(&self) -> impl Iterator<Item = &ScopeColumn> {
         self.columns.iter().filter(|column| !column.is_merged)
     }
+
     /// The columns that `item.*` stands for.
     pub(crate) fn of_item(&self, name: &Name) -> Result<Option<Vec<&ScopeColumn>>> {
         let Some(item) = self.item(&name.parts)? else { return Ok(None) };
         Ok(Some(self.columns.iter().filter(|column| column.item == Some(item)).collect()))
     }
+
     fn item(&self, qualifiers: &[serac_parser::tree::Ident]) -> Result<Option<usize>> {
         let (schema, name) = match qualifiers {
             [name] => (None, name),
@@ -134,10 +141,12 @@ impl Scope {
         }
         Ok(first)
     }
+
     /// The column of a bare name; `None` without one.
     pub(crate) fn column(&self, name: &str, span: Span) -> Result<Option<Bound>> {
         self.of_name(name, span)?.map(|column| column.bound(span)).transpose()
     }
+
     fn of_name(&self, name: &str, span: Span) -> Result<Option<&ScopeColumn>> {
         let mut found = self.all().filter(|column| column.name == name);
         match (found.next(), found.next()) {
@@ -149,10 +158,12 @@ impl Scope {
             (one, _) => Ok(one),
         }
     }
+
     /// The column that a name means here; `None` if there is none.
     pub(crate) fn lookup(&self, name: &Name) -> Result<Option<Bound>> {
         self.lookup_column(name)?.map(|column| column.bound(name.span)).transpose()
     }
+
     /// The column that a name means here; `None` without one.
     pub(crate) fn lookup_column(&self, name: &Name) -> Result<Option<&ScopeColumn>> {
         let Some((column, qualifiers)) = name.parts.split_last() else { return Ok(None) };
@@ -179,6 +190,7 @@ impl Scope {
             }
         }
     }
+
     /// Whether an item has this name.
     pub(crate) fn has_item(&self, name: &Name) -> Result<bool> {
         Ok(self.item(&name.parts)?.is_some())
@@ -249,6 +261,7 @@ impl Binder<'_> {
         }
         Err(BindError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{}\" does not exist", column.name), name.span))
     }
+
     /// The row of the item with a name, in the query or in those around it; `None` without such an
     /// item.
     fn row_named(&self, name: &Name, context: Context<'_>) -> Result<Option<Bound>> {
@@ -262,10 +275,12 @@ impl Binder<'_> {
         }
         Ok(None)
     }
+
     /// `t.*` where it is a value.
     pub(crate) fn row_of_item(&self, name: &Name, context: Context<'_>) -> Result<Bound> {
         self.row_named(name, context)?.ok_or_else(|| self.missing_item(name))
     }
+
     /// The columns of an item whose row a tree is, if no column has its name: `t`, `t.*`. `None`
     /// for another expression.
     pub(crate) fn columns_of_row(&self, tree: &Tree, context: Context<'_>) -> Result<Option<RowColumns>> {
@@ -311,6 +326,7 @@ impl Binder<'_> {
         };
         Ok(Some(RowColumns { columns, present, may_be_missing: item.may_be_missing }))
     }
+
     /// The row of an item, or the value of a function that returns one; `None` if there is no such
     /// item.
     fn whole_row(&self, name: &Name, scope: &Scope, schema: &DFSchema) -> Result<Option<Bound>> {
@@ -327,6 +343,7 @@ impl Binder<'_> {
         let whens = vec![(Box::new(present), Box::new(row.expr))];
         Ok(Some(Bound { expr: Expr::Case(Case::new(None, whens, None)), ..row }))
     }
+
     /// An expression that says whether there is a row of an item; `None` if there always is one.
     fn presence(&self, item: &ScopeItem) -> Result<Option<Expr>> {
         match (item.may_be_missing, &item.present) {
@@ -338,6 +355,7 @@ impl Binder<'_> {
             }
         }
     }
+
     /// The error of an item that is not in FROM. PostgreSQL has another error for an item that is
     /// there, but is not visible.
     pub(crate) fn missing_item(&self, name: &Name) -> BindError {
@@ -415,6 +433,7 @@ impl<'c> Context<'c> {
             aggregates: None,
         }
     }
+
     /// The queries around a subquery that stands here.
     pub(crate) fn around(&self) -> Outer<'_> {
         Outer {
@@ -425,10 +444,12 @@ impl<'c> Context<'c> {
             next: self.outer,
         }
     }
+
     /// The same, where neither aggregates nor window functions may stand.
     pub(crate) fn in_clause(self, clause: &'static str) -> Self {
         Self { without_aggregates: Some(clause), without_windows: Some(clause), may_have_sets: false, ..self }
     }
+
     /// The same, where no window function may stand.
     pub(crate) fn without_windows(self, clause: &'static str) -> Self {
         Self { without_windows: Some(clause), may_have_sets: false, ..self }

@@ -56,6 +56,7 @@ impl Item {
         let bound = Bound::new(expr, TypeId::INT8, Span::default());
         Self { bound, name: "#row".into(), is_call: false, whole: Span::default(), has_name: true }
     }
+
     /// A text, if nothing has told its type.
     pub(crate) fn is_text_if_unknown(&mut self) -> Result<()> {
         if self.bound.id == TypeId::UNKNOWN {
@@ -267,6 +268,7 @@ impl Binder<'_> {
         }
         Ok(Selected { plan: builder.build()?, columns: selected_items(items), open })
     }
+
     /// For each group of rows that are equal in `on`, the first one of an order.
     fn first_of_each(&self, plan: LogicalPlan, on: Vec<Expr>, order: Vec<SortExpr>) -> Result<LogicalPlan> {
         let function = self.known_window("row_number")?;
@@ -282,6 +284,7 @@ impl Binder<'_> {
         let builder = LogicalPlanBuilder::from(plan).window(vec![Expr::from(window).alias(&name)])?;
         Ok(builder.filter(Expr::Column(Column::new_unqualified(name)).eq(lit(1u64)))?.build()?)
     }
+
     /// The plan with the elements of lists as columns, side by side, which are then in the places
     /// of functions that give rows.
     fn with_sets(&self, plan: LogicalPlan, sets: Vec<Expr>, exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {
@@ -307,6 +310,7 @@ impl Binder<'_> {
         let builder = LogicalPlanBuilder::from(plan).project(below)?;
         Ok(builder.unnest_columns_with_options(columns, options)?.build()?)
     }
+
     /// The items of SELECT or RETURNING.
     pub(crate) fn items(&self, trees: &[SelectItem], context: Context<'_>) -> Result<Vec<Item>> {
         let mut items = Vec::new();
@@ -342,6 +346,7 @@ impl Binder<'_> {
         }
         Ok(items)
     }
+
     /// A column of a type that is not known, where it may be selected as it is.
     pub(crate) fn passed(&self, tree: &Tree, context: Context<'_>) -> Result<Option<Bound>> {
         let ExprKind::Name(name) = &tree.kind else { return Ok(None) };
@@ -351,6 +356,7 @@ impl Binder<'_> {
         let found = context.scope.lookup_column(name)?;
         Ok(found.filter(|column| is_no_type(column.of.id)).map(|column| column.passed(name.span)))
     }
+
     /// `*` and `t.*`, perhaps without a few columns, and with replacements for others.
     fn wildcard(
         &self,
@@ -410,6 +416,7 @@ impl Binder<'_> {
         }
         Ok(items)
     }
+
     /// `(r).*`: the fields of a row.
     fn fields_of_value(
         &self,
@@ -434,6 +441,7 @@ impl Binder<'_> {
         }
         Ok(fields.into_iter().map(|(name, bound)| Item::field(name, bound, span)).collect())
     }
+
     /// The key of an item of ORDER BY: an output column, by its name or number, or an expression
     /// over FROM.
     fn order(&self, (clause, tree): (&str, &Tree), items: &mut [Item], context: Context<'_>) -> Result<Order> {
@@ -469,6 +477,7 @@ impl Item {
     fn field(name: String, bound: Bound, whole: Span) -> Self {
         Self { bound, name, is_call: false, whole, has_name: true }
     }
+
     /// Its expression in the plan: a text, if it has no type.
     fn projected(&self) -> Result<Expr> {
         match (&self.bound.id, &self.bound.parameter) {

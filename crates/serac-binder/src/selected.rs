@@ -25,6 +25,7 @@ impl Selected {
     pub(crate) fn new(plan: LogicalPlan, columns: Vec<OutputColumn>) -> Self {
         Self { plan, columns, open: Vec::new() }
     }
+
     /// The same with columns of unknown type converted to `targets`.
     pub(crate) fn towards(self, binder: &Binder<'_>, targets: &[TypeId]) -> Result<Self> {
         if self.open.is_empty() || targets.is_empty() {
@@ -37,6 +38,7 @@ impl Selected {
         let ids: Vec<TypeId> = self.columns.iter().enumerate().map(own).collect();
         self.of_types(binder, &ids)
     }
+
     /// The same with texts for the columns of unknown type.
     pub(crate) fn closed(mut self) -> Result<Self> {
         if self.open.is_empty() {
@@ -50,6 +52,7 @@ impl Selected {
         let ids = ids.into_iter().map(|id| if id == TypeId::UNKNOWN { TypeId::TEXT } else { id }).collect::<Vec<_>>();
         self.converted(&ids, |bound, to, schema| bound.into_type(to, CastContext::Implicit, schema))
     }
+
     /// The same with columns in other forms of their types.
     pub(crate) fn in_forms(self, wanted: &[DataType]) -> Result<Self> {
         let schema = self.plan.schema().clone();
@@ -66,10 +69,12 @@ impl Selected {
         let plan = LogicalPlanBuilder::from(self.plan).project(exprs.collect::<Result<Vec<_>>>()?)?.build()?;
         Ok(Self { plan, ..self })
     }
+
     /// The same as columns of other types.
     pub(crate) fn of_types(self, binder: &Binder<'_>, ids: &[TypeId]) -> Result<Self> {
         self.converted(ids, |bound, to, schema| binder.implicitly(bound, to, schema))
     }
+
     /// The same as columns of other types, by `convert`.
     fn converted(self, ids: &[TypeId], convert: impl Fn(Bound, TypeId, &DFSchema) -> Result<Bound>) -> Result<Self> {
         if self.columns.iter().zip(ids).all(|(column, id)| column.id == *id) {

@@ -62,6 +62,7 @@ impl Binder<'_> {
         crate::lock::check_branch(body)?;
         self.deeper(1, || self.body(body, outer))
     }
+
     pub(crate) fn set_operations(
         &self,
         first: &QueryBody,
@@ -108,6 +109,7 @@ impl Binder<'_> {
         }
         self.united(left)
     }
+
     /// INTERSECT and EXCEPT.
     fn joined_sets(&self, left: LogicalPlan, right: LogicalPlan, kind: SetKind, is_all: bool) -> Result<LogicalPlan> {
         let aliased = |plan: LogicalPlan| -> Result<LogicalPlan> {
@@ -136,6 +138,7 @@ impl Binder<'_> {
         let joined = LogicalPlanBuilder::from(left).join_detailed(right, join, keys, always, equal)?;
         Ok(if is_wider { joined.project(shown)?.build()? } else { joined.build()? })
     }
+
     /// The rows with the number that each has among those of the same keys.
     fn numbered(&self, plan: LogicalPlan, keys: &[Column]) -> Result<LogicalPlan> {
         let function = self.known_window("row_number")?;
@@ -144,6 +147,7 @@ impl Binder<'_> {
         let number = Expr::from(window).alias(self.qualifier("#copy"));
         Ok(LogicalPlanBuilder::from(plan).window(vec![number])?.build()?)
     }
+
     /// The types of the columns of both sides together, which become those of the left one.
     fn common_columns(&self, left: &mut Branches, right: &Selected, operator: SetOperator) -> Result<Vec<TypeId>> {
         let word = word(operator.kind);
@@ -187,6 +191,7 @@ impl Binder<'_> {
         left.open.clear();
         Ok(ids)
     }
+
     /// Branches as one plan.
     fn united(&self, branches: Branches) -> Result<Selected> {
         let Branches { mut all, columns, is_all, .. } = branches;

@@ -27,10 +27,12 @@ impl OutputColumn {
         let ModifiedType { id, modifier } = of.into();
         Self { name: name.into(), id, modifier, span, text: None }
     }
+
     /// Its type and modifier.
     pub fn modified_type(&self) -> ModifiedType {
         ModifiedType { id: self.id, modifier: self.modifier }
     }
+
     /// The same of a type, whose modifier it keeps if the type is its own.
     pub(crate) fn of_type(self, id: TypeId) -> Self {
         let modifier = if id == self.id { self.modifier } else { NO_MODIFIER };
@@ -300,6 +302,7 @@ impl BoundChange {
             Self::Merge(merge) => &merge.target,
         }
     }
+
     /// The table, to be put in another way.
     pub fn target_mut(&mut self) -> &mut Target {
         match self {
@@ -308,6 +311,7 @@ impl BoundChange {
             Self::Merge(merge) => &mut merge.target,
         }
     }
+
     /// RETURNING.
     pub fn returning(&self) -> Option<&BoundReturning> {
         match self {
@@ -316,6 +320,7 @@ impl BoundChange {
             Self::Merge(_) => None,
         }
     }
+
     pub(crate) fn returning_mut(&mut self) -> Option<&mut BoundReturning> {
         match self {
             Self::Insert(insert) => insert.returning.as_mut(),
@@ -323,6 +328,7 @@ impl BoundChange {
             Self::Merge(_) => None,
         }
     }
+
     /// The plans that run when rows may have been written.
     pub fn plans_behind_writes(&self) -> Vec<&LogicalPlan> {
         let update = match self {
@@ -332,6 +338,7 @@ impl BoundChange {
         let returning = self.returning().map(|returning| &returning.plan);
         update.map(|update| &update.plan).into_iter().chain(returning).collect()
     }
+
     /// The plans, in the order in which they run.
     pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
         let mut plans = Vec::new();

@@ -35,11 +35,13 @@ impl Binder<'_> {
     pub(crate) fn inner(&self, query: &Query, context: Context<'_>) -> Result<Selected> {
         self.query(query, Some(&context.around()))?.closed()
     }
+
     /// `EXISTS (…)`.
     pub(crate) fn exists(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
         let plan = self.inner(query, context)?.plan;
         Ok(Bound::new(Expr::Exists(Exists::new(subquery(plan), false)), TypeId::BOOL, span))
     }
+
     /// `(SELECT …)`: its value, NULL if it has no row, and an error when it runs if it has more.
     pub(crate) fn scalar_subquery(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
         let selected = self.inner(query, context)?;
@@ -49,6 +51,7 @@ impl Binder<'_> {
         self.subquery_names.borrow_mut().insert(query.span, column.name.clone());
         Ok(Bound::of_type(Expr::ScalarSubquery(subquery(selected.plan)), column.modified_type(), span))
     }
+
     /// `x = ANY (…)`, `(x, y) <> ALL (…)`.
     pub(crate) fn quantified_operator(
         &self,
@@ -61,6 +64,7 @@ impl Binder<'_> {
         let of = Comparison { left, operator: symbol(operator)?, at: Some(operator.span), is_all, query };
         self.quantified(of, context)
     }
+
     /// A comparison with all rows of a query.
     pub(crate) fn quantified(&self, of: Comparison<'_>, context: Context<'_>) -> Result<Bound> {
         let lefts = match &of.left.kind {
@@ -104,6 +108,7 @@ impl Binder<'_> {
         };
         Ok(Bound::new(expr, TypeId::BOOL, start))
     }
+
     /// Both sides of a comparison, each pair in one type.
     fn of_one_type_each(
         &self,

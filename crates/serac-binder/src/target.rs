@@ -58,18 +58,22 @@ impl Target {
     pub fn width(&self) -> usize {
         self.relation.types.len()
     }
+
     /// The type of a column; `None` if the binder does not know it.
     pub(crate) fn type_of(&self, at: usize) -> Option<TypeId> {
         self.relation.types[at].map(|of| of.id)
     }
+
     /// Its columns, which may all be NULL.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let schema = self.relation.source.schema();
         schema.fields()[..self.width()].iter().map(|field| field.as_ref().clone().with_nullable(true)).collect()
     }
+
     pub(crate) fn column_name(&self, at: usize) -> String {
         self.relation.source.schema().field(at).name().clone()
     }
+
     /// The place of a column that is assigned to.
     pub(crate) fn place(&self, (name, behind): &(Ident, Vec<Postfix>)) -> Result<usize> {
         let schema = self.relation.source.schema();
@@ -83,6 +87,7 @@ impl Target {
             false => Err(BindError::unsupported("a value for a part of a column", name.span)),
         }
     }
+
     /// The places of the columns that an INSERT names; of all without names.
     pub(crate) fn places(&self, named: &[(Ident, Vec<Postfix>)]) -> Result<Vec<usize>> {
         if named.is_empty() {
@@ -100,6 +105,7 @@ impl Target {
         }
         Ok(places)
     }
+
     /// Refuses a value for a generated column.
     pub(crate) fn generated(&self, at: usize, message: impl FnOnce(&str) -> String) -> Result<()> {
         let name = self.column_name(at);
@@ -110,6 +116,7 @@ impl Target {
         };
         Err(BindError::without_place(sqlstate::GENERATED_ALWAYS, message(&name)).detailed(detail))
     }
+
     /// Refuses a value that INSERT gives to a generated column. An identity takes one if the
     /// statement says OVERRIDING SYSTEM VALUE.
     pub(crate) fn insertable(&self, at: usize, overriding_system: Option<bool>) -> Result<()> {

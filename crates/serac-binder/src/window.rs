@@ -160,6 +160,7 @@ impl Binder<'_> {
         };
         checked(value, result, span, context.schema)
     }
+
     /// A window function that is no aggregate.
     fn window_function(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Computed> {
         let arguments = self.arguments_of(call, context)?;
@@ -244,6 +245,7 @@ impl Binder<'_> {
         }
         Ok(Computed { functions, default, result })
     }
+
     fn window(&self, over: &Over, context: Context<'_>) -> Result<Bounds> {
         match over {
             Over::Named(name) => {
@@ -253,6 +255,7 @@ impl Binder<'_> {
             Over::Window(window) => self.bounds(&written(window, context.named_windows)?, context),
         }
     }
+
     /// Binds the windows of the WINDOW clause: an error in one is reported, even if no function
     /// uses it.
     pub(crate) fn named_windows(&self, context: Context<'_>) -> Result<()> {
@@ -267,6 +270,7 @@ impl Binder<'_> {
         }
         Ok(())
     }
+
     fn bounds(&self, window: &Written<'_>, context: Context<'_>) -> Result<Bounds> {
         let context = context.without_windows("window definitions");
         let value = |tree: &Tree, check: fn(TypeId) -> Result<()>| -> Result<Bound> {
@@ -313,6 +317,7 @@ impl Binder<'_> {
         frame.regularize_order_bys(&mut order_by)?;
         Ok(Bounds { partition_by, order_by, frame })
     }
+
     fn frame(
         &self,
         frame: &Frame,
@@ -360,6 +365,7 @@ impl Binder<'_> {
         };
         Ok(WindowFrame::new_bounds(units, bound(start), bound(end)))
     }
+
     /// The offset of a frame's bound, which is a constant.
     fn frame_offset(&self, tree: &Tree, clause: &str, context: Context<'_>) -> Result<Bound> {
         let without_aggregates = Some(match clause {
@@ -379,6 +385,7 @@ impl Binder<'_> {
             }
         }
     }
+
     /// The offset of a frame of rows or of groups.
     fn rows(&self, (offset, which): (Bound, &str), clause: &str, context: Context<'_>) -> Result<ScalarValue> {
         let (id, span) = (offset.id, offset.span);
@@ -396,6 +403,7 @@ impl Binder<'_> {
             _ => Err(BindError::unsupported("an offset of a window frame that is computed", span)),
         }
     }
+
     /// The offsets of a frame over the values of an order. They become values of a type in which no
     /// sum of a value and an offset overflows.
     fn range(
@@ -495,6 +503,7 @@ impl Binder<'_> {
         order.expr = cast(order.expr.clone(), wide.clone());
         Ok(values.into_iter().map(|value| value.cast_to(&wide)).collect::<Result<_, _>>()?)
     }
+
     /// The plan with the window functions of `exprs` as columns, which are then those in their
     /// places.
     pub(crate) fn windowed(&self, plan: LogicalPlan, exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {

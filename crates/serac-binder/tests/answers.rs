@@ -98,6 +98,7 @@ impl Environment for Tables {
         let name = TableReference::bare(name.to_string());
         Ok(Relation { source: table.clone(), name, types, key })
     }
+
     fn target(&self, name: &Name) -> Result<Target, BindError> {
         let relation = self.relation(name)?;
         let schema = relation.source.schema();
@@ -108,23 +109,29 @@ impl Environment for Tables {
         let relation = Relation { source, ..relation };
         Ok(Target { relation, name: name.to_string(), generations, indexes: Vec::new() })
     }
+
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.context.udf(name).ok()
     }
+
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.context.udaf(name).ok()
     }
+
     fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, _: &DFSchema) -> Result<Option<Expr>, BindError> {
         // Texts with numbers alone are cast in the statements.
         let is_known = (from, to) == (TypeId::TEXT, TypeId::INT4);
         Ok(is_known.then(|| datafusion::logical_expr::cast(expr.clone(), DataType::Int32)))
     }
+
     fn date_part(&self, field: &str, _: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
         Some((self.context.udf("date_part").ok()?, Some(field.to_owned())))
     }
+
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.context.udwf(name).ok()
     }
+
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>, BindError> {
         let Ok(function) = self.context.table_function(name) else { return Ok(None) };
         let state = self.context.state();
@@ -135,9 +142,11 @@ impl Environment for Tables {
         let types = schema.fields().iter().map(of_field).collect();
         Ok(Some(Relation { source, name: TableReference::bare(name), types, key: Vec::new() }))
     }
+
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         Some(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
+
     fn operate(&self, operator: Operator, left: Expr, right: Expr, _: &DFSchema) -> Result<Expr, BindError> {
         Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))))
     }

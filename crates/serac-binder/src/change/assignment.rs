@@ -71,6 +71,7 @@ impl<'t> Assignments<'t> {
         }
         Ok(Self(all))
     }
+
     /// Refuses values for generated columns.
     pub(crate) fn check_generated(&self, target: &Target) -> Result<()> {
         let given = self.0.iter().filter(|(_, value)| !matches!(value, Value::Default));
@@ -78,6 +79,7 @@ impl<'t> Assignments<'t> {
             target.generated(column, |name| format!("column \"{name}\" can only be updated to DEFAULT"))
         })
     }
+
     /// The columns.
     pub(crate) fn set(&self) -> Vec<SetColumn> {
         let mut next = 0..;
@@ -112,6 +114,7 @@ impl Binder<'_> {
         }
         Ok(values)
     }
+
     /// A column of a query of a single row. The query stands in the plan once for each.
     fn column_of_query(
         &self,

@@ -47,6 +47,7 @@ impl Binder<'_> {
         };
         Ok(BoundConflict { index, update })
     }
+
     /// The unique index over exactly the named parts, whose condition is implied by the given one.
     fn conflict_index(
         &self,
@@ -86,6 +87,7 @@ impl Binder<'_> {
         let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
         Err(BindError::without_place(sqlstate::INVALID_COLUMN_REFERENCE, message))
     }
+
     /// A column or an expression of an index, without its order.
     fn conflict_element(&self, part: &IndexElement, context: Context<'_>) -> Result<Expr> {
         let ordered = [(part.descending.is_some(), "ASC/DESC"), (part.nulls_first.is_some(), "NULLS FIRST/LAST")];
@@ -106,6 +108,7 @@ impl Binder<'_> {
         }
         Ok(self.expression(&part.expr, context)?.expr)
     }
+
     /// Conditions that must all be true.
     fn conjuncts(&self, tree: &Tree, context: Context<'_>) -> Result<Vec<Expr>> {
         match &tree.kind {
@@ -119,6 +122,7 @@ impl Binder<'_> {
             _ => Ok(vec![self.condition("WHERE", tree, context)?]),
         }
     }
+
     fn conflict_update(
         &self,
         assignments: &[Assignment],

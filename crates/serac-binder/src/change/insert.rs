@@ -63,6 +63,7 @@ impl Binder<'_> {
         let are_named = !insert.columns.is_empty();
         Ok(BoundInsert { target, columns, are_named, source, defaults, conflict, returning })
     }
+
     /// That the rows of VALUES are of one length, and not longer or shorter than they may be.
     fn check_values(&self, rows: &[Vec<Tree>], insert: &Insert, wanted: usize) -> Result<()> {
         let count = rows.first().map_or(0, Vec::len);
@@ -77,6 +78,7 @@ impl Binder<'_> {
         }
         fewer_expressions(insert, count)
     }
+
     /// VALUES whose columns become the target's.
     fn inserted_values(&self, rows: &[Vec<Tree>], target: &Target, columns: &[usize]) -> Result<LogicalPlan> {
         let (scope, schema) = (Scope::default(), DFSchema::empty());
@@ -106,6 +108,7 @@ impl Binder<'_> {
         }
         values_plan(all, rows.len())
     }
+
     /// The values of a column with a single type: their own if they have the same.
     fn of_one_column(
         &self,
@@ -133,6 +136,7 @@ impl Binder<'_> {
         }
         Ok(self.unified("VALUES", bound, schema)?.0)
     }
+
     /// A query whose columns become the target's, with as many of them as it has.
     fn inserted_query(
         &self,

@@ -120,6 +120,7 @@ impl Binder<'_> {
         exprs.extend(self::numbered("#pair", carried.into_iter().map(Expr::Column)));
         Ok(BoundMerge { target, plan: plan.project(exprs)?.build()?, actions, values: own_values })
     }
+
     /// The plan of values over `pairs` that have subqueries. The columns that they name are put to
     /// those that are `carried`.
     fn values_of_action(&self, values: Vec<Expr>, pairs: &DFSchema, carried: &mut Vec<Column>) -> Result<ActionValues> {
@@ -138,6 +139,7 @@ impl Binder<'_> {
         let plan = self.over_rows(("#pairs", &rows), &named, true, numbered("#value", values).collect())?;
         Ok(ActionValues { rows, columns, plan })
     }
+
     /// The action of a WHEN, and the values that it computes.
     fn merge_action(
         &self,

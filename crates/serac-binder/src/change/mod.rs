@@ -78,6 +78,7 @@ impl Binder<'_> {
             bound
         })
     }
+
     /// A change without its WITH.
     fn change_itself(&self, statement: &StatementKind) -> Result<BoundChange> {
         Ok(match statement {
@@ -88,6 +89,7 @@ impl Binder<'_> {
             _ => return Err(BindError::unsupported("a change of this kind", NO_PLACE)),
         })
     }
+
     /// A part that runs before the rest of the statement, and its resulting rows. `columns` is
     /// empty for a change without RETURNING.
     pub(crate) fn part(&self, body: PartBody, schema: SchemaRef, columns: Vec<OutputColumn>) -> Result<Selected> {

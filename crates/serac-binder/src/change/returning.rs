@@ -51,6 +51,7 @@ impl Binder<'_> {
         let plan = self.over_rows(("#changed", &rows), &columns, are_numbered, unique_projection(&items)?)?;
         Ok((Some(BoundReturning { rows, are_numbered, plan, columns: selected_items(items) }), others))
     }
+
     /// A projection over rows to come that have these columns, and their numbers behind them if
     /// they `are_numbered`: it is in their order then.
     pub(super) fn over_rows(

@@ -40,6 +40,7 @@ impl Binder<'_> {
         let alias = Alias { name: shown.clone(), columns: names.to_vec() };
         self.named(Selected::new(scan, columns), item, Some(&alias))
     }
+
     /// A value that is assigned to a column. It becomes one of the column where it is written, with
     /// its length and digits, except for values without a type.
     pub(crate) fn of_column(&self, target: &Target, at: usize, bound: Bound, schema: &DFSchema) -> Result<Bound> {
@@ -79,6 +80,7 @@ impl Binder<'_> {
         bound.exact()?;
         Ok(bound)
     }
+
     /// The column that says which row of the target it is.
     pub(crate) fn row_of(&self, rows: &Rows, target: &Target) -> Expr {
         Expr::Column(Column::from(rows.plan.schema().qualified_field(target.width())))
