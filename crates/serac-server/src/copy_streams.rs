@@ -85,6 +85,7 @@ impl Output {
     pub(crate) fn len(&self) -> usize {
         self.0.lock().bytes.len()
     }
+
     /// Takes the waiting pieces.
     pub(crate) fn take(&self) -> Pieces {
         std::mem::take(&mut *self.0.lock())
@@ -99,6 +100,7 @@ impl Write for Output {
         pieces.ends.push(end);
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -49,6 +49,7 @@ impl Readiness {
         // Relaxed, as below: nothing else hangs on it.
         self.0.store(ready, Ordering::Relaxed);
     }
+
     fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -131,6 +132,7 @@ impl HttpServer {
         let shared = HttpState { db, readiness, access, passwords, collecting };
         Ok(Self { listener: TcpListener::bind(address).await?, shared: Arc::new(shared), timeout: CONNECTION_TIMEOUT })
     }
+
     /// Lets only these see figures, wherever they are.
     #[must_use]
     pub fn with_access(mut self, access: HttpAccess) -> Self {
@@ -139,11 +141,13 @@ impl HttpServer {
         }
         self
     }
+
     /// Sets the time that a connection may last.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
+
     /// The address on which it listens.
     ///
     /// # Errors

@@ -57,6 +57,7 @@ impl Passwords {
             }
         }
     }
+
     async fn hash(&self, name: &str, verifier: Verifier, password: String) -> bool {
         let turn = self.turns.lock().entry(name.to_owned()).or_default().clone();
         let own = turn.clone().lock_owned().await;

@@ -66,6 +66,7 @@ impl RemoteDatabase {
         }
         Ok(Self { client, transaction: None })
     }
+
     /// Begins a transaction: the queries that follow see one snapshot.
     ///
     /// # Errors
@@ -74,6 +75,7 @@ impl RemoteDatabase {
         self.transaction = Some(self.client.begin_transaction().await?);
         Ok(())
     }
+
     /// Ends it.
     ///
     /// # Errors
@@ -87,6 +89,7 @@ impl RemoteDatabase {
             None => Ok(()),
         }
     }
+
     /// Runs a query, and gives its rows to a sink while that wants them.
     ///
     /// # Errors

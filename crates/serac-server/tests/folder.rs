@@ -143,6 +143,7 @@ fn a_client_copies_makes_tables_and_listens() {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
             Err(std::io::Error::other("it is full"))
         }
+
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }

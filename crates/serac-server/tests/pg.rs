@@ -33,9 +33,11 @@ impl Served {
     async fn new(options: PgOptions) -> Self {
         Self::with(options, &SqlOptions::default()).await
     }
+
     async fn with(options: PgOptions, sql: &SqlOptions) -> Self {
         Self::of(SqlDatabase::new(Database::in_memory().unwrap(), sql).unwrap(), options).await
     }
+
     async fn of(db: SqlDatabase, options: PgOptions) -> Self {
         let kept = db.clone();
         let server = PgServer::bind(db, "127.0.0.1:0".parse().unwrap(), options).await.unwrap();
@@ -46,6 +48,7 @@ impl Served {
         }));
         Self { address, db: kept, stop: Some(stop), running }
     }
+
     async fn end(mut self) {
         self.stop.take().unwrap().send(()).unwrap();
         tokio::time::timeout(Duration::from_secs(20), self.running).await.expect("it stops").unwrap();

@@ -42,19 +42,23 @@ impl Holder {
         let server = FolderServer::start(db.clone(), folder, options).unwrap();
         Self { db, server: Some(server), memory }
     }
+
     fn execute(&self, sql: &str) {
         run(&self.db, sql);
     }
+
     fn freeze(&self, name: &str) {
         let table = self.db.database().catalog().table("public", name).unwrap().clone();
         self.db.database().storage().freeze_table(&table.data, Duration::from_millis(100));
     }
+
     fn make_accounts(&self) {
         self.execute("CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, note TEXT)");
         self.execute(&format!(
             "INSERT INTO account SELECT i, 100, 'a note that is long, of account ' || i FROM generate_series(1, {ACCOUNTS}) AS s (i)"
         ));
     }
+
     fn wait_for_no_copies(&self) {
         let began = Instant::now();
         while self.memory.copied_bytes() > 0 {
@@ -62,6 +66,7 @@ impl Holder {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+
     fn close(mut self) {
         self.server.take().unwrap().stop();
         self.db.database().close().unwrap();

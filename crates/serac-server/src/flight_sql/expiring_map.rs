@@ -64,6 +64,7 @@ impl<T> Held<T> {
         self.forget(&owner);
         Some(what)
     }
+
     /// Notes that a value of the owner's is gone.
     fn forget(&mut self, owner: &Owner) {
         if let Some(count) = self.counts.get_mut(owner) {
@@ -85,6 +86,7 @@ impl<T: Clone> ExpiringMap<T> {
     pub(super) fn keep(&self, owner: Owner, id: impl Into<Vec<u8>>, what: T) -> Result<(), Status> {
         self.keep_instead(owner, id, what, |_| false).map(|_| ())
     }
+
     /// Keeps a value under a name. If the owner has no more room, it replaces the owner's least
     /// recently used value among those that `may_go`. Returns the replaced value.
     pub(super) fn keep_instead(
@@ -113,6 +115,7 @@ impl<T: Clone> ExpiringMap<T> {
         held.things.insert(id, Expiring { what, used: Instant::now(), owner });
         Ok(gone)
     }
+
     /// The value with this name; the call counts as a use.
     pub(super) fn find(&self, owner: &Owner, id: &[u8]) -> Option<T> {
         let mut held = self.held.lock();
@@ -120,6 +123,7 @@ impl<T: Clone> ExpiringMap<T> {
         kept.used = Instant::now();
         Some(kept.what.clone())
     }
+
     /// As [`find`](Self::find), for values whose name is enough, for any owner.
     pub(super) fn find_any(&self, id: &[u8]) -> Option<T> {
         let mut held = self.held.lock();
@@ -127,20 +131,25 @@ impl<T: Clone> ExpiringMap<T> {
         kept.used = Instant::now();
         Some(kept.what.clone())
     }
+
     pub(super) fn remove_any(&self, id: &[u8]) -> Option<T> {
         self.held.lock().remove(id)
     }
+
     pub(super) fn get(&self, owner: &Owner, id: &[u8]) -> Result<T, Status> {
         self.find(owner, id).ok_or_else(|| self.missing())
     }
+
     pub(super) fn remove(&self, owner: &Owner, id: &[u8]) -> Option<T> {
         let mut held = self.held.lock();
         held.things.get(id).filter(|kept| kept.owner == *owner)?;
         held.remove(id)
     }
+
     pub(super) fn take(&self, owner: &Owner, id: &[u8]) -> Result<T, Status> {
         self.remove(owner, id).ok_or_else(|| self.missing())
     }
+
     fn missing(&self) -> Status {
         let (kind, seconds) = (self.kind, self.lifetime.as_secs_f64());
         let message = format!("there is no such {kind}, or it has not been used for {seconds} seconds");
@@ -156,6 +165,7 @@ impl<T: Clone> ExpiringMap<T> {
         let held = self.held.lock();
         held.things.values().filter(|kept| kept.used.elapsed() > time).map(|kept| kept.what.clone()).collect()
     }
+
     /// Removes the values that were not used for a long time, and returns them. Values in use stay.
     pub(super) fn sweep(&self, is_in_use: impl Fn(&T) -> bool) -> Vec<T> {
         let now = Instant::now();

@@ -27,6 +27,7 @@ impl Parameters {
     pub(super) fn none() -> Self {
         Self(vec![Batch { rows: 1, columns: Vec::new() }])
     }
+
     /// Each value of its parameter's type where that is known.
     pub(super) fn new(batches: &[RecordBatch], types: &[Option<ColumnType>]) -> Result<Self, Status> {
         let options = CastOptions { safe: false, ..CastOptions::default() };
@@ -55,6 +56,7 @@ impl Parameters {
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|batch| batch.rows).sum()
     }
+
     /// The rows, each made when it is wanted.
     pub(super) fn rows(&self) -> impl Iterator<Item = Result<Vec<ScalarValue>, SqlError>> + Send {
         let places = self.0.iter().flat_map(|batch| (0..batch.rows).map(move |row| (&batch.columns, row)));

@@ -71,6 +71,7 @@ impl ResultDictionary {
             has_short_codes,
         }
     }
+
     /// For a column of texts, which are no documents, with these first rows; `None` if it has too
     /// many distinct ones.
     pub(super) fn of(first: &ArrayRef) -> Option<Self> {
@@ -83,6 +84,7 @@ impl ResultDictionary {
         words.has_short_codes = words.words.len() <= FEW_WORDS;
         (!rows.is_empty() && words.words.len() * ROWS_PER_WORD <= rows.len()).then_some(words)
     }
+
     /// The type that the column gets.
     pub(super) fn data_type(&self) -> DataType {
         let codes = if self.has_short_codes { DataType::UInt8 } else { DataType::UInt16 };
@@ -97,6 +99,7 @@ impl ResultDictionary {
     pub(super) fn encode(&mut self, texts: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         if self.has_short_codes { self.encode_as::<UInt8Type>(texts) } else { self.encode_as::<UInt16Type>(texts) }
     }
+
     fn encode_as<K: ArrowDictionaryKeyType>(&mut self, texts: &ArrayRef) -> Result<ArrayRef, ArrowError>
     where
         K::Native: TryFrom<u16>,
@@ -141,6 +144,7 @@ impl ResultDictionary {
         }
         Some(codes)
     }
+
     /// Sets codes from a row on, up to the first word that does not stand in its slot: that row.
     fn known_codes<C: ArrowNativeType>(
         &self,
@@ -164,9 +168,11 @@ impl ResultDictionary {
         }
         texts.len()
     }
+
     fn is_word(&self, code: u16, text: &str) -> bool {
         *self.words[usize::from(code)] == *text
     }
+
     /// A word has two places, so that two that fall together do not drive each other out.
     #[inline(never)]
     fn look_up<K: ArrowPrimitiveType>(&mut self, word: &str, key: u128, at: usize) -> Option<K::Native>

@@ -86,6 +86,7 @@ impl SessionLease {
         session.set_next_decimals(DecimalForm::default());
         Ok(session)
     }
+
     /// Waits until another call waits for the session.
     pub(super) async fn wanted(&self) {
         loop {
@@ -98,12 +99,15 @@ impl SessionLease {
             notified.await;
         }
     }
+
     pub(super) fn is_lone(&self) -> bool {
         self.kind == Kind::Lone
     }
+
     pub(super) fn is_in_use(&self) -> bool {
         self.session.try_lock().is_err()
     }
+
     /// Whether nothing runs, and no transaction is open.
     pub(super) fn is_idle(&self) -> bool {
         self.session.try_lock().is_ok_and(|session| session.transaction_status() == TransactionStatus::Idle)
@@ -118,6 +122,7 @@ impl SessionLease {
             self.has_expired.store(true, Ordering::Relaxed);
         }
     }
+
     /// Takes the session for a new transaction, if it is not in a transaction.
     pub(super) async fn take_anew(&self) -> Result<LeasedSession, Status> {
         self.has_expired.store(false, Ordering::Relaxed);
@@ -131,6 +136,7 @@ impl SessionLease {
     ) -> Result<T, Status> {
         self.attend_caller(|_| work).await
     }
+
     /// As [`attend`](Self::attend), for work of many parts. Between two parts no statement runs
     /// that could be cancelled, so the work itself checks whether the caller is still there.
     ///

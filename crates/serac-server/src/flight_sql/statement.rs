@@ -73,6 +73,7 @@ impl Returned {
         }
         Ok(())
     }
+
     fn put_together(&mut self) -> Result<(), SqlError> {
         let Some((_, schema)) = self.form.as_ref().filter(|_| !self.small.is_empty()) else { return Ok(()) };
         let before: usize = self.small.iter().map(RecordBatch::get_array_memory_size).sum();
@@ -82,6 +83,7 @@ impl Returned {
         self.small.clear();
         Ok(())
     }
+
     /// The rows of all; `None` if no execution gives rows.
     fn finish(mut self) -> Result<Option<StatementResult>, SqlError> {
         self.put_together()?;
@@ -227,16 +229,19 @@ impl PreparedStatement {
     fn is_query(&self) -> bool {
         is_query(self.prepared.parsed())
     }
+
     /// The columns of its rows, if they do not depend on parameters: the type of `$1 + 1` does, and
     /// its name.
     fn schema(&self) -> Option<SchemaRef> {
         self.description.schema.clone().filter(|_| self.description.parameters.is_empty())
     }
+
     pub(super) fn bind(&self, batches: Vec<RecordBatch>) -> Result<(), Status> {
         let parameters = Parameters::new(&batches, &self.description.parameters)?;
         *self.bound.lock() = Some(Arc::new(parameters));
         Ok(())
     }
+
     /// The rows of parameters for one execution.
     fn parameters(&self, given: Option<&[RecordBatch]>) -> Result<Arc<Parameters>, Status> {
         if let Some(batches) = given {

@@ -110,10 +110,12 @@ impl Outlet {
             Some(_) => Err(End::Failed(error(sqlstate::DATATYPE_MISMATCH, DIFFERENT_TYPES))),
         }
     }
+
     fn push(&mut self, batch: RecordBatch) {
         self.ahead_bytes += batch.get_array_memory_size();
         self.ahead.push_back(batch);
     }
+
     /// Hands over the ready batches. It ends early if another call waits for the session and there
     /// is room for more.
     async fn hand_over(&mut self, hurries: bool) -> Result<(), End> {
@@ -151,6 +153,7 @@ impl Outlet {
             self.hand_over(true).await?;
         }
     }
+
     fn send_result(&mut self, result: StatementResult) -> Result<(), End> {
         match result {
             StatementResult::Rows { schema, batches, .. } => {

@@ -143,6 +143,7 @@ impl Wire {
     fn put(&mut self, frame: &HolderFrame<'_>) {
         frame.put(&mut self.out);
     }
+
     /// Sends the buffered bytes. A client that takes nothing for too long has gone.
     async fn flush(&mut self, running: &Running) -> Result<(), Stop> {
         let gone = running.gone();
@@ -179,6 +180,7 @@ impl Wire {
         self.out.shrink_to(KEPT_BYTES);
         Ok(())
     }
+
     /// Sends a frame together with open files.
     async fn send_descriptors(&mut self, files: &[BorrowedFd<'_>], running: &Running) -> Result<(), Stop> {
         self.flush(running).await?;
@@ -503,12 +505,14 @@ impl Connection {
     fn may_tell(&self) -> bool {
         self.notifications.listens() && self.session.transaction_status() == TransactionStatus::Idle
     }
+
     fn tell(&mut self) {
         for told in self.notifications.take() {
             let (channel, payload) = (&*told.channel, &*told.payload);
             self.wire.put(&HolderFrame::Notification { process: told.process, channel, payload });
         }
     }
+
     fn put_notices(&mut self) {
         for notice in self.session.notices().take() {
             let (severity, sqlstate, message) = (notice.severity.name(), notice.sqlstate, &*notice.message);
@@ -581,6 +585,7 @@ impl Connection {
         let result = self.script(text, began).await;
         self.end(statement, result, shared).await
     }
+
     async fn script(&mut self, text: &str, mut began: Instant) -> Result<(), Stop> {
         let parsed = self.running.attend(self.session.parse_elsewhere(text)).await;
         let statements = match parsed {
@@ -618,6 +623,7 @@ impl Connection {
         }
         Ok(())
     }
+
     fn note(&self, kind: StatementKind, began: Instant, text: &str, error: Option<&'static str>) {
         let activity = self.running.activity();
         let took = activity.ended(kind, began, self.session.transaction_status(), error);
@@ -683,6 +689,7 @@ impl Connection {
             StatementResult::Rows { .. } => unreachable!("a COPY gives no rows as its result"),
         }
     }
+
     async fn copy_in(&mut self, statement: Parsed) -> Result<StatementResult, Stop> {
         self.wire.put(&HolderFrame::CopyIn);
         self.wire.flush(&self.running).await?;
@@ -751,6 +758,7 @@ impl Connection {
             (_, result) => Ok(result?),
         }
     }
+
     async fn copy_out(&mut self, statement: Parsed) -> Result<StatementResult, Stop> {
         let output = Output::default();
         self.session.set_copy_output(Box::new(output.clone()));
@@ -838,6 +846,7 @@ impl Connection {
         self.note(StatementKind::Select, began, "image in shared memory", error);
         self.end(statement, result, shared).await
     }
+
     async fn send_image(&mut self, image: Image) -> Result<(), Stop> {
         let Image { manifest, descriptors, lease, time } = image;
         let lease = self.running.lease(lease, time)?;
@@ -847,6 +856,7 @@ impl Connection {
         }
         sent
     }
+
     async fn send_parts(&mut self, lease: u64, manifest: &[u8], descriptors: Descriptors) -> Result<(), Stop> {
         for files in descriptors.chunks(MOST_DESCRIPTORS) {
             let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();

@@ -88,6 +88,7 @@ impl Opening {
     pub fn of(folder: impl Into<PathBuf>) -> Self {
         Self::with(StorageOptions { path: Some(folder.into()), ..StorageOptions::default() }, SqlOptions::default())
     }
+
     /// With these options.
     pub fn with(storage: StorageOptions, sql: SqlOptions) -> Self {
         let (server, patience) = (FolderOptions::default(), Duration::from_secs(60));
@@ -327,6 +328,7 @@ impl DatabaseState {
         let path = self.opening.storage.path.as_deref()?;
         client::open_folder(path).and_then(|folder| client::folder_id(&folder)).ok()
     }
+
     /// Opens the folder, or connects to the process that has it open, as long as that is wanted.
     fn attach(
         self: &Arc<Self>,
@@ -395,13 +397,16 @@ impl DatabaseState {
             }
         }
     }
+
     /// Whether the folder is left to the server to which it was handed over.
     fn gives_way(&self) -> bool {
         self.handed_over.lock().is_some_and(|when| when.elapsed() < GIVES_WAY)
     }
+
     fn note_hand_over(&self) {
         *self.handed_over.lock() = Some(Instant::now());
     }
+
     /// Notes that a session of an epoch begins a statement; `None` if the database was handed over,
     /// or is about to be.
     fn occupy(&self, epoch: u64) -> Option<Occupies> {
@@ -413,6 +418,7 @@ impl DatabaseState {
         });
         is_granted.then(|| Occupies(self.occupancy.clone()))
     }
+
     /// Ends the connections of others, and closes the database, which releases the lock. No session
     /// of this process runs a statement meanwhile.
     fn finish_hand_over(&self) {
@@ -433,6 +439,7 @@ impl DatabaseState {
         }
         self.occupancy.send_modify(|occupancy| occupancy.is_closing = false);
     }
+
     /// Opens the folder in this process, unless it is.
     fn open(self: &Arc<Self>) -> Result<(), FolderError> {
         let Opening { storage, sql, server, is_standalone, hands_over, .. } = &self.opening;
@@ -472,10 +479,12 @@ impl FolderDatabase {
         shared.attach(&SessionOptions::default(), &|| true)?;
         Ok(Self(shared))
     }
+
     /// The database, if this process has it open.
     pub fn held(&self) -> Option<SqlDatabase> {
         self.0.held.lock().as_ref().map(|held| held.db.clone())
     }
+
     /// A new session.
     ///
     /// # Errors
@@ -499,6 +508,7 @@ impl FolderDatabase {
         session.attach().await?;
         Ok(session)
     }
+
     /// Ends this process's work in the database: its sessions begin no statements, `running` is
     /// cancelled, and the database is [closed](Self::close).
     ///
@@ -511,6 +521,7 @@ impl FolderDatabase {
         }
         self.close()
     }
+
     /// Ends the connections of others, and closes the database, if this process has it open.
     /// Sessions that are left give errors.
     ///
@@ -519,6 +530,7 @@ impl FolderDatabase {
     pub fn close(&self) -> Result<(), EngineError> {
         self.close_when_idle(|_, _| false)
     }
+
     /// As [`close`](Self::close), but lets statements of other processes finish while `waits`
     /// agrees. It is called now and then with the number of running statements and the time waited.
     ///
@@ -624,6 +636,7 @@ impl FolderProgress {
         let here = self.0.here.lock().clone();
         here.map_or_else(|| self.0.there[0].load(Ordering::Relaxed), |here| here.rows())
     }
+
     /// The input that is read, and all of the input (zero if unknown), in bytes or rows.
     pub fn input(&self) -> (u64, u64) {
         let [_, done, total] = &self.0.there;
@@ -631,6 +644,7 @@ impl FolderProgress {
         let here = self.0.here.lock().clone();
         here.map_or_else(there, |here| here.input())
     }
+
     fn set(&self, figures: [u64; 3]) {
         self.0.there.iter().zip(figures).for_each(|(figure, value)| figure.store(value, Ordering::Relaxed));
     }
@@ -667,10 +681,12 @@ impl Sink for Rows {
         (self.schema, self.batches) = (Some(schema.clone()), Vec::new());
         true
     }
+
     fn batch(&mut self, batch: &RecordBatch) -> bool {
         self.batches.push(batch.clone());
         true
     }
+
     fn complete(&mut self, _tag: &str, rows: u64, _is_data: bool) {
         self.count = rows;
     }
@@ -745,6 +761,7 @@ impl FolderSession {
             Place::Here(_) | Place::Nowhere => None,
         }
     }
+
     /// The session, if this process has the folder open.
     pub fn here(&mut self) -> Option<&mut Session> {
         self.notice_end();
@@ -753,6 +770,7 @@ impl FolderSession {
             Place::There(_) | Place::Nowhere => None,
         }
     }
+
     /// Whether a transaction is open.
     pub fn transaction_status(&self) -> TransactionStatus {
         match &self.place {
@@ -768,18 +786,22 @@ impl FolderSession {
             Place::Nowhere => TransactionStatus::Idle,
         }
     }
+
     /// A handle that cancels statements, also from another thread.
     pub fn cancel_handle(&self) -> CancelRunning {
         self.cancel.clone()
     }
+
     /// The progress of the session's COPY.
     pub fn progress(&self) -> FolderProgress {
         self.progress.clone()
     }
+
     /// Sets the input of the next COPY … FROM STDIN.
     pub fn set_copy_input(&mut self, input: Box<dyn Read + Send>) {
         self.copy_input = Some(input);
     }
+
     /// Sets the output of the next COPY … TO STDOUT.
     pub fn set_copy_output(&mut self, output: Box<dyn Write + Send>) {
         self.copy_output = Some(output);
@@ -824,11 +846,13 @@ impl FolderSession {
         *self.progress.0.here.lock() = here;
         Ok(())
     }
+
     /// Notes the end of a session that is nowhere any more.
     fn lose(&mut self, had: Had, failure: &Failure, is_told: bool) {
         self.loss = Loss::of(had, failure, is_told);
         self.ended = (!is_told).then(|| failure.message.clone());
     }
+
     /// Finds out whether the last session has ended.
     fn notice_end(&mut self) {
         if let Some((had, text)) = self.running.take() {
@@ -861,6 +885,7 @@ impl FolderSession {
             self.lose(had, &failure, false);
         }
     }
+
     /// Makes sure that there is a session for a statement: attaches again if the last session has
     /// ended. False if there is nothing to be run.
     ///
@@ -901,6 +926,7 @@ impl FolderSession {
             let _ = occupancy.wait_for(|occupancy| !occupancy.is_closing).await;
         }
     }
+
     /// Prevents a hand-over while a session in this process runs a statement; false if one has
     /// begun or is done.
     fn occupy(&mut self) -> bool {
@@ -910,6 +936,7 @@ impl FolderSession {
         }
         true
     }
+
     /// The statement for which the session was settled has ended.
     fn rest(&mut self, occupies: Option<Occupies>) {
         self.occupies = occupies.filter(|_| self.transaction_status() != TransactionStatus::Idle);
@@ -937,6 +964,7 @@ impl FolderSession {
             }
         }
     }
+
     /// Runs statements where the session is. If it ends meanwhile, that is noted.
     async fn run_once(&mut self, text: &str, sink: &mut dyn Sink) -> Result<(), client::Error> {
         let client = match std::mem::replace(&mut self.place, Place::Nowhere) {
@@ -963,6 +991,7 @@ impl FolderSession {
         }
         ran
     }
+
     /// The rows of a query that the user has not asked for. It does not run in a transaction, nor
     /// if the session has ended, which the next statement reports.
     pub async fn query_aside(&mut self, text: &str) -> Option<Vec<RecordBatch>> {
@@ -988,6 +1017,7 @@ impl FolderSession {
             Err(_) => None,
         }
     }
+
     /// Runs statements; returns the last result with rows.
     ///
     /// # Errors
@@ -997,6 +1027,7 @@ impl FolderSession {
         self.run(text, &mut rows).await?;
         Ok(rows.batches)
     }
+
     /// Runs statements; returns the number of rows that the last one has given or changed.
     ///
     /// # Errors
@@ -1006,6 +1037,7 @@ impl FolderSession {
         self.run(text, &mut rows).await?;
         Ok(rows.count)
     }
+
     /// The columns of a query's result.
     ///
     /// # Errors
@@ -1015,6 +1047,7 @@ impl FolderSession {
         self.run(text, &mut rows).await?;
         rows.schema.ok_or_else(|| Failure::new(sqlstate::SYNTAX_ERROR, "the statement gives no rows"))
     }
+
     /// Reads tables as they are now, or as the open transaction sees them. In this process they are
     /// the blocks' own buffers; from another one they come through shared memory.
     ///
@@ -1035,6 +1068,7 @@ impl FolderSession {
         let (tables, shared) = read?;
         Ok(FolderSnapshot { tables, shared, place: self.places })
     }
+
     /// Tells the process that has the folder open that a snapshot is not needed any more. Its
     /// batches can be read as long as they are held.
     pub fn end_snapshot(&mut self, snapshot: FolderSnapshot) {
@@ -1045,6 +1079,7 @@ impl FolderSession {
             let _ = client.end_lease(shared.lease);
         }
     }
+
     /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's
     /// schema in SQL's sense; `None` if the `search_path` decides.
     ///

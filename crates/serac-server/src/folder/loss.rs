@@ -29,6 +29,7 @@ impl Had {
     pub(super) fn of(client: &Client) -> Self {
         Self { transaction: client.status() != Status::Idle, state: client.has_state() }
     }
+
     /// Its state if the session ended while `text` ran.
     pub(super) fn within(self, text: &str) -> Self {
         let begins = || {
@@ -76,6 +77,7 @@ impl Loss {
         let untold = (!is_told).then(|| failure.clone());
         (had.transaction || had.state && !is_told).then_some(Self { untold, is_in_transaction: had.transaction })
     }
+
     /// The handling of a statement. Sets the loss to `None` when it is over.
     pub(super) fn meets(this: &mut Option<Self>, text: &str) -> Option<Next> {
         let loss = this.as_mut()?;
@@ -105,6 +107,7 @@ mod tests {
     fn lost(transaction: bool, state: bool, is_told: bool) -> Option<Loss> {
         Loss::of(Had { transaction, state }, &Failure::new(sqlstate::CONNECTION_FAILURE, "gone"), is_told)
     }
+
     /// SQLSTATEs, and the tag ROLLBACK, of statements after a loss; "" for a statement that runs.
     fn become_of(mut loss: Option<Loss>, texts: &[&str]) -> Vec<String> {
         let of = |text: &&str| match Loss::meets(&mut loss, text) {

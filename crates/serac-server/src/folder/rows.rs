@@ -63,6 +63,7 @@ impl Messages {
         }
         Ok((messages, first))
     }
+
     fn first(&mut self, schema: &Schema) -> Result<Vec<u8>, ArrowError> {
         let Self { generator, options, dictionaries, .. } = self;
         let encoded = generator.schema_to_bytes_with_dictionary_tracker(schema, dictionaries, options);
@@ -70,6 +71,7 @@ impl Messages {
         write_message(&mut bytes, encoded, options)?;
         Ok(bytes)
     }
+
     /// The ranges of rows that are sent together.
     pub(super) fn parts(batch: &RecordBatch) -> Vec<Range<usize>> {
         let (mut parts, mut open): (_, Vec<_>) = (Vec::new(), std::iter::once(0..batch.num_rows()).collect());
@@ -84,6 +86,7 @@ impl Messages {
         }
         parts
     }
+
     /// The messages of a range of rows of a batch.
     ///
     /// # Errors

@@ -88,9 +88,11 @@ impl Running {
             gone: watch::Sender::new(false),
         }
     }
+
     pub(super) fn activity(&self) -> &Activity {
         &self.registered
     }
+
     pub(super) fn secret(&self) -> u64 {
         self.secret
     }
@@ -103,14 +105,17 @@ impl Running {
             self.activity().cancel();
         }
     }
+
     /// Notes that it has ended.
     pub(super) fn end(&self) {
         self.numbers.lock().current = None;
     }
+
     /// The statement that began last.
     pub(super) fn begun(&self) -> u64 {
         self.numbers.lock().begun
     }
+
     /// Cancels a statement, also before it begins.
     pub(super) fn cancel(&self, secret: u64, statement: u64) {
         let mut numbers = self.numbers.lock();
@@ -127,6 +132,7 @@ impl Running {
         self.gone.send_replace(true);
         self.activity().cancel();
     }
+
     /// Ready when the client has gone.
     pub(super) fn gone(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut gone = self.gone.subscribe();
@@ -176,6 +182,7 @@ impl Running {
         leases.all.insert(number, Lease { _kept: kept, timer });
         Ok(number)
     }
+
     /// Whether an image may begin: the client has not cancelled it, and has room for it.
     ///
     /// # Errors
@@ -186,10 +193,12 @@ impl Running {
         }
         self.leases.lock().check_room()
     }
+
     pub(super) fn end_lease(&self, lease: u64) {
         let ended = self.leases.lock().all.remove(&lease);
         drop(ended);
     }
+
     pub(super) fn end_leases(&self) {
         let ended = std::mem::take(&mut self.leases.lock().all);
         drop(ended);

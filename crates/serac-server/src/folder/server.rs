@@ -97,19 +97,23 @@ impl FolderServerState {
             false => Failure::new(sqlstate::ADMIN_SHUTDOWN, "it closes the database"),
         }
     }
+
     /// Ready when the server stops.
     pub(super) async fn stopped(&self) {
         // The sender lives as long as `self`.
         let _ = self.phase.subscribe().wait_for(|phase| *phase != Phase::Serving).await;
     }
+
     /// Ready when new clients are taken no more.
     pub(super) async fn closed(&self) {
         let _ = self.is_closed.subscribe().wait_for(|is_closed| *is_closed).await;
     }
+
     /// Whether the server stops.
     pub(super) fn is_stopping(&self) -> bool {
         *self.phase.borrow() != Phase::Serving
     }
+
     /// Ready when the connections that are there now have ended.
     async fn present_ended(&self) {
         let present: Vec<i32> = self.running.lock().keys().copied().collect();
@@ -117,6 +121,7 @@ impl FolderServerState {
             tokio::time::sleep(FINISH_PAUSE).await;
         }
     }
+
     /// Ready when the server cancels running statements.
     pub(super) async fn cancelling(&self) {
         let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Cancelling).await;
@@ -160,6 +165,7 @@ impl FolderServer {
     pub fn start(db: SqlDatabase, folder: &Path, options: FolderOptions) -> io::Result<Self> {
         Self::start_with(db, folder, options, None)
     }
+
     /// As [`start`](Self::start), with the callback for a server that wants the folder.
     pub(super) fn start_with(
         db: SqlDatabase,
@@ -199,6 +205,7 @@ impl FolderServer {
         })?;
         Ok(Self { ending: Some(ending), thread: Some(thread), shared })
     }
+
     /// Begins to end the connections as [`stop`](Self::stop) does, but lets statements that run go
     /// on to their end.
     pub fn finish(&self) {
@@ -206,24 +213,29 @@ impl FolderServer {
             ending.send_replace(Ending::Finish);
         }
     }
+
     /// Connections that are there.
     pub fn connections(&self) -> usize {
         self.shared.running.lock().len()
     }
+
     /// Whether all connections have ended, after [`finish`](Self::finish).
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
+
     /// Ends the connections, in the order that the module says; nothing of them runs any more when
     /// it returns. The socket is gone then, and the database is the caller's to close.
     pub fn stop(mut self) {
         self.end();
     }
+
     /// As [`stop`](Self::stop); clients are told that a server gets the folder.
     pub(super) fn hand_over(mut self) {
         self.shared.is_handed_over.store(true, Ordering::Relaxed);
         self.end();
     }
+
     fn end(&mut self) {
         if let Some(ending) = self.ending.take() {
             ending.send_replace(Ending::Stop);

@@ -112,6 +112,7 @@ impl Link {
         };
         Self { state: Mutex::new(state), thread: Condvar::new(), room: Notify::new(), answers: Notify::new(), cancel }
     }
+
     fn set_cancel(&self) {
         // Relaxed: the statement that asks learns nothing else by it.
         self.cancel.store(true, Ordering::Relaxed);
@@ -151,6 +152,7 @@ impl Link {
         state.waiting = None;
         next
     }
+
     /// Notes that a statement begins; false if it may not.
     pub(super) fn begin(&self, line: u64) -> bool {
         let mut state = self.state.lock();
@@ -164,10 +166,12 @@ impl Link {
         }
         may
     }
+
     /// Notes that the statement has ended.
     pub(super) fn ended(&self) {
         self.state.lock().running = None;
     }
+
     /// Writes a part of an answer, once there is room. With `can_be_cancelled`, a cancelled
     /// statement does not wait.
     ///
@@ -189,10 +193,12 @@ impl Link {
         self.answers.notify_one();
         Ok(())
     }
+
     /// Notes that the client has asked for the server's end.
     pub(super) fn ask(&self, line: u64) {
         self.state.lock().asked = Some(line);
     }
+
     /// Notes that the thread has ended.
     pub(super) fn finish(&self) {
         let mut state = self.state.lock();
@@ -224,16 +230,19 @@ impl Link {
             self.room.notified().await;
         }
     }
+
     /// Says that no more frames come.
     pub(super) fn end(&self, end: End) {
         self.state.lock().end.get_or_insert(end);
         self.thread.notify_all();
     }
+
     /// Prevents further statements, and waits for the client's next one.
     pub(super) fn stop(&self, why: &str) {
         self.state.lock().stopping.get_or_insert_with(|| why.to_owned());
         self.thread.notify_all();
     }
+
     /// Cancels the running statement, if there is one; with a line, that line's, which may still
     /// wait.
     pub(super) fn cancel(&self, line: Option<u64>) {
@@ -249,6 +258,7 @@ impl Link {
             state.cancelled.insert(line);
         }
     }
+
     /// Notes that the client has gone: the running statement is cancelled, and no other begins.
     pub(super) fn leave(&self) {
         let mut state = self.state.lock();
@@ -257,6 +267,7 @@ impl Link {
         self.answers.notify_one();
         self.room.notify_one();
     }
+
     /// Takes the bytes to send into an empty buffer; waits for them. False after the last ones: the
     /// thread has ended.
     pub(super) async fn take_answers(&self, out: &mut Vec<u8>) -> bool {
@@ -276,6 +287,7 @@ impl Link {
             self.answers.notified().await;
         }
     }
+
     /// Waits until the thread has ended; drops its answers.
     pub(super) async fn finished(&self) {
         let mut dropped = Vec::new();
@@ -283,14 +295,17 @@ impl Link {
             dropped.clear();
         }
     }
+
     /// The line in which the client has asked for the server's end.
     pub(super) fn asked(&self) -> Option<u64> {
         self.state.lock().asked
     }
+
     /// The time that the running statement has run.
     pub(super) fn running_for(&self) -> Option<Duration> {
         self.state.lock().running.map(|(_, since)| since.elapsed())
     }
+
     /// The time that the thread has waited for the client, with a load open or not.
     pub(super) fn waiting_for(&self) -> Option<(Duration, Place)> {
         let state = self.state.lock();

@@ -133,10 +133,12 @@ impl OperatorsServer {
         };
         Self { listeners, adopted: Vec::new(), shared: Arc::new(shared) }
     }
+
     /// Serves a client that is there already, too.
     pub fn adopt(&mut self, client: Socket) {
         self.adopted.push(client);
     }
+
     /// The address where it listens.
     ///
     /// # Errors
@@ -144,6 +146,7 @@ impl OperatorsServer {
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Listener::address_of(&self.listeners)
     }
+
     /// Ready when a client has asked for the server's end, which is the caller's to bring about.
     pub fn shutdown_asked(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut asked = self.shared.asked.subscribe();

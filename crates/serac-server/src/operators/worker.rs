@@ -234,6 +234,7 @@ impl Worker {
     fn done(&self, line: u64, ok: bool) -> Result<(), Broken> {
         self.say(&ServerFrame::Done { line, ok })
     }
+
     fn say(&self, frame: &ServerFrame<'_>) -> Result<(), Broken> {
         self.link.answer(false, |out| frame.put(out)).map_err(|_| Broken::End(End::Client))
     }

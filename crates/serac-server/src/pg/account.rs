@@ -43,11 +43,13 @@ impl Account {
             is_alias,
         }
     }
+
     /// Whether this is still the account that it was, with the same password.
     pub(crate) fn is(&self, before: &Self) -> bool {
         (self.role, self.is_alias, &self.verifier) == (before.role, before.is_alias, &before.verifier)
             && (!self.wants_password || self.verifier.is_some())
     }
+
     /// The role.
     ///
     /// # Errors
@@ -57,6 +59,7 @@ impl Account {
             SqlError::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{user}\" does not exist"))
         })
     }
+
     /// Makes a session that of the role.
     pub(crate) fn enter(&self, session: &mut Session, user: &str) -> Result<(), SqlError> {
         session.log_in_as(self.role(user)?, self.is_alias.then_some(user))

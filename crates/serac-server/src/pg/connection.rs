@@ -224,6 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn may_tell(&self) -> bool {
         self.notifications.listens() && self.session.transaction_status() == TransactionStatus::Idle
     }
+
     /// Writes the notifications that have arrived.
     fn tell(&mut self) {
         for notification in self.notifications.take() {

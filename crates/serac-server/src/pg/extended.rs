@@ -143,6 +143,7 @@ impl Portal {
         let (range, binary) = &self.parameters[i];
         Given { bytes: range.clone().map(|range| &self.message[range]), binary: *binary, oid }
     }
+
     /// The parameters as a statement of the point path wants them; `None` if they are not of its
     /// types. Also `None` if the session's settings decide how their texts are read (`is_styled`).
     fn values(
@@ -164,6 +165,7 @@ impl Portal {
         }
         Ok(Some(values))
     }
+
     fn scalars(
         &self,
         types: &[Option<ColumnType>],
@@ -230,11 +232,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn bind(&mut self, message: &Bytes) -> Result<Option<Described>, WireError> {
         self.bind_or_ask(message, true)
     }
+
     /// Bind of a statement that has to be described first.
     pub(super) async fn bind_described(&mut self, described: Described, message: &Bytes) -> Result<(), WireError> {
         self.description(&described.statement).await?;
         self.bind_or_ask(message, false).map(|_| ())
     }
+
     fn bind_or_ask(&mut self, message: &Bytes, may_ask: bool) -> Result<Option<Described>, WireError> {
         let mut body = Body(message);
         let (name, of) = (body.string()?, body.string()?);
@@ -322,10 +326,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .cloned()
             .ok_or_else(|| missing(sqlstate::INVALID_SQL_STATEMENT_NAME, "prepared statement", name))
     }
+
     fn portal(&mut self, name: &str) -> Result<&mut Portal, WireError> {
         let open = self.portals.get_mut(name).filter(|portal| portal.is_open());
         open.ok_or_else(|| missing(sqlstate::INVALID_CURSOR_NAME, "portal", name))
     }
+
     /// Ends all portals, as their transaction has ended.
     pub(super) fn close_portals(&mut self) {
         self.portals.retain_unnamed();
@@ -333,6 +339,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             (portal.rest, portal.is_closed) = (None, true);
         }
     }
+
     /// Forgets the unnamed statement and portal, which a script replaces.
     pub(super) fn forget_unnamed(&mut self) {
         self.statements.remove("");
@@ -376,6 +383,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         drop(prepared);
         Ok(description)
     }
+
     /// The client's description of a statement, if it holds without a new look.
     fn known_description(&self, prepared: &Prepared) -> Option<Arc<Description>> {
         let holds = prepared.statement.as_ref().is_none_or(|statement| self.session.is_as_told(statement));
@@ -412,11 +420,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             None => Some(described),
         })
     }
+
     /// Describes a statement for the first time.
     pub(super) async fn describe_anew(&mut self, described: Described) -> Result<(), WireError> {
         let description = self.description(&described.statement).await?;
         self.put_description(&described, &description)
     }
+
     fn put_description(&mut self, described: &Described, description: &Description) -> Result<(), WireError> {
         if let (Some(formats), Some(schema)) = (&described.formats, &description.schema) {
             check_formats(formats, schema.fields().len())?;

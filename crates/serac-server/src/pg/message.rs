@@ -31,26 +31,32 @@ impl<'a> Body<'a> {
         self.0 = rest;
         Ok(head)
     }
+
     pub(super) fn byte(&mut self) -> Result<u8, WireError> {
         Ok(self.bytes(1)?[0])
     }
+
     pub(super) fn int16(&mut self) -> Result<i16, WireError> {
         Ok(i16::from_be_bytes(self.bytes(2)?.try_into().expect("two bytes")))
     }
+
     pub(super) fn int32(&mut self) -> Result<i32, WireError> {
         Ok(i32::from_be_bytes(self.bytes(4)?.try_into().expect("four bytes")))
     }
+
     /// The number of list items, each of at least `size` bytes.
     pub(super) fn count(&mut self, size: usize) -> Result<usize, WireError> {
         let count = self.int16()? as u16 as usize;
         if count * size > self.0.len() { Err(invalid("it counts more than it holds")) } else { Ok(count) }
     }
+
     pub(super) fn string(&mut self) -> Result<&'a str, WireError> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(|| invalid("a string does not end"))?;
         let text = self.bytes(end)?;
         self.byte()?;
         Ok(utf8(text)?)
     }
+
     /// A value with its length; `None` for NULL.
     pub(super) fn value(&mut self) -> Result<Option<&'a [u8]>, WireError> {
         match self.int32()? {
@@ -60,6 +66,7 @@ impl<'a> Body<'a> {
             }
         }
     }
+
     /// Checks that no bytes are left.
     pub(super) fn end(self) -> Result<(), WireError> {
         if self.0.is_empty() { Ok(()) } else { Err(invalid("it goes on behind its end")) }

@@ -57,9 +57,11 @@ impl WireError {
     fn error(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::Sql { error: SqlError::new(sqlstate, message.into()), fatal: false }
     }
+
     fn fatal(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::Sql { error: SqlError::new(sqlstate, message.into()), fatal: true }
     }
+
     /// The same, and the connection ends.
     fn made_fatal(self) -> Self {
         match self {

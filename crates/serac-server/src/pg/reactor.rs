@@ -25,6 +25,7 @@ impl Reactor {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         (0..count).map(|_| Self::start().map(Arc::new)).collect()
     }
+
     fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -34,6 +35,7 @@ impl Reactor {
         })?;
         Ok(Self { handle, _stop: stop })
     }
+
     /// The one with the fewest connections; each holds its own.
     pub(super) fn least_busy(all: &[Arc<Self>]) -> Arc<Self> {
         all.iter().min_by_key(|reactor| Arc::strong_count(reactor)).expect("there is one").clone()
@@ -45,6 +47,7 @@ impl Reactor {
         let _here = self.handle.enter();
         socket.bind()
     }
+
     /// Runs a task here; `None` if it has panicked. It is given up when the caller is.
     pub(super) async fn run<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
         let mut running = JoinSet::new();

@@ -122,9 +122,11 @@ impl WireBatch {
         }
         Ok(Self { columns, rows: batch.num_rows() })
     }
+
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
+
     /// Writes a row.
     pub(super) fn put(&self, out: &mut Vec<u8>, row: usize, formats: &Formats) {
         message(out, b'D', |out| {

@@ -68,6 +68,7 @@ impl Verifier {
         let own = sha256(&hmac(&salted, b"Client Key"));
         own.iter().zip(&self.stored_key).fold(0, |all, (a, b)| all | a ^ b) == 0
     }
+
     /// The verifier of a role, as the catalog keeps it:
     /// `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. `None` if the text is no verifier.
     pub(super) fn of_text(text: &str) -> Option<Self> {

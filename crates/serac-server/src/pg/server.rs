@@ -80,6 +80,7 @@ impl ServerState {
         self.running.lock().insert(activity.process(), (secret, activity.clone()));
         Entry { shared: self.clone(), process: activity.process(), secret }
     }
+
     /// Cancels a session's statement, if the secret matches.
     pub(super) fn cancel(&self, process: i32, secret: i32) {
         if let Some((_, activity)) = self.running.lock().get(&process).filter(|(own, _)| *own == secret) {
@@ -129,6 +130,7 @@ impl PgServer {
     pub async fn bind(db: SqlDatabase, address: SocketAddr, options: PgOptions) -> io::Result<Self> {
         Self::new(db, vec![Listener::tcp(address).await?], options)
     }
+
     /// Answers clients of any of the listeners. On Unix sockets there is no TLS, nor need of it.
     ///
     /// # Errors
@@ -140,6 +142,7 @@ impl PgServer {
             Arc::new(ServerState { db, options, tls, seats, mock: Mock::default(), running: Mutex::default() });
         Ok(Self { listeners, reactors: Reactor::start_all()?, shared })
     }
+
     /// The address where it listens.
     ///
     /// # Errors

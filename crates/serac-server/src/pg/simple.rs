@@ -69,6 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         Ok(())
     }
+
     async fn run_to_end(&mut self, statement: Parsed, is_last: bool) -> Result<(), WireError> {
         let tag = self.run(statement).await?;
         if is_last {
@@ -127,6 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.put_rows(result, &formats).await
     }
+
     /// Writes the rows of a whole result; the tag of its end.
     pub(super) async fn put_rows(&mut self, result: StatementResult, formats: &Formats) -> Result<String, WireError> {
         match result {

@@ -74,11 +74,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) fn into_io(self) -> S {
         self.io
     }
+
     /// The client is known: its messages may be long from now on.
     pub(super) fn admit(&mut self, limit: usize, activity: Arc<Activity>) {
         self.limit = limit;
         self.activity = Some(activity);
     }
+
     /// Says goodbye.
     pub(super) async fn close(&mut self) {
         let _ = self.io.shutdown().await;
@@ -90,6 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             put_notice(&mut self.out, &notice);
         }
     }
+
     /// Writes the end of a statement.
     pub(super) fn complete(&mut self, tag: &str) {
         self.put_notices();
@@ -129,14 +132,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         self.out.shrink_to(2 * SEND_BYTES);
         Ok(result?)
     }
+
     /// Whether so much has been written that it is to be sent.
     pub(super) fn is_full(&self) -> bool {
         self.out.len() >= SEND_BYTES
     }
+
     /// Sends the written bytes if they are many.
     pub(super) async fn send_some(&mut self) -> Result<(), WireError> {
         if self.is_full() { self.flush().await } else { Ok(()) }
     }
+
     /// Reads more; false if there is no more.
     pub(super) async fn fill(&mut self) -> Result<bool, WireError> {
         self.input.reserve(READ_BYTES);
@@ -147,6 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
         Ok(!self.closed)
     }
+
     fn received(&self, bytes: usize) {
         if let Some(activity) = &self.activity {
             activity.received(bytes);
@@ -170,6 +177,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             None => Ok(None),
         }
     }
+
     /// The next message; `None` if the client has gone.
     pub(super) async fn next(&mut self) -> Result<Option<(u8, Bytes)>, WireError> {
         loop {

@@ -45,23 +45,28 @@ impl Caller {
         let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
         Self { client: FlightServiceClient::new(channel), headers: MetadataMap::new() }
     }
+
     fn with(&self, name: &'static str, value: &str) -> Self {
         let mut caller = self.clone();
         caller.headers.insert(name, value.parse().unwrap());
         caller
     }
+
     fn with_password(&self, user: &str, password: &str) -> Self {
         let shown = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
         self.with("authorization", &format!("Basic {shown}"))
     }
+
     fn with_cookie(&self, id: u64) -> Self {
         self.with("cookie", &format!("serac_session={id:032x}"))
     }
+
     fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         *request.metadata_mut() = self.headers.clone();
         request
     }
+
     /// The same with the token that the server gives for the password.
     async fn logged_in(&self, user: &str, password: &str) -> Result<Self, Status> {
         let shown = self.with_password(user, password);
@@ -70,6 +75,7 @@ impl Caller {
         let token = answer.metadata().get("authorization").expect("a token").to_str().unwrap().to_owned();
         Ok(self.with("authorization", &token))
     }
+
     /// Runs a statement; its rows are left to themselves.
     async fn run(&self, sql: &str) -> Result<(), Status> {
         let query = CommandStatementQuery { query: sql.into(), transaction_id: None };
@@ -82,15 +88,18 @@ impl Caller {
         }
         Ok(())
     }
+
     async fn act(&self, kind: &str, body: &impl ProstMessageExt) -> Result<(), Status> {
         let action = Action { r#type: kind.into(), body: body.as_any().encode_to_vec().into() };
         let results = self.client.clone().do_action(self.request(action)).await?.into_inner();
         results.try_collect::<Vec<_>>().await.map(|_| ())
     }
+
     async fn prepare(&self) -> Result<(), Status> {
         let request = ActionCreatePreparedStatementRequest { query: "SELECT 1".into(), transaction_id: None };
         self.act("CreatePreparedStatement", &request).await
     }
+
     async fn begin(&self) -> Result<(), Status> {
         self.act("BeginTransaction", &ActionBeginTransactionRequest {}).await
     }

@@ -46,6 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.0.write_all(&out).await.unwrap();
         self.0.flush().await.unwrap();
     }
+
     async fn hear(&mut self) -> Said {
         let heard = tokio::time::timeout(PATIENCE, read_frame(&mut self.0, Sender::Server)).await;
         let Ok(Some(frame)) = heard.expect("the server says something") else { return Said::Nothing };
@@ -58,10 +59,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             ServerFrame::Bye(why) => Said::Bye(why.into()),
         }
     }
+
     async fn log_in(&mut self, user: &str, password: Option<&str>) -> Said {
         self.say(&ClientFrame::Hello { version: VERSION, user, password }).await;
         self.hear().await
     }
+
     pub(super) async fn ask(&mut self, line: u64, text: &str) -> Said {
         self.say(&ClientFrame::Statement { line, text }).await;
         self.hear().await
@@ -88,14 +91,17 @@ impl Served {
         });
         Self { address, stop, task }
     }
+
     async fn connect(&self) -> Client<TcpStream> {
         Client(TcpStream::connect(self.address).await.unwrap())
     }
+
     pub(super) async fn client(&self) -> Client<TcpStream> {
         let mut client = self.connect().await;
         assert_eq!(client.log_in("", None).await, Said::Welcome);
         client
     }
+
     pub(super) async fn end(self) {
         let _ = self.stop.send(());
         tokio::time::timeout(PATIENCE, self.task).await.expect("it stops").unwrap();

@@ -62,19 +62,24 @@ impl Served {
         }));
         Self { address, folder, stop, running }
     }
+
     async fn open() -> Self {
         Self::new(FlightSqlOptions::default(), FlightOptions::default()).await
     }
+
     async fn channel(&self) -> Channel {
         Channel::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
     }
+
     async fn client(&self) -> FlightSqlServiceClient<Channel> {
         FlightSqlServiceClient::new(self.channel().await)
     }
+
     async fn end(self) {
         self.stop.send(()).unwrap();
         tokio::time::timeout(Duration::from_secs(20), self.running).await.expect("it stops").unwrap();
     }
+
     /// Runs a part of clients.py.
     async fn python(&self, scheme: &str, arguments: &[&str]) {
         let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/bin/python");
