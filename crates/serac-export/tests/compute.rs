@@ -347,6 +347,7 @@ impl Account for Room {
         self.held.fetch_add(bytes, Ordering::SeqCst);
         Ok(())
     }
+
     fn shrink(&self, bytes: u64) {
         self.held.fetch_sub(bytes, Ordering::SeqCst);
     }
@@ -530,6 +531,7 @@ mod wasm {
         );
         Stage::Wasm(wat::parse_str(text).unwrap())
     }
+
     fn job_of(stage: Stage) -> JobDescription {
         JobDescription { stages: vec![stage], ..job([]) }
     }

@@ -27,6 +27,7 @@ impl Account for Unlimited {
     fn grow(&self, _bytes: u64) -> Result<()> {
         Ok(())
     }
+
     fn shrink(&self, _bytes: u64) {}
 }
 
@@ -47,11 +48,13 @@ impl Charge {
     pub(super) fn new(account: &Arc<dyn Account>) -> Self {
         Self { account: account.clone(), bytes: 0 }
     }
+
     pub(super) fn grow(&mut self, bytes: u64) -> Result<()> {
         self.account.grow(bytes)?;
         self.bytes += bytes;
         Ok(())
     }
+
     /// Charges for so many bytes in all.
     pub(super) fn set(&mut self, bytes: u64) -> Result<()> {
         if bytes > self.bytes {

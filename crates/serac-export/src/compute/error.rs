@@ -112,6 +112,7 @@ impl ComputeError {
             Self::Io(_) => sqlstate::IO_ERROR,
         }
     }
+
     /// The program's standard error, if it wrote any.
     pub fn detail(&self) -> Option<&str> {
         match self {
@@ -119,6 +120,7 @@ impl ComputeError {
             _ => None,
         }
     }
+
     pub(super) fn io(what: &str, error: impl fmt::Display) -> Self {
         Self::Io(format!("{what}: {error}"))
     }

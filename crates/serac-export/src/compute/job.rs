@@ -72,10 +72,12 @@ impl JobInput {
     pub fn table(name: impl Into<String>) -> Self {
         Self { table: Some(name.into()), ..Self::default() }
     }
+
     /// The name for the program.
     pub fn name(&self) -> &str {
         self.name.as_deref().or(self.table.as_deref()).unwrap_or("input")
     }
+
     /// The query that gives the rows.
     ///
     /// # Errors
@@ -184,10 +186,12 @@ impl ProgramStage {
             arguments: Vec::new(),
         }
     }
+
     /// Variables that a call of a function adds.
     pub(super) fn arguments(&self) -> &[(String, String)] {
         &self.arguments
     }
+
     fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(ComputeError::Job(what));
         let words = || self.args.iter().chain(self.env.keys()).chain(self.env.values()).chain(&self.read);
@@ -288,6 +292,7 @@ impl JobDescription {
     pub fn of_program(program: ProgramStage, inputs: Vec<JobInput>) -> Self {
         Self { inputs, stages: vec![Stage::Program(program)], limits: Limits::default() }
     }
+
     /// Reads a description.
     ///
     /// # Errors
@@ -300,10 +305,12 @@ impl JobDescription {
         job.check()?;
         Ok(job)
     }
+
     /// Its text.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a description is plain data")
     }
+
     /// Sets the arguments of a call, which programs find as `SERAC_ARGUMENT_1` and so on, as text.
     /// A NULL argument has no variable.
     pub fn set_arguments(&mut self, arguments: &[Option<String>]) {
@@ -314,10 +321,12 @@ impl JobDescription {
             program.arguments = given.map(|(text, number)| (format!("SERAC_ARGUMENT_{number}"), text)).collect();
         }
     }
+
     /// Whether it runs programs of the machine, and not WebAssembly alone.
     pub fn runs_programs(&self) -> bool {
         self.stages.iter().any(|stage| matches!(stage, Stage::Program(_)))
     }
+
     /// Makes sure that it is within bounds.
     ///
     /// # Errors

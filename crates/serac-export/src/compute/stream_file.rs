@@ -51,6 +51,7 @@ impl StreamFile {
         }
         writer.finish()
     }
+
     /// Seals a written file whose bytes are charged for.
     ///
     /// # Errors
@@ -61,22 +62,27 @@ impl StreamFile {
         let length = file.metadata().map_err(|error| ComputeError::io("the file has no length", error))?.len();
         Ok(Self { file: Arc::new(file), length, charge: Arc::new(charge) })
     }
+
     /// The same file.
     pub(super) fn try_clone(&self) -> Result<Self> {
         Ok(Self { file: self.file.clone(), length: self.length, charge: self.charge.clone() })
     }
+
     /// Bytes.
     pub fn len(&self) -> u64 {
         self.length
     }
+
     /// Whether it is empty, even without a schema.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
+
     /// The descriptor. Its position has no meaning: others may share it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+
     /// The bytes, in place.
     ///
     /// # Errors
@@ -138,6 +144,7 @@ impl Write for Bounded {
         self.left -= wanted;
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -169,6 +176,7 @@ impl StreamFileWriter {
         let nobody: Arc<dyn Account> = Arc::new(Unlimited);
         Self::charged(schema, most, &nobody)
     }
+
     /// As [`new`](Self::new). The account is charged for the bytes before they are written, and
     /// until the file is unreferenced.
     ///
@@ -184,6 +192,7 @@ impl StreamFileWriter {
         let writer = StreamWriter::try_new_with_options(file, schema, options);
         Ok(Self { writer: writer.map_err(|error| unwritten(error, &refusal))?, refusal })
     }
+
     /// Writes a batch.
     ///
     /// # Errors
@@ -191,6 +200,7 @@ impl StreamFileWriter {
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.writer.write(batch).map_err(|error| unwritten(error, &self.refusal))
     }
+
     /// Seals the file.
     ///
     /// # Errors

@@ -236,6 +236,7 @@ impl Watch<'_> {
             }
         }
     }
+
     /// Reads a part of standard error; false at its end.
     fn read_errors(&mut self, errors: &mut impl Read) -> bool {
         let mut bytes = [0; MAX_ERRORS];
@@ -249,6 +250,7 @@ impl Watch<'_> {
             }
         }
     }
+
     /// The limit that the program has passed.
     fn passed(&mut self, running: &Running) -> Option<Passed> {
         let used = used_by(running);

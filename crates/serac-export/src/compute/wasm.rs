@@ -76,15 +76,19 @@ impl ResourceLimiter for Bounds {
             }
         }
     }
+
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         self.limits.table_growing(current, desired, maximum)
     }
+
     fn instances(&self) -> usize {
         self.limits.instances()
     }
+
     fn tables(&self) -> usize {
         self.limits.tables()
     }
+
     fn memories(&self) -> usize {
         self.limits.memories()
     }

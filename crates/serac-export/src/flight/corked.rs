@@ -54,6 +54,7 @@ impl AsyncWrite for Corked {
         self.rest = Rest::Sent;
         Poll::Ready(written)
     }
+
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -67,9 +68,11 @@ impl AsyncWrite for Corked {
         self.rest = Rest::Held;
         self.socket.poll_write_more(cx, slices)
     }
+
     fn is_write_vectored(&self) -> bool {
         self.socket.is_write_vectored()
     }
+
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.rest {
             Rest::Sent => {}
@@ -84,6 +87,7 @@ impl AsyncWrite for Corked {
         }
         Pin::new(&mut self.socket).poll_flush(cx)
     }
+
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(cx)
     }

@@ -94,6 +94,7 @@ impl Messages {
         }
         self.add_rows(batch)
     }
+
     fn add_rows(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
         let mut body = Body::default();
         batch.columns().iter().try_for_each(|column| body.push_column(slice::from_ref(column)))?;

@@ -206,6 +206,7 @@ impl Sender {
             _ => Err(Gone),
         }
     }
+
     fn entry(&self, entry: &Entry, data_header: Vec<u8>, data_body: Vec<u8>) -> Result<(), Gone> {
         let app_metadata = serde_json::to_vec(entry).expect("it is plain data").into();
         let data = FlightData {
@@ -255,10 +256,12 @@ impl Work {
         let one = self.scan.clone().within(block..block + 1).next_block();
         one.transpose().map(Option::flatten).map_err(internal)
     }
+
     fn schema(&self) -> Vec<u8> {
         let schema = self.scan.schema();
         FlightData::from(SchemaAsIpc::new(&schema, &IpcWriteOptions::default())).data_header.to_vec()
     }
+
     fn to_fetch(&self, blocks: Range<u32>) -> Entry {
         let (block, end) = (blocks.start, blocks.end);
         let ticket = Ticket { what: What::Lease(self.snapshot), blocks: Some(blocks) }.to_bytes();
@@ -287,6 +290,7 @@ impl Work {
         }
         told
     }
+
     fn tell(&self, session: &Session<Caller>, lease: u64) -> Result<(), End> {
         let milliseconds = self.lease.as_millis() as u64;
         self.sender.entry(&Entry::Begin { lease: Some(lease), milliseconds }, self.schema(), Vec::new())?;

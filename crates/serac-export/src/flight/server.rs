@@ -63,6 +63,7 @@ impl FlightServer {
     pub async fn bind(database: Database, address: SocketAddr, options: FlightOptions) -> io::Result<Self> {
         Ok(Self::new(database, vec![Listener::tcp(address).await?], options))
     }
+
     /// Answers clients of any of the listeners. On Unix sockets there is no TLS.
     #[must_use]
     pub fn new(database: Database, listeners: Vec<Listener>, options: FlightOptions) -> Self {
@@ -74,12 +75,14 @@ impl FlightServer {
         });
         Self { listeners, flights: Flights::new(database, options), tls, max_connections, login_timeout }
     }
+
     /// Lets an extension answer, too, and say who may call.
     #[must_use]
     pub fn with_extension(mut self, extension: Arc<dyn Extension>) -> Self {
         self.flights.extend(extension);
         self
     }
+
     /// Lets clients that have the same transport read frozen blocks where they lie, and have
     /// blocks written into their own memory. See [`crate::rdma`].
     #[must_use]
@@ -87,6 +90,7 @@ impl FlightServer {
         self.flights.share_memory(transport, options);
         self
     }
+
     /// The address where it listens.
     ///
     /// # Errors
@@ -248,6 +252,7 @@ mod tests {
             self.note(bytes, written);
             Poll::Ready(Ok(written))
         }
+
         fn poll_write_vectored(
             mut self: Pin<&mut Self>,
             cx: &mut Context<'_>,
@@ -262,12 +267,15 @@ mod tests {
             }
             Poll::Ready(Ok(written))
         }
+
         fn is_write_vectored(&self) -> bool {
             true
         }
+
         fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             Pin::new(&mut self.socket).poll_flush(cx)
         }
+
         fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             Pin::new(&mut self.socket).poll_shutdown(cx)
         }

@@ -66,15 +66,19 @@ impl Flights {
         let streams = Arc::new(Semaphore::new(options.max_streams.min(Semaphore::MAX_PERMITS)));
         Self { database, options, leases, streams, extension: None, remote: None }
     }
+
     pub(super) fn extend(&mut self, extension: Arc<dyn Extension>) {
         self.extension = Some(extension);
     }
+
     pub(super) fn share_memory(&mut self, transport: Arc<dyn Transport>, options: RdmaOptions) {
         self.remote = Some(Arc::new(Remote::new(RemoteSessions::new(transport, options, self.options.lease))));
     }
+
     pub(super) fn leases(&self) -> &Arc<Leases> {
         &self.leases
     }
+
     /// Drops expired snapshots.
     pub(super) fn sweep(&self) {
         self.leases.sweep();
@@ -87,10 +91,12 @@ impl Flights {
             tokio::task::spawn_blocking(move || flights.sweep_remote(&remote));
         }
     }
+
     /// The extension, if a command or a ticket is for it.
     fn extension_for(&self, command: &[u8]) -> Option<&Arc<dyn Extension>> {
         self.extension.as_ref().filter(|extension| extension.speaks(command))
     }
+
     /// Room for a stream.
     pub(super) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Status> {
         self.streams.clone().try_acquire_owned().map_err(|_| {
@@ -98,6 +104,7 @@ impl Flights {
             Status::resource_exhausted(format!("the server sends {streams} streams already, and not more at a time"))
         })
     }
+
     /// The privileges of the caller.
     pub(super) fn access(&self, caller: &Caller, txn: &Transaction) -> Result<Access, Status> {
         if let Some(extension) = &self.extension {
@@ -109,16 +116,19 @@ impl Flights {
         };
         Ok(txn.access(role))
     }
+
     /// Refuses a scan of columns that callers may not read.
     fn check(&self, caller: &Caller, txn: &Transaction, scan: &ArrowScan) -> Result<(), Status> {
         scan.check_access(&self.access(caller, txn)?).map_err(|error| status_of(&error))
     }
+
     /// The scan that a request asks for, if callers may read all of it.
     fn scan_in(&self, caller: &Caller, txn: &Transaction, request: &ScanRequest) -> Result<ArrowScan, Status> {
         let scan = request.scan(txn)?;
         self.check(caller, txn, &scan)?;
         Ok(scan)
     }
+
     /// Whether a call with these headers may be answered.
     fn authenticate(&self, headers: &http::HeaderMap) -> Result<(), Status> {
         match &self.options.token {
@@ -379,6 +389,7 @@ impl FlightService for Flights {
     async fn do_get(&self, _: Request<arrow_flight::Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
         unsupported("DoGet through this service")
     }
+
     async fn handshake(
         &self,
         request: Request<Streaming<HandshakeRequest>>,
@@ -390,12 +401,14 @@ impl FlightService for Flights {
         response.metadata_mut().as_mut().extend(headers);
         Ok(response)
     }
+
     /// The result of GetFlightInfo, at once: a statement runs when its ticket is shown, or has
     /// already run.
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         let info = self.get_flight_info(request).await?;
         Ok(info.map(|info| PollInfo { info: Some(info), progress: Some(1.0), ..PollInfo::default() }))
     }
+
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
         let caller = caller(&request);
         let mut messages = request.into_inner();
@@ -405,6 +418,7 @@ impl FlightService for Flights {
         let app_metadata = extension.put(&caller, first, messages).await?;
         Ok(Response::new(futures::stream::iter([Ok(PutResult { app_metadata })]).boxed()))
     }
+
     async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
         unsupported("DoExchange")
     }

@@ -43,9 +43,11 @@ impl Outgoing {
     fn new(messages: Messages) -> Self {
         Self { messages, end: None, ended: false }
     }
+
     fn end(&mut self, status: Status) {
         (self.end, self.ended) = (Some(status), true);
     }
+
     /// The next frame, or the end of frames; `None` if there is more to read first.
     fn next(&mut self) -> Option<Option<Frame<Pieces>>> {
         if let Some(message) = self.messages.next() {
@@ -195,6 +197,7 @@ impl http_body::Body for Body {
                 .map(|next| next.map(|frame| frame.map(|frame| frame.map_data(Pieces::from)))),
         }
     }
+
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Blocks(_) | Self::Batches(_) => false,

@@ -29,6 +29,7 @@ impl Ticket {
         serde_json::from_slice(bytes)
             .map_err(|error| Status::invalid_argument(format!("this is no ticket of this server: {error}")))
     }
+
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a ticket is plain data")
     }

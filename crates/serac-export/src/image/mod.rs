@@ -145,6 +145,7 @@ impl ImageBuilder {
         self.tables.push(table);
         Ok(())
     }
+
     fn grow(&mut self, bytes: usize) -> Result<(), ImageError> {
         self.manifest_bytes += bytes;
         if self.manifest_bytes > MOST_MANIFEST_BYTES - (1 << 20) {
@@ -153,6 +154,7 @@ impl ImageBuilder {
         }
         Ok(())
     }
+
     /// The tables, when region `i` begins at `bases[i]` of a range of so many bytes.
     pub fn finish(self, bases: &[u64], range_bytes: u64) -> Vec<TableManifest> {
         let table = |table: BuiltTable| {

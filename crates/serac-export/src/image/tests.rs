@@ -25,6 +25,7 @@ impl Placement for OneRegion {
         parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
         Ok(Place { region: 0, offset })
     }
+
     fn lends(&self, _: &Buffer) -> bool {
         self.lends
     }

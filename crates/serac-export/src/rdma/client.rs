@@ -129,32 +129,39 @@ impl RdmaClient {
         }
         Ok(client)
     }
+
     /// Whether there is a connection for one-sided access.
     pub fn is_connected(&self) -> bool {
         self.session.is_some()
     }
+
     /// The number of the session, if it is open.
     pub fn session(&self) -> Option<u64> {
         self.session.as_ref().map(|session| session.id)
     }
+
     /// The ways by which batches came so far.
     pub fn ways(&self) -> Ways {
         self.ways
     }
+
     /// The Flight client, for everything else.
     pub fn flight(&mut self) -> &mut FlightClient {
         &mut self.flight
     }
+
     /// The batches of a ticket of a held snapshot, read from the server's memory where they lie
     /// frozen.
     pub fn read(&mut self, ticket: Ticket) -> Read<'_> {
         Read(Batches::new(self, ticket))
     }
+
     /// The batches of a ticket of a held snapshot, written by the server, each as soon as it is
     /// there.
     pub fn receive(&mut self, ticket: Ticket, slots: Slots) -> Receive<'_> {
         Receive { batches: Batches::new(self, ticket), slots, free: Vec::new(), written: None, held: Vec::new() }
     }
+
     /// Ends the session.
     ///
     /// # Errors
@@ -177,11 +184,13 @@ impl RdmaClient {
         self.session = Some(Session { id: session, endpoint });
         Ok(())
     }
+
     async fn results(&mut self, name: &str, body: &impl Serialize) -> Result<BoxStream<'static, Result<Bytes>>> {
         let body = serde_json::to_vec(body).expect("it is plain data");
         let results = self.flight.do_action(Action { r#type: name.into(), body: body.into() }).await?;
         Ok(results.map_err(RdmaError::from).boxed())
     }
+
     /// The only result of an action, if there is one.
     async fn act<T: DeserializeOwned>(&mut self, name: &str, body: &impl Serialize) -> Result<Option<T>> {
         let mut results = self.results(name, body).await?;
@@ -203,6 +212,7 @@ impl Told {
         let entry = serde_json::from_slice(&data.app_metadata).or_else(|error| nonsense(error.to_string()))?;
         Ok(Self { entry, header: data.data_header, data: data.data_body })
     }
+
     fn schema(&self) -> Result<SchemaRef> {
         let data = FlightData { data_header: self.header.clone(), ..FlightData::default() };
         Ok(Arc::new(Schema::try_from(&data)?))
@@ -253,9 +263,11 @@ impl<'c> Batches<'c> {
             ended: false,
         }
     }
+
     fn scan(&self, session: Option<u64>) -> Scan {
         Scan { session, ticket: self.ticket.ticket.to_vec(), from: self.from }
     }
+
     /// A batch that is ready or that DoGet gives; `None` without one.
     async fn at_hand(&mut self) -> Result<Option<RecordBatch>> {
         if let Some(batch) = self.ready.pop_front() {
@@ -275,10 +287,12 @@ impl<'c> Batches<'c> {
         }
         Ok(None)
     }
+
     async fn fetch(&mut self, ticket: Ticket, end: u32) -> Result<()> {
         self.fetching = Some((Box::new(self.client.flight.do_get(ticket).await?), end));
         Ok(())
     }
+
     /// Fetches all that is left.
     async fn fetch_rest(&mut self) -> Result<()> {
         self.ended = true;
@@ -294,6 +308,7 @@ impl<'c> Batches<'c> {
         }
         Ok(())
     }
+
     /// The connection is broken, or the lease has ended: makes another, or gives it up.
     async fn lost(&mut self, connection: bool) -> Result<()> {
         self.client.ways.lost += 1;
@@ -312,11 +327,13 @@ impl<'c> Batches<'c> {
         }
         Ok(())
     }
+
     /// Notes that a block has been given.
     fn advance(&mut self, block: u32) {
         self.from = block + 1;
         self.breaks = 0;
     }
+
     fn decode(&mut self, header: &[u8], body: &Buffer) -> Result<Option<RecordBatch>> {
         let Some(schema) = &self.schema else { return nonsense("there is no schema before the blocks") };
         decode(schema, header, body, &mut self.dictionaries)
@@ -457,6 +474,7 @@ impl Read<'_> {
             Err(error) => self.0.after(error).await,
         }
     }
+
     /// Renews the lease when half of it is over; false if it is lost.
     async fn renew(&mut self) -> Result<bool> {
         let now = Instant::now();
@@ -478,6 +496,7 @@ impl Read<'_> {
             Err(error) => self.0.after(error).await.map(|()| false),
         }
     }
+
     /// Gives the lease back.
     async fn release(&mut self) -> Result<()> {
         let (Some(lease), Some(session)) = (self.0.lease.take(), self.0.client.session()) else { return Ok(()) };
@@ -486,6 +505,7 @@ impl Read<'_> {
             other => other.map(drop),
         }
     }
+
     /// Reads a message's body; `None` if the lease ended before the last byte was there.
     async fn fetch_lent(&mut self, bytes: u64, pieces: &[super::wire::Piece], data: &Bytes) -> Result<Option<Buffer>> {
         if bytes > MOST_BODY_BYTES {
@@ -605,6 +625,7 @@ impl Receive<'_> {
             }
         }
     }
+
     /// Abandons running transfers. Places that the server may still write to are closed.
     fn forget(&mut self) {
         self.written = None;
@@ -612,6 +633,7 @@ impl Receive<'_> {
         self.held.clear();
         self.batches.dictionaries.clear();
     }
+
     async fn begin(&mut self) -> Result<Written> {
         let Some(Session { id, endpoint }) = self.batches.client.session.clone() else { return nonsense("no session") };
         while self.free.len() < self.slots.count.max(1) {
@@ -625,6 +647,7 @@ impl Receive<'_> {
         let results = self.batches.client.results(WRITE, &write).await?;
         Ok(Written { results, slots: slots.into_iter().map(Some).collect(), parts: Vec::new() })
     }
+
     /// Takes one report.
     async fn advance(&mut self) -> Result<()> {
         if self.written.is_none() {

@@ -39,6 +39,7 @@ impl Transport for Loopback {
     fn name(&self) -> &'static str {
         "loopback"
     }
+
     fn open(&self) -> Result<Arc<dyn Endpoint>, TransportError> {
         let mut nodes = self.0.lock();
         let number = std::iter::repeat_with(rand::random).find(|number| !nodes.contains_key(number));
@@ -96,6 +97,7 @@ impl LoopbackEndpoint {
         }
         Ok(peer)
     }
+
     fn transfer(&self, transfers: &[Transfer], direction: Direction) -> Result<(), TransportError> {
         let peer = self.peer()?;
         for Transfer { local, remote } in transfers {
@@ -134,6 +136,7 @@ impl Endpoint for LoopbackEndpoint {
     fn address(&self) -> Vec<u8> {
         self.node.number.to_be_bytes().to_vec()
     }
+
     fn connect(&self, peer: &[u8]) -> Result<(), TransportError> {
         let number = peer.try_into().map(u64::from_be_bytes);
         let number = number.map_err(|_| TransportError::Invalid("this is no address of the loopback".into()))?;
@@ -144,6 +147,7 @@ impl Endpoint for LoopbackEndpoint {
         *peer = Some(number);
         Ok(())
     }
+
     fn register(&self, memory: Memory) -> Result<Place, TransportError> {
         let (start, length) = memory.range();
         if length == 0 {
@@ -153,15 +157,19 @@ impl Endpoint for LoopbackEndpoint {
         let key = key.ok_or_else(|| TransportError::NoRoom(format!("an endpoint has {MOST_KEYS} keys at most")))?;
         Ok(Place { address: start as u64, length: length as u64, key })
     }
+
     fn revoke(&self, key: u32) {
         drop(self.node.keys.revoke(key));
     }
+
     fn close(&self) {
         self.node.broken.store(true, Ordering::Release);
     }
+
     fn write(&self, transfers: &[Transfer]) -> Result<(), TransportError> {
         self.transfer(transfers, Direction::Write)
     }
+
     fn read(&self, transfers: &[Transfer]) -> Result<(), TransportError> {
         self.transfer(transfers, Direction::Read)
     }

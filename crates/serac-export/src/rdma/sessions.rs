@@ -52,6 +52,7 @@ impl Budget {
         let add = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.most);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
+
     fn give(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -93,9 +94,11 @@ impl Registrar for Arc<Lender> {
     fn identity(memory: &Bytes) -> (usize, usize) {
         (memory.as_ptr() as usize, memory.len())
     }
+
     fn register(&self, memory: Bytes) -> Result<Place, TransportError> {
         self.take(Memory::Readable(memory))
     }
+
     fn revoke(&self, place: &Place) {
         self.endpoint.revoke(place.key);
         self.budget.give(place.length);
@@ -163,12 +166,14 @@ impl<O> Session<O> {
         let place = self.lender.take(memory)?;
         Ok(Local { lender: self.lender.clone(), place })
     }
+
     /// Breaks the connection and ends the leases.
     fn close(&self) {
         self.endpoint.close();
         self.leases.end_all();
         self.grants.lock().clear();
     }
+
     /// A lease of nothing yet.
     pub(crate) fn begin(&self, grant: Grant, until: Instant, most: usize) -> Result<u64, SessionError> {
         let full = || SessionError::Full(format!("the session has {most} leases already, and not more at a time"));
@@ -176,16 +181,19 @@ impl<O> Session<O> {
         self.grants.lock().insert(lease, grant);
         Ok(lease)
     }
+
     /// Ends a lease; returns whether there was one.
     pub(crate) fn end(&self, lease: u64) -> bool {
         let ended = self.leases.end(lease);
         self.grants.lock().remove(&lease);
         ended
     }
+
     /// The grant of a lease.
     pub(crate) fn grant(&self, lease: u64) -> Result<Grant, SessionError> {
         self.grants.lock().get(&lease).cloned().ok_or(SessionError::NoLease)
     }
+
     /// The grants of all leases.
     pub(crate) fn grants(&self) -> Vec<Grant> {
         self.grants.lock().values().cloned().collect()

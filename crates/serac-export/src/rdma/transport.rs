@@ -179,10 +179,12 @@ impl Region {
         let start = NonNull::new(start.cast()).expect("the system maps nothing at zero");
         Ok(Arc::new(Self { start, length, copying: Mutex::default() }))
     }
+
     /// Bytes.
     pub fn length(&self) -> usize {
         self.length
     }
+
     /// Copies bytes to the offset `at`.
     ///
     /// # Panics
@@ -194,11 +196,13 @@ impl Region {
         // writes there at the same time: both happen under the lock, or behind `into_buffer`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
     }
+
     /// Lets `read` see the bytes while no thread of this process copies into them.
     pub(super) fn with_bytes<T>(&self, read: impl FnOnce(*const u8) -> T) -> T {
         let _alone = self.copying.lock();
         read(self.start.as_ptr())
     }
+
     /// The bytes as an immutable buffer; `None` if the region has another owner, above all an
     /// endpoint that has it registered.
     pub fn into_buffer(self: Arc<Self>) -> Option<Buffer> {

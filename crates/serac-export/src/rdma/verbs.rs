@@ -112,6 +112,7 @@ impl Transport for Verbs {
     fn name(&self) -> &'static str {
         "verbs"
     }
+
     fn open(&self) -> Result<Arc<dyn Endpoint>, TransportError> {
         let domain = self.context.alloc_pd().map_err(no_room)?;
         let completions = self.context.create_cq_builder().setup_cqe(2 * DEPTH as u32).build().map_err(no_room)?;
@@ -153,6 +154,7 @@ impl Address {
         bytes.extend(self.gid.raw);
         bytes
     }
+
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; ADDRESS_BYTES] = bytes.try_into().ok()?;
         let four = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -201,6 +203,7 @@ impl Registered {
         // SAFETY: the region lives as long as `self`.
         unsafe { self.region.as_ref() }.lkey
     }
+
     /// Whether this endpoint may read into the memory.
     fn is_target(&self) -> bool {
         matches!(self.memory, Some(Memory::Writable(_) | Memory::Private(_)))
@@ -255,6 +258,7 @@ impl Queue {
             State::Broken(why) => Err(TransportError::Broken(why.clone())),
         }
     }
+
     fn breaks(&mut self, why: &str) {
         if !matches!(self.state, State::Broken(_)) {
             self.state = State::Broken(why.into());
@@ -328,6 +332,7 @@ impl Queue {
         }
         failed.map_or(Ok(()), Err)
     }
+
     /// Takes the completions that a broken pair still gives.
     fn drain(&self, most: usize) {
         let until = Instant::now() + FLUSH / 10;
@@ -390,6 +395,7 @@ impl VerbsEndpoint {
         }
         Ok(requests)
     }
+
     fn transfer(&self, transfers: &[Transfer], direction: Direction) -> Result<(), TransportError> {
         let requests = self.requests(transfers, direction)?;
         let mut queue = self.queue.lock();
@@ -405,6 +411,7 @@ impl Endpoint for VerbsEndpoint {
         let first_packet = self.first_packet;
         Address { pair, first_packet, lid: *lid, mtu: *mtu, reads: reads.0, gid: *gid }.to_bytes()
     }
+
     fn connect(&self, peer: &[u8]) -> Result<(), TransportError> {
         let peer = Address::from_bytes(peer).ok_or_else(|| invalid("this is no address of an RDMA device"))?;
         let mut queue = self.queue.lock();
@@ -440,6 +447,7 @@ impl Endpoint for VerbsEndpoint {
         queue.state = State::Connected;
         Ok(())
     }
+
     fn register(&self, memory: Memory) -> Result<Place, TransportError> {
         let (start, length) = memory.range();
         if length == 0 {
@@ -469,17 +477,21 @@ impl Endpoint for VerbsEndpoint {
         regions.insert(key, registered);
         Ok(place)
     }
+
     fn revoke(&self, key: u32) {
         // Deregistered without the lock.
         let registered = self.regions.lock().remove(&key);
         drop(registered);
     }
+
     fn close(&self) {
         self.queue.lock().breaks("it was closed");
     }
+
     fn write(&self, transfers: &[Transfer]) -> Result<(), TransportError> {
         self.transfer(transfers, Direction::Write)
     }
+
     fn read(&self, transfers: &[Transfer]) -> Result<(), TransportError> {
         self.transfer(transfers, Direction::Read)
     }

@@ -123,10 +123,12 @@ impl DescriptorRoom {
         }
         Err(ImageError::NoRoom(format!("images that have not been sent have all of {most} descriptors: try again")))
     }
+
     /// Whether there is room for another file.
     fn is_left(&self) -> bool {
         self.counted.all.load(Ordering::Relaxed) < self.most
     }
+
     /// Takes room for another file; false if there is no room.
     fn take(&mut self) -> bool {
         let taken = |before: u64| (before < self.most).then(|| before + 1);
@@ -134,11 +136,13 @@ impl DescriptorRoom {
         self.counted.counted += u64::from(has_room);
         has_room
     }
+
     /// Gives back room for one file.
     fn give_back(&mut self) {
         self.counted.counted -= 1;
         self.counted.all.fetch_sub(1, Ordering::Relaxed);
     }
+
     /// The image's files, for which there is room.
     fn with(self, files: Vec<OwnedFd>) -> Descriptors {
         let mut counted = self.counted;
@@ -164,6 +168,7 @@ impl CopiedBytes {
     pub fn bytes(&self) -> u64 {
         self.own
     }
+
     /// Accounts for more.
     fn add(&mut self, bytes: u64) -> Result<(), ImageError> {
         let before = self.all.fetch_add(bytes, Ordering::Relaxed);
@@ -215,14 +220,17 @@ impl SharedMemory {
     pub fn new(options: SharedMemoryOptions) -> Self {
         Self { options, ..Self::default() }
     }
+
     /// Descriptors of images that have not been sent.
     pub fn open_descriptors(&self) -> u64 {
         self.descriptors.load(Ordering::Relaxed)
     }
+
     /// Bytes that are copied for images that clients have.
     pub fn copied_bytes(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }
+
     /// Makes the image of a request, as the transaction sees it. All of that must be durable.
     ///
     /// # Errors

@@ -63,6 +63,7 @@ impl<'c> SharedPlacement<'c> {
             copied_bytes: 0,
         }
     }
+
     /// Enters a file, if it is not known yet.
     fn enter(&mut self, file: Arc<MappedFile>) -> File {
         if let Some(known) = self.files.get(&Arc::as_ptr(&file)) {
@@ -83,6 +84,7 @@ impl<'c> SharedPlacement<'c> {
         self.files.insert(Arc::as_ptr(&file), entered.clone());
         entered
     }
+
     /// The place of a buffer in a file that the client gets, if it lies in one.
     fn place_in_file(&mut self, buffer: &Buffer) -> Option<Place> {
         if !self.sharing.gives_files {
@@ -136,6 +138,7 @@ impl Placement for SharedPlacement<'_> {
         let offset = self.memory.put(parts, bytes)?;
         Ok(Place { region: MEMORY, offset })
     }
+
     fn lends(&self, buffer: &Buffer) -> bool {
         if !self.sharing.gives_files {
             return false;
@@ -149,6 +152,7 @@ impl Placement for SharedPlacement<'_> {
             None => self.given.len() < self.most_files && self.room.is_left(),
         }
     }
+
     fn check(&self) -> Result<(), ImageError> {
         (self.sharing.check)()
     }
@@ -184,6 +188,7 @@ impl Memory {
         }
         Ok(offset)
     }
+
     /// Writes the waiting buffers.
     fn write(&mut self) -> Result<(), ImageError> {
         if self.file.is_none() {
@@ -211,6 +216,7 @@ impl Memory {
         }
         Ok(())
     }
+
     /// The memory, sealed against any change, and its length; `None` if no buffer was copied.
     fn finish(mut self) -> Result<Option<(OwnedFd, u64)>, ImageError> {
         if self.written < self.bytes {

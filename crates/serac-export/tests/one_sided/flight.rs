@@ -168,6 +168,7 @@ impl Raw {
         endpoint.connect(&address).unwrap();
         Ok(Self { flight, session, endpoint })
     }
+
     /// The number of the lease, and the places in the directory.
     pub async fn directory(&mut self, ticket: &Ticket) -> Result<(u64, Vec<Place>), Code> {
         let scan = Scan { session: Some(self.session), ticket: ticket.ticket.to_vec(), from: 0 };
@@ -181,6 +182,7 @@ impl Raw {
         }
         Ok((lease.unwrap(), places))
     }
+
     pub fn read(&self, place: Place) -> Result<Vec<u8>, TransportError> {
         let region = Region::new(place.length as usize).unwrap();
         let local = self.endpoint.register(Memory::Private(region.clone())).unwrap();
@@ -188,6 +190,7 @@ impl Raw {
         self.endpoint.revoke(local.key);
         result.map(|()| region.into_buffer().unwrap()[..place.length as usize].to_vec())
     }
+
     pub fn of(&self, lease: u64) -> Of {
         Of { session: self.session, lease }
     }

@@ -85,6 +85,7 @@ impl Running {
             _ => Duration::ZERO,
         }
     }
+
     /// Ends the program and all that it has started.
     pub(super) fn kill(&self) {
         if !self.is_confined {
@@ -167,6 +168,7 @@ impl Tree {
         self.places.push(Place::Folder(text(bytes_of(path))?));
         Ok(())
     }
+
     /// Mounts a place of the system at its own path. A link of the system stays a link.
     fn bind(&mut self, source: &Path) -> Result<()> {
         let target: PathBuf = source.components().filter(|part| matches!(part, Component::Normal(_))).collect();
@@ -192,6 +194,7 @@ impl Tree {
         self.binds.push(Bind { source: text(bytes_of(source))?, target: text(bytes_of(&target))?, is_device });
         Ok(())
     }
+
     fn of(stage: &ProgramStage) -> Result<Self> {
         let mut tree = Self::default();
         for name in ["proc", "dev"] {
