@@ -48,6 +48,7 @@ impl State {
             Self::Empty => "empty",
         }
     }
+
     fn letter(self) -> char {
         match self {
             Self::Hot => 'H',
@@ -57,6 +58,7 @@ impl State {
             Self::Empty => '.',
         }
     }
+
     fn color(self) -> Color {
         Color::Color256(match self {
             Self::Hot => 203,
@@ -66,6 +68,7 @@ impl State {
             Self::Empty => 240,
         })
     }
+
     /// The character of blocks in this state with this share of empty slots.
     fn cell(self, empty_share: f64, colors: bool) -> char {
         match (self, colors) {
@@ -99,9 +102,11 @@ impl Cell {
         };
         Self { state: if rows == 0 { State::Empty } else { state }, rows: rows.into(), slots }
     }
+
     fn with(self, other: Self) -> Self {
         Self { state: self.state.min(other.state), rows: self.rows + other.rows, slots: self.slots + other.slots }
     }
+
     fn empty_share(self) -> f64 {
         1.0 - self.rows as f64 / self.slots.max(1) as f64
     }
@@ -123,6 +128,7 @@ impl TableMap {
     pub fn blocks(&self) -> usize {
         self.cells.len()
     }
+
     /// The map of a table that this process has open.
     fn of(name: String, table: &Table) -> Self {
         let data = &table.data;
@@ -158,6 +164,7 @@ impl Canvas {
             None => Self { colors, ..Self::PLAIN },
         }
     }
+
     /// With so many lines for a table at the most.
     pub fn lines(self, lines: usize) -> Self {
         Self { lines, ..self }

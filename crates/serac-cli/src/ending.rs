@@ -86,6 +86,7 @@ impl Interrupts {
     pub fn listen() -> Self {
         Self(signal(SignalKind::interrupt()).ok())
     }
+
     /// Waits for the next.
     pub async fn next(&mut self) {
         match &mut self.0 {

@@ -212,6 +212,7 @@ impl OpenOptions {
         };
         StorageOptions { path, durability, salvage: self.salvage, ..StorageOptions::default() }
     }
+
     fn sql(&self) -> SqlOptions {
         SqlOptions {
             memory_limit: self.memory_limit,
@@ -220,6 +221,7 @@ impl OpenOptions {
             ..SqlOptions::default()
         }
     }
+
     /// The options that were said and hold for the process that opens the database.
     fn said(&self) -> Vec<&'static str> {
         let all = [
@@ -230,6 +232,7 @@ impl OpenOptions {
         ];
         all.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name).collect()
     }
+
     /// Opens the database in a folder, or one in memory, for this process alone.
     fn open(&self, path: &Option<PathBuf>) -> Result<SqlDatabase, String> {
         let path = folder(path);
@@ -238,6 +241,7 @@ impl OpenOptions {
         tell_recovery(&database);
         SqlDatabase::new(database, &self.sql()).map_err(|e| e.to_string())
     }
+
     /// Opens the database in a folder, or one in memory, or finds the process that has it open.
     fn attach(&self, path: &Option<PathBuf>, is_standalone: bool) -> Result<FolderDatabase, String> {
         let path = folder(path);

@@ -168,9 +168,11 @@ impl RowsWriter {
         let style = style_of_schema(&schema);
         Self { schema, mode, shown: Vec::new(), total: 0, style }
     }
+
     fn names(&self) -> Vec<&str> {
         self.schema.fields().iter().map(|f| f.name().as_str()).collect()
     }
+
     /// The text before the first row.
     pub fn start(&self) -> String {
         match self.mode {
@@ -179,6 +181,7 @@ impl RowsWriter {
             _ => String::new(),
         }
     }
+
     /// The text of a batch of rows.
     pub fn rows(&mut self, batch: &RecordBatch) -> String {
         let styled = self.style.as_ref().and_then(|style| in_style(batch, style));
@@ -321,6 +324,7 @@ impl CopyBar {
     pub fn new(progress: FolderProgress) -> Self {
         Self { progress, started: Instant::now(), bar: None }
     }
+
     /// Shows the present state.
     pub fn tick(&mut self) {
         if self.started.elapsed() < Self::PATIENCE {

@@ -196,6 +196,7 @@ impl InputSink {
         self.error = result.err();
         self.error.is_none()
     }
+
     fn finish(self) -> Result<StreamFile, ComputeError> {
         match (self.error, self.writer) {
             (Some(error), _) => Err(error),
@@ -210,11 +211,13 @@ impl Sink for InputSink {
         let begun = StreamFileWriter::new(schema, self.left).map(|writer| self.writer = Some(writer));
         self.keep(begun)
     }
+
     fn batch(&mut self, batch: &RecordBatch) -> bool {
         let Some(writer) = &mut self.writer else { unreachable!("the columns come first") };
         let written = writer.write(batch);
         self.keep(written)
     }
+
     fn complete(&mut self, _tag: &str, _rows: u64, _is_data: bool) {}
 }
 

@@ -97,6 +97,7 @@ impl Script {
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
+
     /// Adds lines at the end.
     pub fn push(&mut self, lines: &str) {
         self.text.drain(..self.start);
@@ -104,6 +105,7 @@ impl Script {
         self.start = 0;
         self.text.push_str(lines);
     }
+
     /// Puts the beginning of a statement before all that is left.
     pub fn put_back(&mut self, statement: &str) {
         self.text.insert_str(self.start, statement);
@@ -164,20 +166,24 @@ impl Script {
         }
         Err(Within::Statement)
     }
+
     /// The next complete part.
     pub fn next_complete(&mut self) -> Option<Part> {
         self.part().ok()
     }
+
     /// The last statement, which may do without a semicolon.
     pub fn last(&mut self) -> Option<Part> {
         let last = self.incomplete().map(|last| Part::Statement(last.trim().to_owned()));
         *self = Self::default();
         last
     }
+
     /// The rest, if that is more than blanks and comments.
     pub fn incomplete(&self) -> Option<&str> {
         Some(&self.text[self.start..]).filter(|rest| !is_blank(rest))
     }
+
     /// The token that the rest is in the middle of, once the complete parts are taken.
     pub fn within(&mut self) -> Within {
         self.part().err().unwrap_or(Within::Statement)
@@ -188,10 +194,12 @@ impl Script {
         let from = self.text[self.start..].find('\n').map_or(self.text.len(), |n| self.start + n + 1);
         (self.start, self.at, self.is_data) = (from, from, true);
     }
+
     /// Whether more data may come.
     pub fn is_in_data(&self) -> bool {
         self.is_data
     }
+
     /// The available data: the lines up to one that is `\.`, which ends it, or all lines.
     pub fn data(&mut self) -> &str {
         if !self.is_data {
@@ -218,9 +226,11 @@ mod tests {
     fn statement(text: &str) -> Part {
         Part::Statement(text.into())
     }
+
     fn command(statement: &str, line: &str) -> Part {
         Part::Command { line: line.into(), statement: statement.into() }
     }
+
     fn split(script: &str) -> (Vec<Part>, Script) {
         let mut script = Script::new(script);
         (std::iter::from_fn(|| script.next_complete()).collect(), script)

@@ -252,6 +252,7 @@ impl FromArgMatches for Flags {
             values: KNOWN.iter().filter_map(given).collect(),
         })
     }
+
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
@@ -278,6 +279,7 @@ impl Args for Flags {
             })
         })
     }
+
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
     }
@@ -349,18 +351,22 @@ impl Settings {
             source => format!("{source}: {name}: {error}"),
         })
     }
+
     /// A value as text.
     pub fn text(&self, name: &str) -> Option<String> {
         self.values.get(name).map(|(value, _)| value.clone())
     }
+
     /// A value of a type that is read from text.
     pub fn parsed<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<Option<T>, String> {
         self.read(name, |text| text.parse().map_err(|error: T::Err| format!("\"{text}\": {error}")))
     }
+
     /// A number; `None` for 0.
     pub fn number(&self, name: &str) -> Result<Option<usize>, String> {
         Ok(self.parsed::<usize>(name)?.filter(|number| *number > 0))
     }
+
     /// Whether a switch is on.
     pub fn switch(&self, name: &str) -> Result<bool, String> {
         let read = |text: &str| match text {
@@ -370,6 +376,7 @@ impl Settings {
         };
         Ok(self.read(name, read)?.unwrap_or_default())
     }
+
     /// One of these words.
     pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T, String> {
         let read = |text: &str| {
@@ -379,10 +386,12 @@ impl Settings {
         };
         Ok(self.read(name, read)?.unwrap_or(words[0].1))
     }
+
     /// Bytes; `None` for 0.
     pub fn bytes(&self, name: &str) -> Result<Option<usize>, String> {
         Ok(self.read(name, crate::parse_bytes)?.filter(|bytes| *bytes > 0))
     }
+
     /// A time; `None` for 0.
     pub fn duration(&self, name: &str) -> Result<Option<Duration>, String> {
         Ok(self.read(name, parse_duration)?.filter(|duration| !duration.is_zero()))

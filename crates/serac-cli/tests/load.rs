@@ -14,18 +14,22 @@ impl Folder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
+
     fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
+
     fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         std::fs::write(self.path(name), content).unwrap();
         self.path(name)
     }
+
     /// Success, output, and error output.
     fn load(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> (bool, String, String) {
         let output = serac(&[&["load", &self.path("db")][..], arguments].concat(), input);
         (output.status.success(), text(&output.stdout), text(&output.stderr))
     }
+
     fn rows(&self, sql: &str) -> String {
         let output = serac(&[&self.path("db"), "--mode", "csv", "-c", sql], "");
         assert!(output.status.success(), "{sql}: {}", text(&output.stderr));

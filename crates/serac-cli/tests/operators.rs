@@ -29,6 +29,7 @@ impl Served {
     fn new(folder: &Path) -> Self {
         Self::with(folder, &["--operators", "socket"])
     }
+
     /// With these arguments, including `--operators socket`.
     fn with(folder: &Path, arguments: &[&str]) -> Self {
         let mut child = serac()
@@ -44,28 +45,34 @@ impl Served {
         assert!(line.contains("operator language") && line.contains("socket"), "{line}");
         Self { child: Some(child), folder: folder.to_owned() }
     }
+
     fn client(&self) -> Command {
         let mut command = serac();
         command.args(["operators", "--connect", "socket"]).current_dir(&self.folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
+
     fn start(&self) -> Child {
         self.client().spawn().unwrap()
     }
+
     fn run(&self, script: &str) -> Output {
         run(&mut self.client(), script)
     }
+
     /// The output of a script without errors.
     fn shown(&self, script: &str) -> String {
         let output = self.run(script);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
+
     /// Waits for the server's end, and says whether that was in order.
     fn ends(&mut self) -> bool {
         self.child.take().unwrap().wait().unwrap().success()
     }
+
     fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();

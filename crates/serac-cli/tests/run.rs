@@ -25,21 +25,25 @@ impl Database {
         database.sql(ROWS);
         database
     }
+
     fn ran(&self, statements: &str, role: Option<&str>) -> Output {
         let mut arguments = vec![self.path.as_str(), "--mode", "csv", "-c", statements];
         arguments.extend(role.iter().flat_map(|role| ["--user", role]));
         serac(&arguments, "")
     }
+
     fn sql(&self, statements: &str) -> String {
         let output = self.ran(statements, None);
         assert!(output.status.success(), "{statements}: {}", text(&output.stderr));
         text(&output.stdout)
     }
+
     fn error(&self, statements: &str, role: Option<&str>) -> String {
         let output = self.ran(statements, role);
         assert!(!output.status.success(), "{statements}: {}", text(&output.stdout));
         text(&output.stderr)
     }
+
     fn run(&self, options: &[&str], program: &[&str]) -> Output {
         let mut arguments = vec!["run", self.path.as_str(), "--mode", "csv"];
         arguments.extend(options);

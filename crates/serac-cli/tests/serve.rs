@@ -155,10 +155,12 @@ impl Served {
         let addresses = schemes.iter().map(address).collect();
         Self { addresses, child: Some(child) }
     }
+
     fn signal(&self, signal: &str) {
         let process = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
     }
+
     fn get(&self, path: &str) -> String {
         let mut socket = TcpStream::connect(self.addresses.last().unwrap()).unwrap();
         write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -166,6 +168,7 @@ impl Served {
         socket.read_to_string(&mut answer).unwrap();
         answer
     }
+
     fn end(mut self) -> (bool, String) {
         let output = self.child.take().unwrap().wait_with_output().unwrap();
         (output.status.success(), String::from_utf8(output.stderr).unwrap())

@@ -64,31 +64,37 @@ impl Progress {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
     /// Notes that a line's statement is being sent.
     pub fn sent(&self, line: u64) {
         let mut state = self.state();
         state.sent += 1;
         state.last_sent = line;
     }
+
     /// Notes that a line that is being sent ends the server.
     pub fn shuts_down(&self, line: u64) {
         self.state().shutdown = Some(line);
     }
+
     /// Notes that a line asks for the graph of the last batch. It is being sent, and the next line
     /// is sent after its answer.
     pub fn asks_for_graph(&self, line: u64) {
         self.state().info = Some(line);
     }
+
     /// Notes and shows the error of a line that was not sent.
     pub fn fail(&self, line: u64, text: &str) {
         self.state().failed = true;
         eprintln!("line {line}: {text}");
     }
+
     /// Whether the file of a line's load is still wanted.
     pub fn wants_file(&self, line: u64) -> bool {
         let state = self.state();
         !state.gone && state.last_answered < line
     }
+
     /// Waits until all lines are answered; returns whether the last statement succeeded. `None` if
     /// the server has gone.
     pub fn wait(&self) -> Option<bool> {
@@ -203,12 +209,14 @@ impl Shown {
             progress.state().failed = true;
         }
     }
+
     fn write(&mut self, text: &[u8], progress: &Progress) {
         if !self.failed {
             let result = self.out.write_all(text);
             self.note(result, progress);
         }
     }
+
     fn flush(&mut self, progress: &Progress) {
         if !self.failed {
             let result = self.out.flush();

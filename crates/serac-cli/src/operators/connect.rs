@@ -53,6 +53,7 @@ impl Login {
         let user = user.or_else(|| variable("SERAC_USER")).or_else(|| variable("USER"));
         Self { user: user.unwrap_or_default(), password: variable("SERAC_PASSWORD").or_else(|| variable("PGPASSWORD")) }
     }
+
     /// For a server without logins, as one of this process: access to the folder implies all
     /// rights.
     pub fn nobody() -> Self {

@@ -80,10 +80,12 @@ impl<'a> Input<'a> {
     pub fn new(progress: &'a Progress, frames: Sender<Vec<u8>>, has_bars: bool, draws: bool) -> Self {
         Self { progress, frames, out: Vec::new(), has_bars, draws }
     }
+
     /// Sends the written frame; false if the receiver has gone.
     fn send(&mut self) -> bool {
         self.out.is_empty() || self.frames.blocking_send(std::mem::take(&mut self.out)).is_ok()
     }
+
     fn put(&mut self, frame: &ClientFrame<'_>) -> bool {
         frame.put(&mut self.out);
         self.out.len() < SEND_BYTES || self.send()
@@ -120,6 +122,7 @@ impl<'a> Input<'a> {
         }
         if is_taken { Next::GoesOn } else { Next::Ends }
     }
+
     /// Sends a file; false if the receiver has gone. The rest is left out once the load has failed.
     fn file(&mut self, line: u64, path: &str) -> bool {
         if !self.put(&ClientFrame::LoadBegin) {

@@ -96,6 +96,7 @@ impl ShellHelper {
         let words = KEYWORDS.iter().chain(&functions).map(ToString::to_string).chain(names).collect();
         Self { words, files: FilenameCompleter::new() }
     }
+
     /// The words that begin with small letters.
     fn words_with(&self, prefix: &str) -> impl Iterator<Item = &String> {
         self.words.iter().filter(move |word| word.to_lowercase().starts_with(prefix))

@@ -171,6 +171,7 @@ impl Display {
     fn write(&mut self, text: &str) {
         write_to(&mut self.output, text);
     }
+
     /// Shows the result of a query, or of a command.
     fn show(&mut self, text: &str) -> bool {
         let term = Term::stdout();
@@ -180,6 +181,7 @@ impl Display {
         let is_paged = self.pager && self.is_interactive && self.output.is_none() && term.is_term() && is_long;
         (is_paged && page(text)) || write_to(&mut self.output, text)
     }
+
     /// Whether a person reads the results.
     fn is_for_people(&self) -> bool {
         matches!(self.mode, Mode::Table | Mode::Expanded)
@@ -191,10 +193,12 @@ impl Sink for Display {
         let writer = self.writer.insert(RowsWriter::new(schema.clone(), self.mode));
         write_to(&mut self.output, &writer.start())
     }
+
     fn batch(&mut self, batch: &RecordBatch) -> bool {
         let Some(writer) = &mut self.writer else { unreachable!("the columns come first") };
         write_to(&mut self.output, &writer.rows(batch))
     }
+
     fn complete(&mut self, tag: &str, _rows: u64, is_data: bool) {
         drop(self.bar.lock().take());
         let shown = match self.writer.take() {
@@ -214,14 +218,17 @@ impl Sink for Display {
             self.write(&format!("Time: {:.3} ms\n", took.as_secs_f64() * 1e3));
         }
     }
+
     fn notice(&mut self, severity: &str, message: &str) {
         eprintln!("{severity}: {}", printable(message, true));
     }
+
     fn notification(&mut self, process: i32, channel: &str, payload: &str) {
         let text = if payload.is_empty() { String::new() } else { format!(" with payload \"{payload}\"") };
         let (channel, text) = (printable(channel, false), printable(&text, false));
         eprintln!("Asynchronous notification \"{channel}\"{text} received from server process with PID {process}.");
     }
+
     fn moved(&mut self, why: &str, holder: Option<u32>) {
         self.names_changed = true;
         let place = holder.map_or("in this process".into(), |holder| format!("in process {holder}"));
@@ -234,6 +241,7 @@ impl Shell {
     fn write(&mut self, text: &str) {
         self.display.write(text);
     }
+
     fn show(&mut self, text: &str) -> bool {
         self.display.show(text)
     }
@@ -329,6 +337,7 @@ impl Shell {
             if self.continue_on_error { Ok(true) } else { Err(()) }
         })
     }
+
     /// Runs the parts of a script that are complete; Ok(false) if it said \q.
     async fn run_complete(&mut self, source: &Source) -> Result<bool, ()> {
         while let Some(part) = source.next_complete() {
@@ -338,6 +347,7 @@ impl Shell {
         }
         Ok(true)
     }
+
     /// Runs a whole script; Ok(false) if it said \q.
     async fn script(&mut self, source: &Source) -> Result<bool, ()> {
         while let Some(part) = source.next().await.map_err(|error| eprintln!("{error}"))? {

@@ -110,10 +110,12 @@ impl Source {
         let lines = Mutex::new(Lines { script, pieces, copies: 0 });
         Self(Arc::new(Shared { lines, arrived: Notify::new(), changed: Condvar::new() }))
     }
+
     /// A script that is all there.
     pub fn text(script: impl Into<String>) -> Self {
         Self::new(Script::new(script), None)
     }
+
     /// A script whose lines come from a stream.
     ///
     /// # Errors
@@ -136,24 +138,29 @@ impl Source {
     pub fn push(&self, line: &str) {
         self.0.lines.lock().script.push(line);
     }
+
     /// Forgets the parts that have not run yet.
     pub fn clear(&self) {
         self.0.lines.lock().script = Script::default();
     }
+
     /// Puts the beginning of a statement before all that is left.
     pub fn put_back(&self, statement: &str) {
         self.0.lines.lock().script.put_back(statement);
     }
+
     /// An incomplete statement, and the token in whose middle it is.
     pub fn incomplete(&self) -> Option<(String, Within)> {
         let script = &mut self.0.lines.lock().script;
         let within = script.within();
         script.incomplete().map(|text| (text.to_owned(), within))
     }
+
     /// The next complete part of the lines so far.
     pub fn next_complete(&self) -> Option<Part> {
         self.0.lines.lock().script.next_complete()
     }
+
     /// Waits until `look` finds a match in the lines so far; `None` at the end of the input.
     async fn until<T>(&self, mut look: impl FnMut(&mut Script) -> Option<T>) -> io::Result<Option<T>> {
         let mut interrupts = Interrupts::listen();
@@ -178,6 +185,7 @@ impl Source {
             }
         }
     }
+
     /// The next part. The last statement may do without a semicolon.
     pub async fn next(&self) -> io::Result<Option<Part>> {
         match self.until(Script::next_complete).await? {
@@ -193,6 +201,7 @@ impl Source {
         lines.copies += 1;
         Data { source: self.clone(), copy: lines.copies, piece: io::Cursor::default() }
     }
+
     /// Drops unread data.
     pub async fn skip_data(&self) -> io::Result<()> {
         let dropped = |script: &mut Script| {

@@ -22,15 +22,18 @@ impl Shell {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, input, lines }
     }
+
     /// A shell that has the folder open, or works in it.
     pub fn ready(folder: &Path) -> Self {
         let mut shell = Self::start(folder, &[]);
         assert_eq!(shell.ask("SELECT 1 AS one;"), ["one", "1"]);
         shell
     }
+
     pub fn send(&mut self, script: &str) {
         writeln!(self.input.as_mut().unwrap(), "{script}").unwrap();
     }
+
     /// The lines that a script writes, up to a mark behind it; `None` if the shell ends before it.
     pub fn try_ask(&mut self, script: &str) -> Option<Vec<String>> {
         // A mark that is written whether the database can be reached or not.
@@ -39,13 +42,16 @@ impl Shell {
         let shown = lines.by_ref().take_while(|line| line != "the end").collect();
         (lines.next()? == "Query buffer reset (cleared).").then_some(shown)
     }
+
     pub fn ask(&mut self, script: &str) -> Vec<String> {
         self.try_ask(script).unwrap_or_else(|| panic!("the shell has ended before the end of {script}"))
     }
+
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
+
     /// Ends the script; returns its standard error, and whether all succeeded.
     pub fn finish(mut self) -> (String, bool) {
         drop(self.input.take());
