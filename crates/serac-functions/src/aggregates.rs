@@ -75,9 +75,11 @@ impl AggregateUDFImpl for OrderedSet {
             Wanted::Continuous => "percentile_cont",
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         // The first is the sort key of the rows.
         let is_fraction = |fraction: &DataType| fraction.is_numeric() || fraction.is_null();
@@ -92,13 +94,16 @@ impl AggregateUDFImpl for OrderedSet {
             _ => Err(no_function(self.name(), given.get(1..).unwrap_or_default())),
         }
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(given[0].clone())
     }
+
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         let values = DataType::new_list(args.input_fields[0].data_type().clone(), true);
         Ok(vec![Arc::new(Field::new(format!("{}[values]", args.name), values, true))])
     }
+
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let Some(order) = args.order_bys.first() else {
             let message = format!("WITHIN GROUP is required for ordered-set aggregate {}", self.name());
@@ -115,9 +120,11 @@ impl AggregateUDFImpl for OrderedSet {
         let data_type = args.expr_fields[0].data_type().clone();
         Ok(Box::new(Values { pick, options: order.options, data_type, values: Vec::new() }))
     }
+
     fn supports_within_group_clause(&self) -> bool {
         true
     }
+
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Insensitive
     }
@@ -154,6 +161,7 @@ impl Values {
         }
         Ok(())
     }
+
     fn all(&self) -> Result<ArrayRef> {
         let arrays: Vec<&dyn Array> = self.values.iter().map(AsRef::as_ref).collect();
         Ok(if arrays.is_empty() { new_empty_array(&self.data_type) } else { concat(&arrays)? })
@@ -164,14 +172,17 @@ impl Accumulator for Values {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.add(&values[0])
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let lists = states[0].as_list::<i32>();
         lists.iter().flatten().try_for_each(|values| self.add(&values))
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let all = self.all()?;
         Ok(vec![SingleRowListArrayBuilder::new(all).build_list_scalar()])
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let all = self.all()?;
         if all.is_empty() {
@@ -199,6 +210,7 @@ impl Accumulator for Values {
         };
         ScalarValue::try_from_array(&sorted, at.min(sorted.len() - 1))
     }
+
     fn size(&self) -> usize {
         size_of_val(self) + self.values.iter().map(|array| array.get_array_memory_size()).sum::<usize>()
     }

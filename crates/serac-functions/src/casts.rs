@@ -256,12 +256,15 @@ impl ScalarUDFImpl for Converted {
             _ => "bytea_in",
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(self.wanted.clone())
     }
+
     /// A text relative to the present is read when the present is known.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let (Some(now), [Expr::Literal(value, _)]) = (info.query_execution_start_time(), &args[..]) else {
@@ -274,6 +277,7 @@ impl ScalarUDFImpl for Converted {
         let time = time.map_err(SqlError::external)?;
         Ok(ExprSimplifyResult::Simplified(Expr::Literal(ScalarValue::try_from_array(&time, 0)?, None)))
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let apply = |arrays: &[ArrayRef]| converted(&arrays[0], &self.wanted).map_err(SqlError::external);
         make_scalar_function(apply, Vec::new())(&args.args)
@@ -331,6 +335,7 @@ impl AnalyzerRule for Casts {
     fn name(&self) -> &str {
         "casts"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_typed(plan, |part| matches!(part, Expr::Cast(to) if may_be_ours(to.field.data_type())), rewrite)
     }

@@ -35,15 +35,18 @@ impl ScalarUDFImpl for Chain {
     fn name(&self) -> &str {
         NAME
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
             [_, first, rest @ ..] if rest.iter().all(|one| one == first) => Ok(first.clone()),
             _ => Err(wrong()),
         }
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [ColumnarValue::Scalar(operators), first, rest @ ..] = &args.args[..] else { return Err(wrong()) };
         let operators = operators.try_as_str().flatten().ok_or_else(wrong)?;

@@ -358,12 +358,15 @@ impl ScalarUDFImpl for DatePart {
     fn name(&self) -> &str {
         if self.of_extract { EXTRACT } else { DATE_PART }
     }
+
     fn aliases(&self) -> &[String] {
         if self.of_extract { &[] } else { self.inner.aliases() }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
         let known = match given {
             [part, time] if is_text_or_null(part) => types(std::slice::from_ref(time), DataType::Int32),
@@ -376,9 +379,11 @@ impl ScalarUDFImpl for DatePart {
         }
         Ok([vec![DataType::Utf8], time].concat())
     }
+
     fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
         Ok(DataType::Int32)
     }
+
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> PlanResult<FieldRef> {
         let is_known = args.scalar_arguments.first().copied().flatten().is_some();
         if !is_known {
@@ -387,6 +392,7 @@ impl ScalarUDFImpl for DatePart {
         let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
         Ok(Arc::new(datafusion::arrow::datatypes::Field::new(self.name(), DataType::Int32, nullable)))
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let part = match args.args.first() {
             Some(ColumnarValue::Scalar(part)) => part.try_as_str().flatten().map(str::to_owned),
@@ -402,6 +408,7 @@ impl ScalarUDFImpl for DatePart {
         let apply = |arrays: &[ArrayRef]| strict_results(arrays, numbers).map_err(SqlError::external);
         make_scalar_function(apply, Vec::new())(&args.args[1..])
     }
+
     fn preimage(&self, args: &[Expr], literal: &Expr, info: &SimplifyContext) -> PlanResult<PreimageResult> {
         match literal.as_literal() {
             Some(ScalarValue::Int32(Some(1..))) => self.inner.preimage(args, literal, info),

@@ -104,17 +104,21 @@ impl ScalarUDFImpl for DefinedFunction {
     fn name(&self) -> &str {
         self.definition.name
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let types = (self.definition.types)(given).ok_or_else(|| no_function(self.name(), given))?;
         Ok(types.0)
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         let types = (self.definition.types)(given).ok_or_else(|| no_function(self.name(), given))?;
         Ok(types.1)
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let body = self.definition.body;
         let apply = |arrays: &[ArrayRef]| {

@@ -97,9 +97,11 @@ impl ScalarUDFImpl for Quantified {
     fn name(&self) -> &str {
         if self.is_all { "compare_all" } else { "compare_any" }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
             [value, list, operator] if is_text(operator) && element_of(list) == Some(value) => Ok(given.to_vec()),
@@ -110,9 +112,11 @@ impl ScalarUDFImpl for Quantified {
             _ => Err(no_function(self.name(), given)),
         }
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Boolean)
     }
+
     /// A list of constants becomes an IN list, for which indexes are used.
     fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let [_, Expr::Literal(ScalarValue::List(list), _), Expr::Literal(operator, _)] = &args[..] else {
@@ -130,6 +134,7 @@ impl ScalarUDFImpl for Quantified {
         let list = InList::new(Box::new(value), constants, self.is_all);
         Ok(ExprSimplifyResult::Simplified(Expr::InList(list)))
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let apply = |arrays: &[ArrayRef]| compared(arrays, self.is_all).map_err(SqlError::external);
         make_scalar_function(apply, Vec::new())(&args.args)

@@ -40,9 +40,11 @@ impl Summed for Int64Type {
     fn add(a: i64, b: i64) -> (i64, bool) {
         a.overflowing_add(b)
     }
+
     fn subtract(a: i64, b: i64) -> (i64, bool) {
         a.overflowing_sub(b)
     }
+
     fn native(number: i128) -> i64 {
         number as i64
     }
@@ -51,9 +53,11 @@ impl Summed for Decimal128Type {
     fn add(a: i128, b: i128) -> (i128, bool) {
         a.overflowing_add(b)
     }
+
     fn subtract(a: i128, b: i128) -> (i128, bool) {
         a.overflowing_sub(b)
     }
+
     fn native(number: i128) -> i128 {
         number
     }
@@ -90,6 +94,7 @@ impl<T: Summed> Total<T> {
             self.carry += if value < T::Native::default() { -1 } else { 1 };
         }
     }
+
     fn subtract(&mut self, value: T::Native) {
         let (low, overflows) = T::subtract(self.low, value);
         self.low = low;
@@ -113,10 +118,12 @@ impl Finish {
     fn averages(&self) -> bool {
         matches!(self, Self::Average(..))
     }
+
     fn data_type(&self) -> &DataType {
         let (Self::Sum(data_type) | Self::Average(data_type, _)) = self;
         data_type
     }
+
     /// The result of a sum of `count` values, at least one.
     fn result<T: Summed>(&self, total: Total<T>, count: u64) -> Result<i128> {
         let out_of_range = || {
@@ -192,14 +199,17 @@ impl<T: Summed> Accumulator for OfRows<T> {
         self.count += count_of(&values[0]);
         Ok(())
     }
+
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         values[0].as_primitive::<T>().iter().flatten().for_each(|value| self.total.subtract(value));
         self.count -= count_of(&values[0]);
         Ok(())
     }
+
     fn supports_retract_batch(&self) -> bool {
         true
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let at = usize::from(self.finish.averages());
         states[at].as_primitive::<T>().iter().flatten().for_each(|low| self.total.add(low));
@@ -210,6 +220,7 @@ impl<T: Summed> Accumulator for OfRows<T> {
         };
         Ok(())
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let is_there = self.count > 0;
         let low = scalar::<T>(is_there.then_some(self.total.low), &self.data_type)?;
@@ -217,10 +228,12 @@ impl<T: Summed> Accumulator for OfRows<T> {
         let count = self.finish.averages().then_some(ScalarValue::UInt64(Some(self.count)));
         Ok(count.into_iter().chain([low, carry]).collect())
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let result = (self.count > 0).then(|| self.finish.result(self.total, self.count)).transpose()?;
         scalar::<T>(result.map(T::native), self.finish.data_type())
     }
+
     fn size(&self) -> usize {
         size_of_val(self)
     }
@@ -241,6 +254,7 @@ impl<T: Summed> OfDistinct<T> {
     pub(super) fn new(data_type: DataType, finish: Finish) -> Self {
         Self { values: HashMap::new(), data_type, finish }
     }
+
     /// The column of its state: a list of the values.
     pub(super) fn state_field(name: &str, data_type: DataType) -> FieldRef {
         Arc::new(Field::new_list(format!("{name}[values]"), Field::new_list_field(data_type, true), true))
@@ -254,6 +268,7 @@ impl<T: Summed> Accumulator for OfDistinct<T> {
         }
         Ok(())
     }
+
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         for value in values[0].as_primitive::<T>().iter().flatten() {
             let count = self.values.get_mut(&value).expect("what leaves the frame had entered it");
@@ -264,17 +279,21 @@ impl<T: Summed> Accumulator for OfDistinct<T> {
         }
         Ok(())
     }
+
     fn supports_retract_batch(&self) -> bool {
         true
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         states[0].as_list::<i32>().iter().flatten().try_for_each(|values| self.update_batch(&[values]))
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let values: PrimitiveArray<T> = PrimitiveArray::from_iter_values(self.values.keys().copied());
         let values = values.with_data_type(self.data_type.clone());
         Ok(vec![SingleRowListArrayBuilder::new(Arc::new(values)).build_list_scalar()])
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let mut total = Total::<T>::default();
         self.values.keys().for_each(|value| total.add(*value));
@@ -282,6 +301,7 @@ impl<T: Summed> Accumulator for OfDistinct<T> {
         let result = (count > 0).then(|| self.finish.result(total, count)).transpose()?;
         scalar::<T>(result.map(T::native), self.finish.data_type())
     }
+
     fn size(&self) -> usize {
         size_of_val(self) + self.values.capacity() * size_of::<(T::Native, u64)>()
     }
@@ -320,6 +340,7 @@ impl<T: Summed> OfGroups<T> {
         let (sums, met, carries, counts) = Default::default();
         Self { sums, met, carries, counts, data_type, finish }
     }
+
     fn grow(&mut self, groups: usize) {
         self.sums.resize(groups, T::Native::default());
         self.met.resize(groups, false);
@@ -330,6 +351,7 @@ impl<T: Summed> OfGroups<T> {
             self.carries.resize(groups, 0);
         }
     }
+
     #[inline]
     fn add(&mut self, group: usize, value: T::Native) {
         let (sum, overflows) = T::add(self.sums[group], value);
@@ -339,16 +361,19 @@ impl<T: Summed> OfGroups<T> {
             self.carry(group, if value < T::Native::default() { -1 } else { 1 });
         }
     }
+
     #[cold]
     fn carry(&mut self, group: usize, carry: i64) {
         self.carries.resize(self.sums.len(), 0);
         self.carries[group] += carry;
     }
+
     fn count(&mut self, group: usize, count: u64) {
         if let Some(counted) = self.counts.get_mut(group) {
             *counted += count;
         }
     }
+
     fn take(&mut self, emit_to: EmitTo) -> Taken<T> {
         fn of<V>(emit_to: &EmitTo, values: &mut Vec<V>) -> Vec<V> {
             if values.is_empty() { Vec::new() } else { emit_to.take_needed(values) }
@@ -360,6 +385,7 @@ impl<T: Summed> OfGroups<T> {
             counts: of(&emit_to, &mut self.counts),
         }
     }
+
     fn array(&self, values: Vec<T::Native>, met: Vec<bool>, data_type: &DataType) -> ArrayRef {
         Arc::new(PrimitiveArray::<T>::new(values.into(), Some(met.into())).with_data_type(data_type.clone()))
     }
@@ -390,6 +416,7 @@ impl<T: Summed> GroupsAccumulator for OfGroups<T> {
         }
         Ok(())
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> Result<()> {
         self.grow(total_num_groups);
         let at = usize::from(self.finish.averages());
@@ -410,6 +437,7 @@ impl<T: Summed> GroupsAccumulator for OfGroups<T> {
         }
         Ok(())
     }
+
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let Taken { sums, met, carries, counts } = self.take(emit_to);
         let mut results = sums;
@@ -420,6 +448,7 @@ impl<T: Summed> GroupsAccumulator for OfGroups<T> {
         }
         Ok(self.array(results, met, self.finish.data_type()))
     }
+
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let Taken { sums, met, mut carries, counts } = self.take(emit_to);
         carries.resize(sums.len(), 0);
@@ -428,6 +457,7 @@ impl<T: Summed> GroupsAccumulator for OfGroups<T> {
         let sums = self.array(sums, met, &self.data_type);
         Ok(count.into_iter().chain([sums, carries]).collect())
     }
+
     fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let values = values[0].as_primitive::<T>();
         let counts = |row| values.is_valid(row) && passes(opt_filter, row);
@@ -441,6 +471,7 @@ impl<T: Summed> GroupsAccumulator for OfGroups<T> {
         let carries: ArrayRef = Arc::new(Int64Array::from(vec![0; values.len()]));
         Ok(count.into_iter().chain([sums, carries]).collect())
     }
+
     fn size(&self) -> usize {
         self.sums.capacity() * size_of::<T::Native>()
             + (self.carries.capacity() + self.counts.capacity()) * size_of::<i64>()
@@ -464,6 +495,7 @@ mod tests {
     fn of_rows() -> OfRows<Int64Type> {
         OfRows::new(DataType::Int64, Finish::Sum(DataType::Int64))
     }
+
     fn of_groups() -> OfGroups<Int64Type> {
         OfGroups::new(DataType::Int64, Finish::Sum(DataType::Int64))
     }

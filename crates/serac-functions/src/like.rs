@@ -71,24 +71,29 @@ impl ScalarUDFImpl for LikePattern {
     fn name(&self) -> &str {
         if self.is_any_case { "ilike_pattern" } else { "like_pattern" }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
         match given {
             [text, pattern] if is_text_or_null(text) && is_text_or_null(pattern) => Ok(vec![DataType::Utf8View; 2]),
             _ => Err(no_function(self.name(), given)),
         }
     }
+
     fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
         Ok(DataType::Utf8View)
     }
+
     fn simplify(&self, mut args: Vec<Expr>, _: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
         Ok(match args.get(1).and_then(is_unfinished) {
             Some(false) => ExprSimplifyResult::Simplified(args.swap_remove(1)),
             _ => ExprSimplifyResult::Original(args),
         })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let patterns = arrays[1].as_string_view();

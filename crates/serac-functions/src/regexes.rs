@@ -90,6 +90,7 @@ impl<'a> Row<'a> {
     fn text_at(&self, argument: usize) -> &'a str {
         self.args[argument].as_string_view().value(self.row)
     }
+
     /// A number with a minimum and a default.
     fn number(&self, argument: usize, name: &str, least: i32, left_out: i32) -> SqlResult<i32> {
         let given = self.args.get(argument).map(|array| array.as_primitive::<Int32Type>().value(self.row));
@@ -102,6 +103,7 @@ impl<'a> Row<'a> {
             )),
         }
     }
+
     /// The byte at which the search begins, if the argument is a character's number; `None` if that
     /// is behind the text.
     fn start(&self, argument: usize) -> SqlResult<Option<usize>> {
@@ -112,6 +114,7 @@ impl<'a> Row<'a> {
         let ends = self.text.char_indices().map(|(at, _)| at).chain([self.text.len()]);
         Ok(ends.skip(1).nth(characters - 1))
     }
+
     /// # Errors
     /// 22023 where the flags ask for all matches.
     fn has_no_global(&self, name: &str) -> SqlResult<()> {

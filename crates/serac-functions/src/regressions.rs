@@ -47,6 +47,7 @@ impl Regression {
             _ => return None,
         })
     }
+
     fn value(self, sums: &Sums) -> Option<f64> {
         let Sums { count, x, y, products } = *sums;
         if count < 1.0 {
@@ -119,6 +120,7 @@ impl Sums {
         let were_finite = |sum: f64, number: f64| !sum.is_infinite() && !number.is_infinite();
         self.checked(were_finite(before.x.sum, x), were_finite(before.y.sum, y))
     }
+
     /// # Errors
     /// 22003 where finite numbers have a sum that is not finite.
     fn merge(&mut self, other: &Self) -> Result<()> {
@@ -144,6 +146,7 @@ impl Sums {
         let were_finite = |one: Side, other: Side| !one.is_infinite() && !other.is_infinite();
         self.checked(were_finite(ours.x, theirs.x), were_finite(ours.y, theirs.y))
     }
+
     /// Sums that are infinite: an error of finite numbers, and NaN of others.
     fn checked(&mut self, x_was_finite: bool, y_was_finite: bool) -> Result<()> {
         let is_error = self.x.is_infinite() && x_was_finite
@@ -159,9 +162,11 @@ impl Sums {
         }
         Ok(())
     }
+
     fn parts(&self) -> [f64; 6] {
         [self.count, self.x.sum, self.x.squares, self.y.sum, self.y.squares, self.products]
     }
+
     fn of_parts([count, sum_x, squares_x, sum_y, squares_y, products]: [f64; 6]) -> Self {
         let (x, y) = (Side { sum: sum_x, squares: squares_x }, Side { sum: sum_y, squares: squares_y });
         Self { count, x, y, products }
@@ -195,18 +200,22 @@ impl Accumulator for One {
         let pairs = x.as_primitive::<Float64Type>().iter().zip(y.as_primitive::<Float64Type>());
         pairs.filter_map(|(x, y)| x.zip(y)).try_for_each(|(x, y)| self.sums.add(x, y))
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         Ok(match self.regression {
             Regression::Count => ScalarValue::UInt64(Some(self.sums.count as u64)),
             other => ScalarValue::Float64(other.value(&self.sums)),
         })
     }
+
     fn size(&self) -> usize {
         size_of_val(self)
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         Ok(self.sums.parts().map(ScalarValue::from).to_vec())
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         for row in 0..states[0].len() {
             let mut parts = [0.0; 6];

@@ -48,6 +48,7 @@ impl Rounding {
             _ => None,
         }
     }
+
     /// The type of the function's result of decimals, but for `round`, which DataFusion knows to
     /// reduce.
     fn whole(&self, data_type: &DataType) -> Option<DataType> {
@@ -59,6 +60,7 @@ impl Rounding {
             _ => None,
         }
     }
+
     fn widened(&self, field: &FieldRef) -> FieldRef {
         let wider = self.wider(field.data_type());
         wider.map_or_else(|| field.clone(), |wider| Arc::new(field.as_ref().clone().with_data_type(wider)))
@@ -69,12 +71,15 @@ impl ScalarUDFImpl for Rounding {
     fn name(&self) -> &str {
         self.inner.name()
     }
+
     fn aliases(&self) -> &[String] {
         &self.aliases
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let fields: Vec<FieldRef> =
             given.iter().map(|t| Arc::new(Field::new("", t.clone(), true)) as FieldRef).collect();
@@ -86,9 +91,11 @@ impl ScalarUDFImpl for Rounding {
         }
         Ok(types)
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.inner.return_type(given)
     }
+
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let arg_fields: Vec<FieldRef> = args.arg_fields.iter().map(|field| self.widened(field)).collect();
         let field = self.inner.return_field_from_args(ReturnFieldArgs { arg_fields: &arg_fields, ..args })?;
@@ -97,6 +104,7 @@ impl ScalarUDFImpl for Rounding {
             None => field,
         })
     }
+
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let Some(places) = args.args.get_mut(1) {
             *places = places.cast_to(&DataType::Int32, None)?;

@@ -154,12 +154,15 @@ impl ScalarUDFImpl for Series {
     fn name(&self) -> &str {
         self.inner.name()
     }
+
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         if let Some(of) = timestamps(given) {
             return Ok(vec![of.clone(), of, INTERVAL]);
@@ -172,6 +175,7 @@ impl ScalarUDFImpl for Series {
         let fields = fields_with_udf(&fields, self.inner.as_ref())?;
         Ok(fields.iter().map(|field| field.data_type().clone()).collect())
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         match timestamps(given) {
             _ if is_of_numbers(given) => Ok(DataType::new_list(DataType::LargeBinary, true)),
@@ -179,6 +183,7 @@ impl ScalarUDFImpl for Series {
             None => self.inner.return_type(given),
         }
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let given: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         if is_of_numbers(&given) {

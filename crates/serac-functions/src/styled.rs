@@ -187,6 +187,7 @@ impl Styled {
         };
         Arc::new(ScalarUDF::from(Self { kernel, style: style.clone(), signature }))
     }
+
     fn inner(&self) -> Option<&Arc<ScalarUDF>> {
         match &self.kernel {
             Kernel::Written(inner, _) | Kernel::OnClocks(inner) | Kernel::Instant(inner) | Kernel::Ahead(inner, ..) => {
@@ -195,6 +196,7 @@ impl Styled {
             _ => None,
         }
     }
+
     /// The type of an argument as the function inside takes it.
     fn inner_type(&self, given: &DataType) -> DataType {
         match self.kernel {
@@ -202,12 +204,14 @@ impl Styled {
             _ => given.clone(),
         }
     }
+
     fn inner_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let inner = self.inner().expect("there is a function inside");
         let fields = given.iter().map(|given| Arc::new(Field::new("", self.inner_type(given), true)) as FieldRef);
         let fields = fields_with_udf(&fields.collect::<Vec<_>>(), inner.as_ref())?;
         Ok(fields.iter().map(|field| field.data_type().clone()).collect())
     }
+
     /// An argument as the function inside takes it.
     fn inner_value(&self, value: ColumnarValue, to: &DataType) -> Result<ColumnarValue> {
         let convert = |array: &ArrayRef| -> SqlResult {
@@ -228,6 +232,7 @@ impl Styled {
             }
         })
     }
+
     /// Calls the function inside.
     fn call_inner(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let inner = self.inner().expect("there is a function inside");
@@ -239,6 +244,7 @@ impl Styled {
         let values = args.args.into_iter().zip(&types).map(|(value, to)| self.inner_value(value, to));
         inner.invoke_with_args(ScalarFunctionArgs { args: values.collect::<Result<_>>()?, arg_fields, ..args })
     }
+
     /// The results of arguments that are arrays.
     fn apply(&self, args: &[ArrayRef]) -> SqlResult {
         let zone = &self.style.zone;
@@ -274,6 +280,7 @@ impl Styled {
             _ => Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a function inside of another one is called by itself")),
         }
     }
+
     /// The date on which a time lies.
     fn date(&self, micros: i64) -> Option<i32> {
         i32::try_from(self.style.zone.local(micros)?.div_euclid(MICROS_PER_DAY)).ok()
@@ -303,9 +310,11 @@ impl ScalarUDFImpl for Styled {
             _ => self.inner().map_or("styled", |inner| inner.name()),
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match (&self.kernel, given) {
             (Kernel::Written(..), _) => {
@@ -324,6 +333,7 @@ impl ScalarUDFImpl for Styled {
             _ => Ok(given.to_vec()),
         }
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(match (&self.kernel, given) {
             (Kernel::Cast(to), _) => to.clone(),
@@ -338,6 +348,7 @@ impl ScalarUDFImpl for Styled {
             },
         })
     }
+
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         if let (Some(inner), Kernel::OnClocks(_) | Kernel::Ahead(..)) = (self.inner(), &self.kernel) {
             return inner.return_field_from_args(args);
@@ -345,6 +356,7 @@ impl ScalarUDFImpl for Styled {
         let given: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         Ok(Arc::new(Field::new(self.name(), self.return_type(&given)?, true)))
     }
+
     /// A text relative to the present is read when the present is known.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let Some(now) = info.query_execution_start_time().map(|now| now.timestamp_micros()) else {
@@ -362,6 +374,7 @@ impl ScalarUDFImpl for Styled {
             _ => Ok(ExprSimplifyResult::Original(args)),
         }
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_ahead = matches!(self.kernel, Kernel::Ahead(..))
             && args.arg_fields.last().is_some_and(|field| is_with_zone(field.data_type()));
@@ -397,6 +410,7 @@ impl StyledFunctions {
     fn function(&self, kernel: Kernel) -> Arc<ScalarUDF> {
         Styled::function(kernel, &self.0, Volatility::Immutable)
     }
+
     /// The function of a name that depends on the settings, in place of `usual`; `None` if it does
     /// not depend on them.
     pub fn scalar(&self, name: &str, usual: &Arc<ScalarUDF>) -> Option<Arc<ScalarUDF>> {
@@ -417,6 +431,7 @@ impl StyledFunctions {
         };
         Some(function)
     }
+
     /// The implementation of a field of times, in place of `usual`.
     pub fn date_part(&self, field: Option<&str>, usual: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
         if self.0.zone.is_utc() || EXTRACT_PARTS_OF_INSTANTS.contains(&usual.name()) {
@@ -429,10 +444,12 @@ impl StyledFunctions {
             _ => Kernel::OnClocks(usual),
         })
     }
+
     /// Whether a cast depends on these settings.
     fn counts(&self, from: &DataType, to: &DataType) -> bool {
         depends_on_style(from, to) && (!self.0.zone.is_utc() || is_of_texts(from) || is_of_texts(to))
     }
+
     /// A value as one of another type, where that depends on the settings.
     ///
     /// # Errors
@@ -454,6 +471,7 @@ impl StyledFunctions {
         }
         Ok(Some(self.function(Kernel::Cast(to.clone())).call(vec![expr.clone()])))
     }
+
     /// A text as a value of a type of times; `None` if it depends on the time of reading, or on no
     /// settings.
     ///
@@ -468,6 +486,7 @@ impl StyledFunctions {
         let value = converted(&text, to, &self.0, None)?;
         Ok(Some(ScalarValue::try_from_array(&value, 0)?))
     }
+
     /// A value as one of another type, where that depends on the settings.
     ///
     /// # Errors
@@ -479,6 +498,7 @@ impl StyledFunctions {
         let value = converted(&value.to_array()?, to, &self.0, None)?;
         Ok(Some(ScalarValue::try_from_array(&value, 0)?))
     }
+
     /// Values as others of a type, where that depends on the settings.
     ///
     /// # Errors
@@ -487,6 +507,7 @@ impl StyledFunctions {
         let counts = self.counts(values.data_type(), to);
         counts.then(|| converted(values, to, &self.0, None)).transpose()
     }
+
     /// The sum of a time and an interval, or their difference; `None` for other operands.
     ///
     /// # Errors

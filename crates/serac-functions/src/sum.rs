@@ -22,12 +22,15 @@ impl AggregateUDFImpl for Sum {
     fn name(&self) -> &str {
         "sum"
     }
+
     fn signature(&self) -> &Signature {
         self.of_any_type.signature()
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.of_any_type.return_type(given)
     }
+
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         match (args.return_type(), args.is_distinct) {
             (sum @ (DataType::Int64 | DataType::Decimal128(..)), false) => {
@@ -40,6 +43,7 @@ impl AggregateUDFImpl for Sum {
             _ => self.of_any_type.state_fields(args),
         }
     }
+
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let (sum, values) = (args.return_type().clone(), args.expr_fields[0].data_type().clone());
         let finish = Finish::Sum(sum.clone());
@@ -52,6 +56,7 @@ impl AggregateUDFImpl for Sum {
             _ => return self.of_any_type.accumulator(args),
         })
     }
+
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match args.return_type() {
             DataType::Int64 | DataType::Decimal128(..) => self.accumulator(args),
@@ -61,9 +66,11 @@ impl AggregateUDFImpl for Sum {
             _ => self.of_any_type.create_sliding_accumulator(args),
         }
     }
+
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         !args.is_distinct
     }
+
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let sum = args.return_type().clone();
         let finish = Finish::Sum(sum.clone());
@@ -76,12 +83,15 @@ impl AggregateUDFImpl for Sum {
             _ => return self.of_any_type.create_groups_accumulator(args),
         })
     }
+
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::Identical
     }
+
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Insensitive
     }
+
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
         self.of_any_type.set_monotonicity(data_type)
     }

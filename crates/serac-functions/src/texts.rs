@@ -91,6 +91,7 @@ impl Format {
             _ => Err(invalid(format!("unrecognized encoding: \"{name}\""))),
         }
     }
+
     fn encode(self, bytes: &[u8]) -> String {
         /// Characters of a line of base 64.
         const LINE: usize = 76;
@@ -115,6 +116,7 @@ impl Format {
             }
         }
     }
+
     fn decode(self, text: &str) -> SqlResult<Vec<u8>> {
         match self {
             Self::Hex => bytes_of_digits(text),

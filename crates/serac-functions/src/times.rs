@@ -265,16 +265,20 @@ impl ScalarUDFImpl for Now {
     fn name(&self) -> &str {
         if self.of_day { "current_time" } else { "now" }
     }
+
     fn aliases(&self) -> &[String] {
         static ALIASES: LazyLock<[String; 1]> = LazyLock::new(|| ["current_timestamp".into()]);
         if self.of_day { &[] } else { &*ALIASES }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(if self.of_day { DataType::Time64(TimeUnit::Microsecond) } else { with_zone() })
     }
+
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let Some(now) = info.query_execution_start_time() else { return Ok(ExprSimplifyResult::Original(args)) };
         let micros = now.timestamp_micros();
@@ -284,6 +288,7 @@ impl ScalarUDFImpl for Now {
         };
         Ok(ExprSimplifyResult::Simplified(Expr::Literal(value, None)))
     }
+
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Err(SqlError::new(sqlstate::INTERNAL_ERROR, "the time is known when a statement is planned").external())
     }
@@ -321,9 +326,11 @@ impl ScalarUDFImpl for Age {
     fn name(&self) -> &str {
         "age"
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let taken = |given: &DataType| {
             given.is_null()
@@ -336,9 +343,11 @@ impl ScalarUDFImpl for Age {
         let is_on_clocks = |given: &DataType| !self.zone.is_utc() && matches!(given, DataType::Timestamp(_, Some(_)));
         Ok(given.iter().map(|given| if is_on_clocks(given) { with_zone() } else { TIMESTAMP }).collect())
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Interval(IntervalUnit::MonthDayNano))
     }
+
     fn simplify(&self, mut args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         match info.query_execution_start_time() {
             Some(now) if args.len() == 1 => {
@@ -352,6 +361,7 @@ impl ScalarUDFImpl for Age {
             _ => Ok(ExprSimplifyResult::Original(args)),
         }
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let apply = |arrays: &[ArrayRef]| {
             let [later, earlier] = arrays else {

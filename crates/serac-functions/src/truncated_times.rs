@@ -45,6 +45,7 @@ impl Part {
             _ => return None,
         })
     }
+
     /// The beginning of the part in which a time lies, both in microseconds since 1970; `None` if
     /// it is out of range.
     fn begin(self, micros: i64) -> Option<i64> {

@@ -52,12 +52,15 @@ impl ScalarUDFImpl for RandomUuid {
     fn name(&self) -> &str {
         "gen_random_uuid"
     }
+
     fn signature(&self) -> &Signature {
         &self.0
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(UUID)
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let mut bytes = vec![0; 16 * args.number_rows];
         let random = SystemRandom::new();
@@ -83,12 +86,15 @@ impl ScalarUDFImpl for UuidFunction {
     fn name(&self) -> &str {
         if self.from_text { "uuid_in" } else { "uuid_out" }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(if self.from_text { UUID } else { DataType::Utf8 })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let constant = matches!(args.args[0], ColumnarValue::Scalar(_));
         let given = args.args[0].to_array(if constant { 1 } else { args.number_rows })?;
@@ -168,6 +174,7 @@ impl AnalyzerRule for UuidTypes {
     fn name(&self) -> &str {
         "uuid_types"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let wanted = |expr: &Expr| matches!(expr, Expr::InList(_) | Expr::Between(_) | Expr::Cast(_));
         rewrite_typed(plan, wanted, rewrite)

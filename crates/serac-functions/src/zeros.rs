@@ -44,12 +44,15 @@ impl ScalarUDFImpl for OneZero {
     fn name(&self) -> &str {
         "one_zero"
     }
+
     fn signature(&self) -> &Signature {
         &self.0
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(given[0].clone())
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let of_scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let array = args.args[0].to_array(if of_scalar { 1 } else { args.number_rows })?;

@@ -148,15 +148,19 @@ impl ScalarUDFImpl for Accounted {
     fn name(&self) -> &str {
         self.function.name()
     }
+
     fn aliases(&self) -> &[String] {
         self.function.aliases()
     }
+
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         self.function.schema_name(args)
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let types = coerced(&self.function, given)?;
         // Views of one long text for many rows share it.
@@ -166,15 +170,19 @@ impl ScalarUDFImpl for Accounted {
             && self.function.return_type(&views).is_ok_and(|t| t == DataType::Utf8View);
         Ok(if takes_views { views } else { types })
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.function.return_type(given)
     }
+
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         self.function.return_field_from_args(args)
     }
+
     fn is_strict(&self) -> bool {
         self.function.inner().is_strict()
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
@@ -223,6 +231,7 @@ impl Accounted {
         reservation.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX))?;
         Ok(reservation)
     }
+
     /// A result for `rows` rows; each row gets a copy of a constant.
     fn spread(&self, result: ColumnarValue, rows: usize) -> Result<ColumnarValue> {
         let ColumnarValue::Scalar(value) = result else { return Ok(result) };
@@ -338,6 +347,7 @@ impl AnalyzerRule for Accounts {
     fn name(&self) -> &str {
         "accounts"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut count = 0;
         plan.apply_with_subqueries(|plan| {
@@ -366,9 +376,11 @@ impl OptimizerRule for SmallConstants {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.0.apply_order()
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         /// Says it again, also after a panic.
         struct Before(bool);
@@ -399,6 +411,7 @@ impl AnalyzerRule for LongTexts {
     fn name(&self) -> &str {
         "long_texts"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
             // The rows of VALUES have the types in its schema, and no copies.

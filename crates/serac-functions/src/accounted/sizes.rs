@@ -113,6 +113,7 @@ impl<'a> Arguments<'a> {
         };
         Ok(Self(values.iter().map(argument).collect::<Result<_>>()?))
     }
+
     /// A bound of all bytes of arguments in `rows` rows.
     fn bytes(&self, rows: usize) -> u64 {
         let one = |argument: &Argument| match argument {
@@ -122,6 +123,7 @@ impl<'a> Arguments<'a> {
         };
         self.0.iter().map(one).fold(0, u64::saturating_add)
     }
+
     /// A bound of the bytes of the only argument in `rows` rows as values of type `to`.
     fn bytes_as(&self, to: &DataType, rows: usize) -> u64 {
         match self.0.first() {
@@ -131,6 +133,7 @@ impl<'a> Arguments<'a> {
             Some(Argument::Rows(array)) => bytes_as(array, to),
         }
     }
+
     /// The bytes of the results of `rows` rows, which are of type `to`. A bound that is at most
     /// `enough` is not made exact.
     pub(super) fn results(&self, size: Size, to: &DataType, rows: usize, enough: u64) -> Bytes {
@@ -179,6 +182,7 @@ impl Row<'_> {
     fn count(&self) -> usize {
         self.arguments.len()
     }
+
     /// The bytes of the argument's value, 0 of NULL.
     fn bytes(&self, argument: usize) -> u64 {
         match self.arguments.get(argument) {
@@ -188,6 +192,7 @@ impl Row<'_> {
             Some(Argument::Rows(array)) => bytes_of(array, self.row),
         }
     }
+
     fn array(&self, argument: usize) -> Option<(&dyn Array, usize)> {
         match self.arguments.get(argument)? {
             Argument::Text(_) => None,
@@ -195,6 +200,7 @@ impl Row<'_> {
             Argument::Rows(array) => Some((array.as_ref(), self.row)),
         }
     }
+
     fn integer(&self, argument: usize) -> Option<i64> {
         let (array, row) = self.array(argument)?;
         if array.is_null(row) {
@@ -208,10 +214,12 @@ impl Row<'_> {
             _ => None,
         }
     }
+
     /// A number of times: 0 for NULL or a negative number.
     fn number(&self, argument: usize) -> u64 {
         self.integer(argument).and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
     }
+
     fn text(&self, argument: usize) -> Option<&str> {
         if let Some(Argument::Text(text)) = self.arguments.get(argument) {
             return Some(text);

@@ -61,6 +61,7 @@ impl Kind {
         let signature = Signature::user_defined(Volatility::Immutable);
         ScalarUDF::from(FormatFunction { kind: self, zone, signature })
     }
+
     fn name(self) -> &'static str {
         match self {
             Self::Char => "to_char",
@@ -245,9 +246,11 @@ impl ScalarUDFImpl for FormatFunction {
     fn name(&self) -> &str {
         self.kind.name()
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let shown = given.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let message = format!("function {}({shown}) does not exist", self.name());
@@ -281,6 +284,7 @@ impl ScalarUDFImpl for FormatFunction {
             _ => Err(unknown()),
         }
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.kind {
             Kind::Char => DataType::Utf8,
@@ -289,6 +293,7 @@ impl ScalarUDFImpl for FormatFunction {
             Kind::Number => DataType::LargeBinary,
         })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         make_scalar_function(|arrays| self.apply(arrays), Vec::new())(&args.args)
     }

@@ -121,12 +121,14 @@ impl Reader<'_> {
     fn next(&self) -> Option<char> {
         self.rest.chars().next()
     }
+
     fn take(&mut self) {
         self.last_skipped = self.next();
         let mut letters = self.rest.chars();
         letters.next();
         self.rest = letters.as_str();
     }
+
     /// Skips blanks; how many.
     fn skip_blanks(&mut self) -> i32 {
         let mut count = 0;
@@ -136,6 +138,7 @@ impl Reader<'_> {
         }
         count
     }
+
     fn separators(&mut self, text: &str) {
         for _ in text.chars() {
             if self.is_exact {
@@ -149,6 +152,7 @@ impl Reader<'_> {
             }
         }
     }
+
     fn text(&mut self, text: &str) {
         for _ in text.chars() {
             // Skipped characters may be part of a field.
@@ -158,6 +162,7 @@ impl Reader<'_> {
             }
         }
     }
+
     /// A number of so many digits, and how many characters it has.
     fn number(&mut self, digits: usize, place: &Place<'_>) -> Result<(i32, usize)> {
         let word = place.word;
@@ -201,6 +206,7 @@ impl Reader<'_> {
         })?;
         Ok((number, before - self.rest.len()))
     }
+
     /// The word that stands here, recognised by its first `letters` (or all).
     fn word(&mut self, words: &[&str], letters: usize, place: &Place<'_>) -> Result<i32> {
         let of = |word: &'_ str| letters.min(word.len());
@@ -215,6 +221,7 @@ impl Reader<'_> {
         self.rest = &self.rest[of(words[at])..];
         Ok(at as i32)
     }
+
     /// A number, noted; how many characters it has.
     fn noted(&mut self, said: &mut Said, digits: usize, place: &Place<'_>) -> Result<usize> {
         let (number, used) = self.number(digits, place)?;
@@ -400,6 +407,7 @@ impl Parts {
             (None, None) => None,
         }
     }
+
     /// The date; `None` if it does not exist.
     fn date(&self) -> Result<Option<NaiveDate>> {
         let given_year = self.year();
@@ -469,6 +477,7 @@ impl Parts {
         let first = NaiveDate::from_ymd_opt(year, month as u32, 1);
         Ok(exact.or_else(|| first.filter(|_| !all_said).and_then(|first| days_after(first, i64::from(day) - 1))))
     }
+
     fn read(&self, text: &str) -> Result<Read> {
         let range = || {
             SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))

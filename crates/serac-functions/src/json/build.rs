@@ -89,10 +89,12 @@ impl<'a> Values<'a> {
         };
         Ok(Self { array, kind })
     }
+
     /// Whether they are arrays or rows.
     fn has_parts(&self) -> bool {
         matches!(self.kind, Kind::List | Kind::Row(_))
     }
+
     /// Adds a row's value. `separator` stands between the parts right inside of it.
     fn write(&self, row: usize, out: &mut String, separator: &str) -> Result<(), SqlError> {
         if is_null(self.array, row) {
@@ -126,6 +128,7 @@ impl<'a> Values<'a> {
         }
         Ok(())
     }
+
     /// Adds a row's value as the key of an object. `null` is the error of a NULL key.
     fn write_key(&self, row: usize, out: &mut String, null: impl FnOnce() -> SqlError) -> Result<(), SqlError> {
         if is_null(self.array, row) {

@@ -33,6 +33,7 @@ impl Form {
             Self::Normal => Ok(normalized(&text).map_err(EngineError::from)?.into_owned()),
         }
     }
+
     /// That all strings of a document can be read, of which those of jsonb always can.
     pub(super) fn check_escapes(self, document: &str) -> Result<(), SqlError> {
         match self {
@@ -40,36 +41,42 @@ impl Form {
             Self::Normal => Ok(()),
         }
     }
+
     pub(super) fn member<'d>(self, document: &'d str, key: &str) -> Option<&'d str> {
         match self {
             Self::Text => json_text::member(document, key),
             Self::Normal => json::member(document, key),
         }
     }
+
     pub(super) fn element(self, document: &str, number: i64) -> Option<&str> {
         match self {
             Self::Text => json_text::element(document, number),
             Self::Normal => json::element(document, number),
         }
     }
+
     pub(super) fn at_path<'d>(self, document: &'d str, path: &[&str]) -> Option<&'d str> {
         match self {
             Self::Text => json_text::at_path(document, path),
             Self::Normal => json::at_path(document, path),
         }
     }
+
     pub(super) fn elements<'d>(self, document: &'d str) -> Box<dyn Iterator<Item = &'d str> + 'd> {
         match self {
             Self::Text => Box::new(json_text::elements(document)),
             Self::Normal => Box::new(json::elements(document)),
         }
     }
+
     pub(super) fn members<'d>(self, document: &'d str) -> Box<dyn Iterator<Item = (Cow<'d, str>, &'d str)> + 'd> {
         match self {
             Self::Text => Box::new(json_text::members(document)),
             Self::Normal => Box::new(json::members(document).map(|(key, value)| (key.into(), value))),
         }
     }
+
     /// The first byte of a document, which determines its type.
     pub(super) fn first(self, document: &str) -> Option<u8> {
         match self {

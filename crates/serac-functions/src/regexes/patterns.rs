@@ -119,9 +119,11 @@ impl Reader<'_> {
     fn character(&mut self, character: char) {
         self.out.push_str(&regex::escape(character.encode_utf8(&mut [0; 4])));
     }
+
     fn takes(&mut self, wanted: char) -> bool {
         self.rest.next_if_eq(&wanted).is_some()
     }
+
     /// Whether the pattern goes on with a text.
     fn goes_on(&self, text: &str) -> bool {
         let mut rest = self.rest.clone();
@@ -457,6 +459,7 @@ impl AnalyzerRule for Patterns {
     fn name(&self) -> &str {
         "patterns"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let is_match = |part: &Expr| match part {
             Expr::BinaryExpr(binary) => matches!(

@@ -17,11 +17,13 @@ impl Reader<'_> {
     fn next(&self) -> Option<char> {
         self.rest.chars().next()
     }
+
     fn skip(&mut self) {
         let mut letters = self.rest.chars();
         letters.next();
         self.rest = letters.as_str();
     }
+
     /// Skips as many characters as the pattern has, except those of a number.
     fn skip_text(&mut self, count: usize) {
         for _ in 0..count {
@@ -30,6 +32,7 @@ impl Reader<'_> {
             }
         }
     }
+
     /// The sign that stands here.
     fn take_sign(&mut self) {
         if let Some(sign @ ('-' | '+')) = self.next() {

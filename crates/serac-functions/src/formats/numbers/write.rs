@@ -61,10 +61,12 @@ impl Writer<'_> {
     fn has_zero(&self) -> bool {
         self.pattern.first_zero.is_some()
     }
+
     /// A zero before the point that is not shown where the pattern has digits behind it.
     fn is_unwanted_zero(&self) -> bool {
         !self.has_zero() && self.at == 0 && self.number.first() == Some(&b'0') && self.pattern.after > 0
     }
+
     /// Whether nothing is left behind the point.
     fn ends_with_point(&self) -> bool {
         self.last.is_some_and(|last| self.number[last] == b'.')
