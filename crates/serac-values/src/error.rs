@@ -50,55 +50,66 @@ impl SqlError {
     pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Self {
         Self { sqlstate, message: message.into(), detail: None, name: None, table: None, position: None, blocker: None }
     }
+
     /// The error of an unknown column of a relation.
     pub fn no_column(column: &str, relation: &str) -> Self {
         Self::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{column}\" of relation \"{relation}\" does not exist"))
             .named(column)
     }
+
     /// The same about a column, relation, function or constraint.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
+
     /// The same about a table with a violated constraint.
     #[must_use]
     pub fn of_table(self, schema: impl Into<String>, name: impl Into<String>) -> Self {
         Self { table: Some(Box::new(ConstrainedTable { schema: schema.into(), name: name.into() })), ..self }
     }
+
     /// With more about it.
     #[must_use]
     pub fn explained(self, detail: impl Into<String>) -> Self {
         Self { detail: Some(detail.into()), ..self }
     }
+
     /// Appends a text to its detail, if it has one.
     #[must_use]
     pub fn also(self, more: impl fmt::Display) -> Self {
         let detail = self.detail.as_ref().map_or_else(|| more.to_string(), |detail| format!("{detail}\n{more}"));
         self.explained(detail)
     }
+
     /// Removes the position: a position in a text that the user has not written has no meaning.
     #[must_use]
     pub fn unplaced(self) -> Self {
         Self { position: None, ..self }
     }
+
     /// Wraps the error in DataFusion's external one, which DataFusion passes on to its caller.
     pub fn external(self) -> DataFusionError {
         DataFusionError::External(Box::new(self))
     }
+
     /// The error of a statement that is nested too deeply.
     pub fn too_deep() -> Self {
         Self::new(sqlstate::STATEMENT_TOO_COMPLEX, "the statement is nested too deeply")
     }
+
     /// The error of a statement with too large a plan.
     pub fn too_complex() -> Self {
         Self::new(sqlstate::STATEMENT_TOO_COMPLEX, "the statement, with the views that it names, is too complex")
     }
+
     /// A panic in a statement is an error like any other.
     pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         Self::new(sqlstate::INTERNAL_ERROR, format!("internal error: {text}"))
     }
+
     /// The error of a number out of a type's range.
     pub fn out_of_range(column_type: ColumnType) -> Self {
         let message = match column_type {
@@ -107,6 +118,7 @@ impl SqlError {
         };
         Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message)
     }
+
     /// The error of an unsupported feature (0A000).
     pub fn unsupported(what: impl fmt::Display) -> Self {
         Self::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))

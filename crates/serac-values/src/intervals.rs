@@ -39,6 +39,7 @@ impl Parts {
     pub fn of(interval: IntervalMonthDayNano) -> Self {
         Self { months: interval.months, days: interval.days, micros: interval.nanoseconds / 1_000 }
     }
+
     /// The interval of these parts.
     ///
     /// # Errors
@@ -59,6 +60,7 @@ impl Parts {
         }
         Some(self)
     }
+
     /// Whole months of thirty days out of the days.
     pub fn justify_days(mut self) -> Option<Self> {
         self.months = self.months.checked_add(self.days / DAYS_PER_MONTH)?;
@@ -70,6 +72,7 @@ impl Parts {
         }
         Some(self)
     }
+
     /// Both, and one sign for all.
     pub fn justify_interval(mut self) -> Option<Self> {
         // Before the days come in from the time where they could only overflow together.

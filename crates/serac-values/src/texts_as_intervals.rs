@@ -48,6 +48,7 @@ impl Fields {
         let (first, last) = text.split_once(" TO ").unwrap_or((text, text));
         Some(Self { first: unit(first)?, last: unit(last)? })
     }
+
     /// The interval without the cut-off fields.
     pub fn cut(self, mut parts: Parts) -> Parts {
         match self.last {
@@ -84,27 +85,32 @@ impl Sum {
         self.micros = self.micros.checked_add(whole as i64 + up).ok_or(Wrong::Field)?;
         Ok(())
     }
+
     fn times(&mut self, whole: i64, fraction: f64, scale: i64) -> Step {
         let micros = whole.checked_mul(scale).and_then(|micros| self.micros.checked_add(micros));
         self.micros = micros.ok_or(Wrong::Field)?;
         self.fraction(fraction, scale)
     }
+
     fn whole_days(&mut self, whole: i64, scale: i32) -> Step {
         let days = i32::try_from(whole).ok().and_then(|whole| whole.checked_mul(scale));
         self.days = days.and_then(|days| self.days.checked_add(days)).ok_or(Wrong::Field)?;
         Ok(())
     }
+
     /// A fraction of a unit of `scale` days.
     fn fraction_of_days(&mut self, fraction: f64, scale: i32) -> Step {
         let days = fraction * f64::from(scale);
         self.days = self.days.checked_add(days.trunc() as i32).ok_or(Wrong::Field)?;
         self.fraction(days.fract(), MICROS_PER_DAY)
     }
+
     fn months(&mut self, whole: i64, fraction: f64) -> Step {
         let months = i32::try_from(whole).ok().and_then(|whole| self.months.checked_add(whole));
         self.months = months.ok_or(Wrong::Field)?;
         self.fraction_of_days(fraction, DAYS_PER_MONTH)
     }
+
     fn years(&mut self, whole: i64, fraction: f64, scale: i32) -> Step {
         let years = i32::try_from(whole).ok().and_then(|whole| whole.checked_mul(scale));
         self.years = years.and_then(|years| self.years.checked_add(years)).ok_or(Wrong::Field)?;
@@ -112,6 +118,7 @@ impl Sum {
         self.months = self.months.checked_add(months as i32).ok_or(Wrong::Field)?;
         Ok(())
     }
+
     fn add(&mut self, whole: i64, fraction: f64, unit: Unit) -> Step {
         match unit {
             Unit::Microsecond => self.times(whole, fraction, 1),
@@ -134,6 +141,7 @@ impl Sum {
             Unit::Millennium => self.years(whole, fraction, 1_000),
         }
     }
+
     fn negated(self) -> Step<Self> {
         let negated = || {
             Some(Self {
@@ -315,6 +323,7 @@ impl Iso<'_> {
         self.0 = rest;
         Ok((value.trunc() as i64, value.fract(), digits))
     }
+
     fn letter(&mut self) -> Option<char> {
         let letter = self.0.chars().next();
         self.0 = &self.0[letter.map_or(0, char::len_utf8)..];

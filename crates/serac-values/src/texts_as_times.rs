@@ -167,6 +167,7 @@ impl<'s> Reader<'s> {
             is_relative: false,
         }
     }
+
     fn fills(&mut self, parts: Parts) -> Step {
         if self.filled & parts != 0 {
             return Err(Wrong::Syntax);
@@ -321,12 +322,14 @@ impl<'s> Reader<'s> {
         }
         Ok(())
     }
+
     fn set_date(&mut self, date: NaiveDate) {
         use chrono::Datelike;
         (self.year, self.month, self.day) = (date.year().into(), date.month(), date.day());
         // It is counted as chrono counts, where 1 BC is 0.
         self.is_julian = true;
     }
+
     fn set_clock(&mut self, micros: i64) {
         let seconds = micros / 1_000_000;
         self.hour = (seconds / 3_600) as u32;
@@ -382,6 +385,7 @@ impl<'s> Reader<'s> {
         self.zone = Some(zone);
         self.fills(ZONE)
     }
+
     /// A zone by its name.
     fn named_zone(&mut self, word: &Word) -> Step {
         let unknown = |_| Wrong::Zone(word.text.clone());
@@ -606,6 +610,7 @@ impl Written {
         let days = i64::from(Date32Type::from_naive_date(self.date));
         days.checked_mul(MICROS_PER_DAY).and_then(|all| all.checked_add(self.micros)).ok_or(Wrong::Range)
     }
+
     /// Microseconds since 1970 in UTC; a text without a zone is in the session's.
     fn instant(&self, session: &Zone) -> Step<i64> {
         self.zone.as_ref().unwrap_or(session).instant(self.clock()?).ok_or(Wrong::Range)

@@ -78,11 +78,13 @@ impl TimeStyle {
     pub fn usual() -> &'static Arc<Self> {
         &USUAL
     }
+
     /// The settings as a text, of which [`of_told`](Self::of_told) makes them again.
     pub fn told(&self) -> String {
         let Self { zone, format, order, intervals } = self;
         format!("{}\n{}\n{}", zone.name(), shown_date_style(*format, *order), intervals.name())
     }
+
     /// The settings in a text; `None` for another text.
     pub fn of_told(text: &str) -> Option<Self> {
         let mut lines = text.split('\n');
@@ -92,6 +94,7 @@ impl TimeStyle {
         let zone = Zone::of_full_name(zone)?;
         Some(Self { zone, format, order, intervals: IntervalStyle::of_name(intervals).ok()? })
     }
+
     /// Whether values are read and written as without settings.
     pub fn is_usual(&self) -> bool {
         let Self { zone, format, order, intervals } = self;
@@ -204,6 +207,7 @@ impl IntervalStyle {
     pub fn name(self) -> &'static str {
         INTERVAL_STYLES[self as usize].0
     }
+
     /// The style of a name.
     ///
     /// # Errors

@@ -177,6 +177,7 @@ impl NamedZone {
         };
         Some(Self { name, clocks })
     }
+
     /// A zone as POSIX writes it.
     fn of_posix(text: &str) -> Option<Self> {
         let name = text.to_ascii_uppercase();
@@ -191,16 +192,19 @@ impl NamedZone {
         let zone = TimeZone::posix(&whole).ok()?;
         Some(Self { name, clocks: Clocks::Varying(zone) })
     }
+
     fn of_seconds(seconds: i64) -> Self {
         let (name, abbreviation) = fixed_name(seconds);
         Self { name, clocks: Clocks::Fixed(seconds, abbreviation) }
     }
+
     fn of_utc(&self, seconds: i64) -> i64 {
         match &self.clocks {
             Clocks::Fixed(ahead, _) => *ahead,
             Clocks::Varying(zone) => zone.to_offset(known_time(seconds)).seconds().into(),
         }
     }
+
     fn of_local(&self, seconds: i64) -> i64 {
         match &self.clocks {
             Clocks::Fixed(ahead, _) => *ahead,
@@ -214,6 +218,7 @@ impl NamedZone {
             }
         }
     }
+
     fn reading(&self, seconds: i64) -> Reading {
         match &self.clocks {
             Clocks::Fixed(seconds, abbreviation) => {
@@ -229,6 +234,7 @@ impl NamedZone {
             }
         }
     }
+
     /// The seconds by which clocks are ahead, and whether they are put forward, while the zone's
     /// time has an abbreviation. It is the last such period before a time, or else the first one
     /// after it.
@@ -263,10 +269,12 @@ impl Zone {
         });
         UTC.clone()
     }
+
     /// A zone this many microseconds ahead of UTC.
     pub fn of_micros(micros: i64) -> Self {
         Self::Micros(micros)
     }
+
     /// The zone of an abbreviation; `None` if it is unknown.
     pub fn of_abbreviation(name: &str) -> Option<Self> {
         let Abbreviation { name, fixed, zone } = *BY_ABBREVIATION.get(name.to_ascii_lowercase().as_str())?;
@@ -275,11 +283,13 @@ impl Zone {
             None => Some(Self::Abbreviated(Arc::new(NamedZone::of_database(zone)?), name)),
         }
     }
+
     /// The zone of a name that is written within a time.
     pub fn of_written(name: &str) -> Result<Self> {
         let is_offset = name.starts_with(|c: char| !c.is_ascii_alphabetic());
         if is_offset { Err(unknown(name)) } else { Self::of_name(name) }
     }
+
     /// The zone of a name, an abbreviation, or one as POSIX writes it.
     ///
     /// # Errors
@@ -287,17 +297,20 @@ impl Zone {
     pub fn of_name(name: &str) -> Result<Self> {
         Self::of_abbreviation(name).or_else(|| Self::of_full_name(name)).ok_or_else(|| unknown(name))
     }
+
     /// The zone of a name that is no abbreviation; `None` if it is unknown.
     pub fn of_full_name(name: &str) -> Option<Self> {
         let zone = NamedZone::of_database(name).or_else(|| NamedZone::of_posix(name))?;
         Some(Self::Named(Arc::new(zone)))
     }
+
     /// The zone that is ahead of UTC by this many seconds, with a name; `None` if it is too far
     /// away.
     pub fn of_seconds(seconds: i64) -> Option<Self> {
         let is_near = seconds.abs() / 3_600 <= MOST_HOURS;
         is_near.then(|| Self::Named(Arc::new(NamedZone::of_seconds(seconds))))
     }
+
     /// The zone that is ahead of UTC by an interval.
     ///
     /// # Errors
@@ -311,6 +324,7 @@ impl Zone {
         }
         Ok(Self::Micros(parts.micros))
     }
+
     /// Its name; empty without one.
     pub fn name(&self) -> &str {
         match self {
@@ -318,6 +332,7 @@ impl Zone {
             Self::Micros(_) => "",
         }
     }
+
     /// Whether its clocks show UTC at all times.
     pub fn is_utc(&self) -> bool {
         match self {
@@ -326,10 +341,12 @@ impl Zone {
             Self::Micros(micros) => *micros == 0,
         }
     }
+
     /// Whether its time is called UTC, too.
     pub fn is_called_utc(&self) -> bool {
         matches!(self, Self::Named(zone) if matches!(&zone.clocks, Clocks::Fixed(0, name) if name == "UTC"))
     }
+
     /// Microseconds by which its clocks are ahead at a time, in microseconds since 1970.
     pub fn of_utc(&self, micros: i64) -> i64 {
         match self {
@@ -342,6 +359,7 @@ impl Zone {
             Self::Micros(ahead) => *ahead,
         }
     }
+
     /// The same at a time that clocks show. A time that they show twice is the second one; a time
     /// that they never show is read with the offset before clocks were put forward.
     pub fn of_local(&self, micros: i64) -> i64 {
@@ -355,14 +373,17 @@ impl Zone {
             Self::Micros(ahead) => *ahead,
         }
     }
+
     /// The time on its clocks, in microseconds since 1970; `None` if that is out of range.
     pub fn local(&self, micros: i64) -> Option<i64> {
         micros.checked_add(self.of_utc(micros))
     }
+
     /// The instant at which its clocks show a local time; `None` if that is out of range.
     pub fn instant(&self, local: i64) -> Option<i64> {
         local.checked_sub(self.of_local(local))
     }
+
     /// Whether its clocks are put forward at a time, in microseconds since 1970.
     pub fn is_put_forward(&self, micros: i64) -> bool {
         let seconds = micros.div_euclid(SECOND);
@@ -375,6 +396,7 @@ impl Zone {
             Self::Micros(_) => false,
         }
     }
+
     /// The state of its clocks at a time, in microseconds since 1970.
     pub fn reading(&self, micros: i64) -> Reading {
         match self {

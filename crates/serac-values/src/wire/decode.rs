@@ -134,6 +134,7 @@ impl Digits {
         let value = if precision <= 18 { Value::Int64(number as i64) } else { Value::Int128(number) };
         fits.then_some(OwnedValue::Fixed(value))
     }
+
     fn scalar(&self) -> ScalarValue {
         let digits = self.unscaled.unsigned_abs().checked_ilog10().map_or(1, |last| last + 1);
         let precision = (digits as u8).max(self.scale as u8).max(1);

@@ -121,20 +121,24 @@ impl IntervalFields {
         let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
         Self { years: months / 12, months: months % 12, days, hours, minutes, seconds, micros }
     }
+
     fn has_time(&self) -> bool {
         (self.hours, self.minutes, self.seconds, self.micros) != (0, 0, 0, 0)
     }
+
     /// Hours, minutes and seconds without their sign.
     fn write_clock(&self, out: &mut Vec<u8>) {
         write(out, format_args!("{}:{:02}:{:02}", self.hours.abs(), self.minutes.abs(), self.seconds.abs()));
         write_fraction(out, self.micros.abs());
     }
+
     /// Seconds with a fraction, and a sign where `is_signed`.
     fn write_seconds(&self, out: &mut Vec<u8>, is_signed: bool) {
         let sign = if is_signed && (self.seconds < 0 || self.micros < 0) { "-" } else { "" };
         write(out, format_args!("{sign}{}", self.seconds.abs()));
         write_fraction(out, self.micros.abs());
     }
+
     /// `@ 1 year 2 mons ago`. The first part tells the sign of all.
     fn write_verbose(&self, out: &mut Vec<u8>) {
         let (mut is_first, mut is_before) = (true, false);
@@ -171,6 +175,7 @@ impl IntervalFields {
             out.extend_from_slice(b" ago");
         }
     }
+
     /// `1-2`, `3 4:05:06`, `+1-2 +3 +4:05:06`, as SQL's standard has it where it can.
     fn write_standard(&self, out: &mut Vec<u8>) {
         let days = i64::from(self.days);
@@ -201,6 +206,7 @@ impl IntervalFields {
         }
         self.write_clock(out);
     }
+
     /// `P1Y2M3DT4H5M6S`.
     fn write_iso(&self, out: &mut Vec<u8>) {
         let part = |out: &mut Vec<u8>, count: i64, unit: char| {
@@ -509,6 +515,7 @@ mod tests {
         write_text(&mut out, value, column_type);
         String::from_utf8(out).unwrap()
     }
+
     /// As PostgreSQL 15 writes them.
     #[test]
     fn texts_follow_the_settings() {
@@ -570,11 +577,13 @@ mod tests {
             assert_eq!(of(IntervalStyle::Iso8601), iso);
         }
     }
+
     fn binary(value: Value<'_>, column_type: ColumnType) -> Vec<u8> {
         let mut out = Vec::new();
         write_binary(&mut out, value, column_type);
         out
     }
+
     fn decimal(precision: u8, scale: i8) -> ColumnType {
         ColumnType::Decimal { precision, scale }
     }
