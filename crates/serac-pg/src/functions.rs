@@ -113,6 +113,7 @@ impl Table {
         }
         Self { functions, by_name }
     }
+
     fn of_name(&self, name: &str) -> &[Function] {
         self.by_name.get(name).map_or(&[], |range| &self.functions[range.clone()])
     }
@@ -184,6 +185,7 @@ impl Function {
             last => last.element().unwrap_or(last),
         })
     }
+
     /// Its arguments as PostgreSQL writes them: `text, VARIADIC text[]`.
     pub fn arguments_text(&self) -> String {
         let mut text = String::new();
@@ -205,6 +207,7 @@ impl Function {
             _ => text,
         }
     }
+
     /// Its result as PostgreSQL writes it: `SETOF integer`.
     pub fn result_text(&self) -> String {
         let set = if self.returns_set { "SETOF " } else { "" };

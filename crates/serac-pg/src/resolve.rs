@@ -216,6 +216,7 @@ impl Slot {
         let has_preferred = types().any(|to| to.category() == category && to.is_preferred());
         Some(Self { category, has_preferred })
     }
+
     fn takes(&self, to: TypeId) -> bool {
         to.category() == self.category && (to.is_preferred() || !self.has_preferred)
     }
