@@ -56,7 +56,7 @@ impl Bound {
     /// That its value in Arrow is all that is seen of it.
     pub(crate) fn exact(&self) -> Result<()> {
         match self.id {
-            TypeId::RECORD => Err(BindError::unsupported("a row as such a value", NO_PLACE)),
+            TypeId::RECORD => Err(BindError::unsupported("a row as a value of this type", NO_PLACE)),
             id if id.element().is_some_and(is_registered) => {
                 Err(BindError::unsupported("an array of the names of catalog objects", self.span))
             }

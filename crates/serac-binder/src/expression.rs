@@ -177,7 +177,7 @@ impl Binder<'_> {
     fn long_row(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
         use TypeId as T;
         let unsupported = || {
-            let what = format!("an expression of more than {MOST_IN_A_ROW} such operators in a row");
+            let what = format!("an expression of more than {MOST_IN_A_ROW} of these operators in a row");
             BindError::unsupported(what, first.span)
         };
         let (begin, rest) = rest.split_at(1);
@@ -270,7 +270,7 @@ impl Binder<'_> {
             (None, [Postfix::Field(field), others @ ..]) if self.columns_of_row(operand, context)?.is_some() => {
                 rest = others;
                 let ExprKind::Name(name) = &operand.kind else {
-                    return Err(BindError::unsupported("such a row", NO_PLACE));
+                    return Err(BindError::unsupported("a row in this place", NO_PLACE));
                 };
                 let parts = name.parts.iter().chain([field]).cloned().collect();
                 self.column(&serac_parser::tree::Name { parts, span: name.span }, context)?
@@ -942,7 +942,7 @@ impl Binder<'_> {
             (true, DataType::Int32) => cast_to(call, DataType::Decimal128(10, 0)),
             (true, DataType::Decimal128(..)) => call,
             (false, DataType::Int32 | DataType::Decimal128(..)) => cast_to(call, DataType::Float64),
-            _ => return Err(BindError::unsupported(format!("{name} of a field with such digits"), span)),
+            _ => return Err(BindError::unsupported(format!("{name} of a field with these digits"), span)),
         };
         Ok(Bound::new(expr, found.signature.result, span))
     }
@@ -1385,7 +1385,7 @@ impl Binder<'_> {
             _ => return Err(BindError::new(sqlstate::INVALID_PARAMETER_VALUE, "invalid INTERVAL type modifier", at)),
         };
         let function = self.environment.scalar("interval_modified");
-        let function = function.ok_or_else(|| BindError::unsupported("an interval of such fields", span))?;
+        let function = function.ok_or_else(|| BindError::unsupported("an interval of these fields", span))?;
         let fields = fields.map(|fields| words(fields).to_owned());
         let fields = Expr::Literal(ScalarValue::Utf8View(fields), None);
         let digits = Expr::Literal(ScalarValue::Int64(digits), None);

@@ -153,7 +153,7 @@ pub(crate) fn beside_elements(number: Expr, array: Expr, at: Span, schema: &DFSc
     };
     let own = digits(&number.get_type(schema)?);
     let of_elements = element_type(&array.get_type(schema)?).and_then(digits);
-    let unsupported = || BindError::unsupported("ANY or ALL of an array of numbers with such digits", at);
+    let unsupported = || BindError::unsupported("ANY or ALL of an array of numbers with these digits", at);
     let ((precision, scale), (most, of_all)) = own.zip(of_elements).ok_or_else(unsupported)?;
     let common = scale.max(of_all);
     let wanted = decimal((precision - scale).max(most - of_all) + common, common).map_err(|_| unsupported())?;

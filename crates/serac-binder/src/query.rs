@@ -276,7 +276,7 @@ impl Binder<'_> {
             }
             for (column, value) in by_column.iter_mut().zip(row) {
                 if matches!(value.kind, ExprKind::Wildcard(_) | ExprKind::Default) {
-                    return Err(BindError::unsupported("such a value in VALUES", NO_PLACE));
+                    return Err(BindError::unsupported("this value in VALUES", NO_PLACE));
                 }
                 column.push(self.expression(value, context)?);
             }
@@ -394,7 +394,7 @@ impl Binder<'_> {
         };
         if !matches!(expr, Expr::Literal(..)) && !is_parameter(&expr) {
             expr = computed(expr)
-                .ok_or_else(|| BindError::unsupported(format!("such an expression in {clause}"), NO_PLACE))?;
+                .ok_or_else(|| BindError::unsupported(format!("this expression in {clause}"), NO_PLACE))?;
         }
         match &expr {
             Expr::Literal(value, _) if value.is_null() => Ok(None),

@@ -241,7 +241,7 @@ impl Binder<'_> {
             for column in schema.columns() {
                 if self.own_key(&Expr::Column(column), schema)?.is_some() {
                     return Err(BindError::unsupported(
-                        "a recursive query that leaves out equal rows of such values",
+                        "a recursive query that leaves out equal rows of these values",
                         NO_PLACE,
                     ));
                 }

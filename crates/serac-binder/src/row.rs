@@ -79,7 +79,7 @@ impl FromIterator<Bound> for Record {
 impl Binder<'_> {
     /// A row of the keys of its values, by which rows are told apart.
     pub(crate) fn key_of_row(&self, row: &Expr, schema: &DFSchema) -> Result<Expr> {
-        let unknown = || BindError::unsupported("a comparison of such rows", NO_PLACE);
+        let unknown = || BindError::unsupported("a comparison of these rows", NO_PLACE);
         match row {
             Expr::Case(case) if case.expr.is_none() && case.else_expr.is_none() => {
                 let [(present, row)] = &case.when_then_expr[..] else { return Err(unknown()) };
@@ -234,7 +234,7 @@ impl Binder<'_> {
             match &field.kind {
                 ExprKind::Wildcard(_) => match self.columns_of_row(field, context)? {
                     Some(row) => values.extend(row.columns.into_iter().map(|(_, value)| value)),
-                    None => return Err(BindError::unsupported("such a part of a row", NO_PLACE)),
+                    None => return Err(BindError::unsupported("this part of a row", NO_PLACE)),
                 },
                 _ => values.push(self.expression(field, context)?),
             }

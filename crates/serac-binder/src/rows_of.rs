@@ -577,7 +577,7 @@ fn beside(
 }
 
 fn no_numbers() -> BindError {
-    BindError::unsupported("WITH ORDINALITY of such a function", NO_PLACE)
+    BindError::unsupported("WITH ORDINALITY of this function", NO_PLACE)
 }
 
 /// Whether a function gives rows whose columns the statement must list.

@@ -157,7 +157,7 @@ fn rows_compared(
     context: Context<'_>,
 ) -> Result<Expr> {
     if lefts.iter().any(|left| left.is_volatile() || left.exists(|part| Ok(of_expr(part).is_some())).unwrap_or(true)) {
-        return Err(BindError::unsupported("a row of such values beside a query", NO_PLACE));
+        return Err(BindError::unsupported("a row of these values beside a query", NO_PLACE));
     }
     if crate::plan_parts::is_volatile(&plan)? {
         return Err(BindError::unsupported("a row beside a volatile query", NO_PLACE));

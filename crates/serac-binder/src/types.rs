@@ -134,7 +134,7 @@ pub(crate) fn listed(types: &[TypeId]) -> String {
 /// That values of a type may be compared, ordered and grouped.
 pub(crate) fn comparable_values(id: TypeId) -> Result<()> {
     match id.element().unwrap_or(id) {
-        TypeId::RECORD => Err(BindError::unsupported("a comparison of such rows", NO_PLACE)),
+        TypeId::RECORD => Err(BindError::unsupported("a comparison of these rows", NO_PLACE)),
         TypeId::JSON => Err(BindError::without_place(
             sqlstate::UNDEFINED_FUNCTION,
             format!("could not identify an equality operator for type {id}"),

@@ -280,7 +280,7 @@ fn tell_recovery(database: &Database) {
         eprintln!("the log had an unfinished end, never acknowledged: {cut}");
     }
     if let Some(folder) = &report.kept_aside {
-        eprintln!("what was left out is kept in {}", folder.display());
+        eprintln!("the parts that were left out are kept in {}", folder.display());
     }
 }
 

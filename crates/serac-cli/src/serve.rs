@@ -255,7 +255,7 @@ fn read_passwords(path: &Path) -> Result<HashMap<String, Verifier>, String> {
             .ok_or_else(|| format!("{}, line {}: not of the form user:password", path.display(), i + 1))?;
         users.insert(user.into(), Verifier::new(password));
     }
-    if users.is_empty() { Err(format!("{} names nobody", path.display())) } else { Ok(users) }
+    if users.is_empty() { Err(format!("{} names no user", path.display())) } else { Ok(users) }
 }
 
 /// The time that a client may take to log in.
@@ -337,7 +337,7 @@ fn open(plan: &Plan) -> Result<SqlDatabase, String> {
         warn!(what = %cut, "the log had an unfinished end, never acknowledged");
     }
     if let Some(folder) = &report.kept_aside {
-        warn!(folder = %folder.display(), "what was left out is kept");
+        warn!(folder = %folder.display(), "the parts that were left out are kept");
     }
     let name = plan.storage.path.as_ref().map_or_else(|| "in memory".into(), |path| path.display().to_string());
     info!(

@@ -297,14 +297,14 @@ impl Json {
                         out.push(',');
                     }
                     line(out, level + 1);
-                    write_string(out, key).expect("memory takes what is written");
+                    write_string(out, key).expect("writes to memory succeed");
                     out.push_str(": ");
                     value.write_pretty(out, level + 1);
                 }
                 line(out, level);
                 out.push('}');
             }
-            other => write!(out, "{other}").expect("memory takes what is written"),
+            other => write!(out, "{other}").expect("writes to memory succeed"),
         }
     }
 }

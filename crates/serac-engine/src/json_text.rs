@@ -510,7 +510,7 @@ pub fn without_nulls(document: &str) -> String {
 
 /// Writes a string with its quotes.
 pub fn quote(out: &mut String, text: &str) {
-    write_string(out, text).expect("memory takes what is written");
+    write_string(out, text).expect("writes to memory succeed");
 }
 
 #[cfg(test)]

@@ -271,7 +271,7 @@ impl<T: Summed> Accumulator for OfDistinct<T> {
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         for value in values[0].as_primitive::<T>().iter().flatten() {
-            let count = self.values.get_mut(&value).expect("what leaves the frame had entered it");
+            let count = self.values.get_mut(&value).expect("a value that leaves the frame had entered it");
             *count -= 1;
             if *count == 0 {
                 self.values.remove(&value);

@@ -365,7 +365,7 @@ impl ScalarUDFImpl for Age {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let apply = |arrays: &[ArrayRef]| {
             let [later, earlier] = arrays else {
-                return Err(SqlError::new(sqlstate::INTERNAL_ERROR, "nobody knows what day it is").external());
+                return Err(SqlError::new(sqlstate::INTERNAL_ERROR, "the present day is not known").external());
             };
             let local = |array: &ArrayRef| match array.data_type() {
                 DataType::Timestamp(_, Some(_)) => on_clocks(array, &self.zone),

@@ -187,7 +187,7 @@ impl Groups {
 
     #[cold]
     fn carry(&self, sum: usize, group: usize, carry: i128) {
-        let mut carries = self.carries.lock().expect("nobody panics with the lock");
+        let mut carries = self.carries.lock().expect("no thread panics with the lock");
         *carries.entry((sum, group)).or_default() += carry;
     }
 
@@ -265,7 +265,7 @@ impl Merged {
         // By place, the carry above the low 64 bits.
         let mut carried: HashMap<usize, i128> = HashMap::new();
         for part in &self.0 {
-            let carries = part.carries.lock().expect("nobody panics with the lock");
+            let carries = part.carries.lock().expect("no thread panics with the lock");
             for (at, (total, &group)) in sums.iter_mut().zip(groups).enumerate() {
                 let next = groups.get(at + AHEAD).copied();
                 prefetch(&part.sums[sum], next.filter(|&next| part.has(next)));

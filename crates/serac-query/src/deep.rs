@@ -173,7 +173,7 @@ impl Here {
 
     fn check(&mut self) -> datafusion::error::Result<()> {
         if self.planning.is_abandoned() {
-            return Err(SqlError::new(sqlstate::QUERY_CANCELED, "nobody waits for the plan").external());
+            return Err(SqlError::new(sqlstate::QUERY_CANCELED, "the plan is not waited for any more").external());
         }
         let Some(charged) = &mut self.charged else { return Ok(()) };
         let taken = usize::try_from(allocations::net() - self.before).unwrap_or(0);

@@ -276,12 +276,12 @@ impl ScalarUDFImpl for EndFunction {
             let Some(activity) = activity else { return Ok(false) };
             let user = &activity.client().user;
             if !may_touch(&access, user, RoleId::SIGNAL_BACKEND) {
-                let message = "must be a superuser or a member of pg_signal_backend to end what another user runs";
+                let message = "must be a superuser or a member of pg_signal_backend to end another user's statement";
                 return Err(denied(message));
             }
             let of_superuser = access.security().role_named(user).is_ok_and(|role| role.superuser);
             if of_superuser && !access.is_superuser() {
-                return Err(denied("must be a superuser to end what a superuser runs"));
+                return Err(denied("must be a superuser to end a superuser's statement"));
             }
             if self.terminates {
                 activity.terminate()

@@ -268,9 +268,9 @@ async fn read(mut reader: BufReader<impl AsyncRead + Unpin>, progress: &Progress
                 return gone(why);
             }
             Ok(ServerFrame::Welcome { .. } | ServerFrame::Refused { .. }) => {
-                return gone("the server says something out of place");
+                return gone("the server sent a message out of place");
             }
-            Err(error) => return gone(&format!("the server says something that is no answer: {error}")),
+            Err(error) => return gone(&format!("the server sent a message that is no answer: {error}")),
         }
     }
 }

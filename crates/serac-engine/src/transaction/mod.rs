@@ -287,7 +287,7 @@ impl Transaction {
     /// published at the commit. Called under the latch of catalog commits.
     fn put_catalog(&mut self, own: &OwnCatalog) {
         let newest = self.db.newest_catalog();
-        debug_assert!(own.changes.are_about_the_same(&own.base, &newest), "what is changed is locked");
+        debug_assert!(own.changes.are_about_the_same(&own.base, &newest), "changed keys are locked");
         if !Arc::ptr_eq(&newest, &own.base) {
             self.catalog = Arc::new(own.changes.on_top_of(&newest, &self.catalog));
         }

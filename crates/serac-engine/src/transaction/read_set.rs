@@ -112,7 +112,7 @@ impl ReadSet {
             return Ok(());
         }
         Err(EngineError::Conflict(
-            "could not serialize access: a concurrent transaction has changed what this one has read".into(),
+            "could not serialize access: a concurrent transaction has changed rows that this one has read".into(),
         ))
     }
 }

@@ -61,7 +61,7 @@ fn offset_in(memory: &Memory, place: Place) -> Option<usize> {
 /// Copies between two pieces of memory of this process.
 fn copy(from: &Memory, from_at: usize, to: &Memory, to_at: usize, length: usize) {
     let (Memory::Writable(target) | Memory::Private(target)) = to else {
-        unreachable!("what is lent is not written to")
+        unreachable!("lent memory is not written to")
     };
     match from {
         Memory::Readable(bytes) | Memory::Source(bytes) => target.fill(to_at, &bytes[from_at..from_at + length]),
@@ -111,7 +111,7 @@ impl LoopbackEndpoint {
             let own = own.ok_or_else(|| invalid("the local key is none"))?;
             let at = offset_in(&own, *local).ok_or_else(|| invalid("the local range is not registered"))?;
             if direction == Direction::Read && !matches!(own, Memory::Writable(_) | Memory::Private(_)) {
-                return Err(invalid("what is lent is not written to"));
+                return Err(invalid("lent memory is not written to"));
             }
             let done = peer.keys.with(remote.key, |memory| {
                 let remote_at = offset_in(memory, *remote)?;

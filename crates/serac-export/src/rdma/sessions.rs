@@ -135,9 +135,9 @@ pub(crate) struct Session<O> {
 /// The reason why there is no session or no lease.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum SessionError {
-    #[error("there is no such session, or it has ended: connect again")]
+    #[error("the session does not exist or has ended: connect again")]
     NoSession,
-    #[error("there is no such lease, or it has ended: ask for the directory again")]
+    #[error("the lease does not exist or has ended: ask for the directory again")]
     NoLease,
     #[error("{0}")]
     Full(String),

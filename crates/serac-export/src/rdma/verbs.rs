@@ -84,7 +84,7 @@ impl Verbs {
     pub fn open_device(name: Option<&str>) -> Result<Self, TransportError> {
         let devices = DeviceList::new().map_err(invalid)?;
         let device = devices.iter().find(|device| name.is_none_or(|name| device.name() == name));
-        let device = device.ok_or_else(|| invalid("there is no such RDMA device"))?;
+        let device = device.ok_or_else(|| invalid("the RDMA device does not exist"))?;
         let context = device.open().map_err(invalid)?;
         let port = context.query_port(PORT).map_err(invalid)?;
         let limits = context.query_device().map_err(invalid)?;
@@ -378,7 +378,7 @@ impl VerbsEndpoint {
                 return Err(invalid("the local range is not registered"));
             }
             if direction == Direction::Read && !region.is_target() {
-                return Err(invalid("what is lent is not written to"));
+                return Err(invalid("lent memory is not written to"));
             }
             let mut at = 0;
             while at < local.length {

@@ -316,7 +316,7 @@ impl Container {
                 } else {
                     words[..].into()
                 };
-                let after = Arc::get_mut(&mut copy).expect("nobody else has it yet");
+                let after = Arc::get_mut(&mut copy).expect("it is not shared yet");
                 for &(slot, bit) in changes {
                     let Some(word) = after.get_mut(slot as usize >> 6) else { continue };
                     let was = *word >> (slot & 63) & 1 == 1;

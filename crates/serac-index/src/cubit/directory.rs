@@ -206,7 +206,7 @@ impl Directory {
         }
         let (empty, _) = self.first.load(guard);
         let loaded = self.first.swing(empty, chain(first, ts, high, right), guard);
-        assert!(loaded, "nobody merges before the index is loaded");
+        assert!(loaded, "merges come after the load of the index");
     }
 
     /// Bins besides the first.

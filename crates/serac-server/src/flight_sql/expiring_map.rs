@@ -152,7 +152,7 @@ impl<T: Clone> ExpiringMap<T> {
 
     fn missing(&self) -> Status {
         let (kind, seconds) = (self.kind, self.lifetime.as_secs_f64());
-        let message = format!("there is no such {kind}, or it has not been used for {seconds} seconds");
+        let message = format!("the {kind} does not exist, or has not been used for {seconds} seconds");
         let mut status = Status::not_found(message);
         status
             .metadata_mut()

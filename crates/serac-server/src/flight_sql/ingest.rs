@@ -96,7 +96,10 @@ impl FlightSql {
     ) -> Result<Bytes, Status> {
         let options = command.table_definition_options.unwrap_or_default();
         let unsaid = |what: &str| {
-            error(sqlstate::INVALID_PARAMETER_VALUE, format!("it is not said what is done if the table {what}"))
+            error(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("the action is missing for the case that the table {what}"),
+            )
         };
         let create = match options.if_not_exist() {
             TableNotExistOption::Create => true,

@@ -65,12 +65,8 @@ impl SessionLease {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let _waiting = Waiting(&self.waiting);
             self.wanted.notify_waiters();
-            let busy = |_| {
-                error(
-                    sqlstate::OBJECT_IN_USE,
-                    "the session is busy: it sends rows that nobody reads, or runs a statement",
-                )
-            };
+            let busy =
+                |_| error(sqlstate::OBJECT_IN_USE, "the session is busy: it sends unread rows, or runs a statement");
             tokio::time::timeout(PATIENCE, self.session.clone().lock_owned()).await.map_err(busy)?
         };
         // Relaxed: the lock orders it. A client's session continues after the client was told; a

@@ -93,7 +93,7 @@ impl FlightSql {
     }
 
     pub(super) async fn end_savepoint(&self, caller: &Caller, savepoint: &[u8], releases: bool) -> Result<(), Status> {
-        let unknown = || error(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, "there is no such savepoint");
+        let unknown = || error(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, "the savepoint does not exist");
         let (transaction, name) = savepoint.split_at_checked(size_of::<Id>()).ok_or_else(unknown)?;
         let name = quoted(std::str::from_utf8(name).map_err(|_| unknown())?)?;
         let OpenTransaction { seat } = self.transactions.get(&Owner::of(caller), transaction)?;

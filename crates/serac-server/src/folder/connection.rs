@@ -297,7 +297,7 @@ pub(super) async fn serve(socket: Socket, shared: Arc<FolderServerState>, place:
         Some((user, _)) => Some(format!(
             "the database is open in a process of user {own}, which serves that user and root, but not user {user}"
         )),
-        None => Some("the system does not say whose process the client is".into()),
+        None => Some("the system does not report the user of the client's process".into()),
     };
     let entered = match (refused, first) {
         (_, Ok(None) | Err(ReadError::Io(_))) => return,

@@ -137,9 +137,7 @@ impl Session {
         if *program {
             return Err(SqlError::unsupported("COPY with a program"));
         }
-        let missing = |what: &str| {
-            SqlError::new(sqlstate::PROTOCOL_VIOLATION, format!("the session was given nothing as {what}"))
-        };
+        let missing = |what: &str| SqlError::new(sqlstate::PROTOCOL_VIOLATION, format!("the session has no {what}"));
         let (name, stream) = match file {
             Some(file) => (file.text.as_str(), false),
             None => (if *from { "STDIN" } else { "STDOUT" }, true),

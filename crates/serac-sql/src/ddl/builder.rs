@@ -62,7 +62,7 @@ fn action(action: Option<&KeyAction>) -> Result<ReferentialAction> {
         Some(KeyAction::SetNull(columns)) if columns.is_empty() => ReferentialAction::SetNull,
         Some(KeyAction::SetDefault(columns)) if columns.is_empty() => ReferentialAction::SetDefault,
         Some(KeyAction::SetNull(_) | KeyAction::SetDefault(_)) => {
-            return Err(SqlError::unsupported("an action of a foreign key on some of its columns"));
+            return Err(SqlError::unsupported("an action of a foreign key on a part of its columns"));
         }
     })
 }

@@ -616,7 +616,7 @@ impl Assignment {
     #[inline(never)]
     fn converted<'a>(&self, value: Value<'a>, constants: Constants<'a>) -> Result<Value<'a>> {
         let target = self.sql_type.column_type;
-        let source = self.source.expect("what is converted has a type");
+        let source = self.source.expect("a converted value has a type");
         if value.is_null() {
             return Ok(Value::Null);
         }

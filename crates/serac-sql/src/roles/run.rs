@@ -345,7 +345,7 @@ impl Session {
         if role == RoleId::BOOTSTRAP {
             return Err(SqlError::new(
                 sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                "what the bootstrap role owns is required by the database",
+                "the objects of the bootstrap role are required by the database",
             ));
         }
         let access = self.access();

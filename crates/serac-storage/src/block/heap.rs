@@ -192,7 +192,7 @@ impl ColumnHeap {
 
     /// The bytes that a view names.
     fn chunk(&self, view: ArrowView) -> &Arc<HeapChunk> {
-        self.chunks[chunk_of(view)].chunk.as_ref().expect("what a view names is kept")
+        self.chunks[chunk_of(view)].chunk.as_ref().expect("the bytes of a view are kept")
     }
 }
 
@@ -347,7 +347,7 @@ impl BlockHeap {
     /// slice is used.
     #[inline]
     unsafe fn named(&self, column: ColumnId, view: ArrowView) -> &[u8] {
-        let place = self.place(column, chunk_of(view)).expect("what a view names is kept");
+        let place = self.place(column, chunk_of(view)).expect("the bytes of a view are kept");
         // Relaxed: stored before the view was.
         let (bytes, capacity) = (place.bytes.load(Ordering::Relaxed), place.capacity.load(Ordering::Relaxed));
         let (offset, len) = (offset_of(view), view_len(view));
@@ -687,7 +687,7 @@ impl HeapLatch<'_> {
             let target = self.state.column(column).chunks[index].chunk.clone().expect("just added");
             let mut used = 0;
             for &(slot, view) in these {
-                let chunk = chunks[chunk_of(view)].as_ref().expect("what a view names is kept");
+                let chunk = chunks[chunk_of(view)].as_ref().expect("the bytes of a view are kept");
                 let value = chunk.slice(offset_of(view), view_len(view));
                 // SAFETY: the chunk has room for all of these values, and no view names this part
                 // of it yet.

@@ -443,7 +443,7 @@ impl DataFile {
     fn verify_range(&self, from: usize, len: usize) -> Result<()> {
         let (size, end) = (self.metadata.piece_bytes, self.seal.tail_from as usize);
         if len == 0 || from + len > end {
-            return Err(self.corrupt(from, "a part lies outside of what is checked"));
+            return Err(self.corrupt(from, "a part lies outside of the checked bytes"));
         }
         for piece in from / size..=(from + len - 1) / size {
             // Relaxed: the bytes do not change; at worst a piece is checked twice.

@@ -462,8 +462,9 @@ impl Transaction {
     pub fn snapshot_until_now(&mut self) -> Result<Snapshot> {
         // The snapshot of a transaction sees all stages below the greatest number.
         let next = self.stage.checked_add(1).filter(|next| *next < u32::MAX);
-        self.stage =
-            next.ok_or_else(|| StorageError::Limit("a transaction can have at most 4294967294 such snapshots".into()))?;
+        self.stage = next.ok_or_else(|| {
+            StorageError::Limit("a transaction can have at most 4294967294 snapshots of its own writes".into())
+        })?;
         // A block has one record for all that is appended to it.
         self.forget_append_head();
         let now = &self.snapshot.0;

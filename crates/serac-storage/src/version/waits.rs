@@ -116,7 +116,7 @@ impl State {
         let mut heirs: Vec<(Target, u64)> = Vec::new();
         let mut woken = Vec::new();
         for number in queue {
-            let waiter = self.waiters.get_mut(&number).expect("who is in a queue waits");
+            let waiter = self.waiters.get_mut(&number).expect("a queued transaction waits");
             let heir = heirs.iter().find(|(on, _)| *on == waiter.on).map(|(_, heir)| *heir);
             let behind = match (heir, only) {
                 (_, Some(only)) if only != waiter.on => holder,
@@ -206,7 +206,7 @@ impl Waits {
     fn give_up(&self, number: u64) {
         let mut state = self.state.lock();
         let Some(waiter) = state.waiters.remove(&number) else { return };
-        let queue = state.queues.get_mut(&waiter.holder).expect("who waits is in a queue");
+        let queue = state.queues.get_mut(&waiter.holder).expect("a waiting transaction is queued");
         queue.retain(|other| *other != number);
         if queue.is_empty() {
             state.queues.remove(&waiter.holder);
@@ -218,7 +218,7 @@ impl Waits {
 /// A transaction's turn: ready when the holder has ended and no other waiter is before it. Dropped
 /// before that, it gives the place in the queue up.
 #[derive(Debug)]
-#[must_use = "nobody waits but in a future"]
+#[must_use = "waits happen in futures alone"]
 pub struct Turn {
     manager: Arc<TransactionManager>,
     number: u64,

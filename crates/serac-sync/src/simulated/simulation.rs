@@ -301,7 +301,7 @@ impl World {
             able = runnable.iter().copied().filter(|task| awake(self, task)).collect();
         }
         if able.is_empty() {
-            let first = runnable.iter().min_by_key(|task| self.asleep[task]).expect("somebody can run");
+            let first = runnable.iter().min_by_key(|task| self.asleep[task]).expect("a task can run");
             self.now = self.asleep[first];
             able.push(*first);
         }

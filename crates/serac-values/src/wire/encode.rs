@@ -15,7 +15,7 @@ pub(super) const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * DAY_MICROS;
 pub(super) const JSONB_VERSION: u8 = 1;
 
 fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("memory takes what is written");
+    out.write_fmt(text).expect("writes to memory succeed");
 }
 
 /// The number in a value of an integer or decimal type.

@@ -215,7 +215,7 @@ impl Tree {
                 continue;
             }
             if path.symlink_metadata().is_ok_and(|kind| kind.is_symlink()) {
-                let message = format!("{} is a link: name or grant what it leads to", path.display());
+                let message = format!("{} is a link: name or grant its target", path.display());
                 return Err(ComputeError::Job(message));
             }
             tree.bind(path)?;

@@ -182,7 +182,7 @@ pub(crate) fn recover(
                         return Ok(Next::Frame);
                     }
                     let (ts, count) = (head.commit_ts.0, head.part);
-                    let reason = format!("of the {count} parts of the commit at timestamp {ts} some are missing");
+                    let reason = format!("parts of the commit at timestamp {ts} are missing ({count} in all)");
                     if !anywhere {
                         return Ok(Next::Stop(reason));
                     }

@@ -205,7 +205,7 @@ fn gather_views(
         living
     };
     let living = block.heap().latch().live_of(column);
-    debug_assert_eq!(living, count(), "chunks know what is named in them");
+    debug_assert_eq!(living, count(), "chunks count their named bytes");
     let empty = holds.map(|holds| !holds);
     let empty = empty.iter().flat_map(|empty| empty.set_indices()).map(|slot| Slot(slot as u32));
     let stale: Vec<Slot> = empty.filter(|&slot| block.read_cell(column, slot).bits != 0).collect();
