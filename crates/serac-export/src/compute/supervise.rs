@@ -213,8 +213,7 @@ impl Watch<'_> {
                 errors = None;
             }
             if has_ended {
-                // Its last output. No process is left that could hold this up. Nobody is left who
-                // could hold this up.
+                // Its last output. No process is left that could hold this up.
                 while let Some(rest) = errors.as_mut().filter(is_ready) {
                     if !self.read_errors(rest) {
                         break;
