@@ -26,7 +26,7 @@ pub(crate) fn alike(left: &Expr, right: &Expr) -> bool {
 struct Pairs(HashMap<Column, Column>);
 
 impl Pairs {
-    /// Compares the rest of the expressions as it is, and their subqueries one by one.
+    /// Compares the rest of the expressions as it is, and each of their subqueries.
     fn are_expressions(&mut self, left: &Expr, right: &Expr) -> bool {
         let (mut of_left, mut of_right) = (Vec::new(), Vec::new());
         let own = hollow(left.clone(), &mut of_left, |column| column);
@@ -35,9 +35,11 @@ impl Pairs {
             && of_left.len() == of_right.len()
             && of_left.iter().zip(&of_right).all(|(left, right)| self.are_plans(left, right))
     }
+
     fn are_all(&mut self, left: Vec<Expr>, right: Vec<Expr>) -> bool {
         left.len() == right.len() && left.iter().zip(&right).all(|(left, right)| self.are_expressions(left, right))
     }
+
     fn are_plans(&mut self, left: &LogicalPlan, right: &LogicalPlan) -> bool {
         stacker::maybe_grow(STACK.0, STACK.1, || {
             let (own, other) = (under_alias(left), under_alias(right));
@@ -51,11 +53,13 @@ impl Pairs {
             are_alike
         })
     }
+
     fn are_inputs(&mut self, left: &LogicalPlan, right: &LogicalPlan) -> bool {
         let (own, other) = (left.inputs(), right.inputs());
         own.len() == other.len() && own.iter().zip(&other).all(|(left, right)| self.are_plans(left, right))
     }
-    /// The columns of a plan are those of the other, one by one.
+
+    /// Pairs the columns of one plan with those of the other, by position.
     fn pair(&mut self, left: &LogicalPlan, right: &LogicalPlan) {
         let columns = right.schema().columns().into_iter().zip(left.schema().columns());
         self.0.extend(columns.filter(|(other, own)| other != own));
@@ -70,7 +74,7 @@ fn under_alias(plan: &LogicalPlan) -> &LogicalPlan {
     plan
 }
 
-/// Whether two operators are one, but for their inputs and expressions.
+/// Whether two operators are of one kind, apart from their inputs and expressions.
 fn is_same_kind(left: &LogicalPlan, right: &LogicalPlan) -> bool {
     use LogicalPlan as P;
     match (left, right) {

@@ -18,7 +18,7 @@ pub(crate) enum Item {
     Array(Vec<Item>),
 }
 
-/// The items of `{a,"b c",NULL,{d}}`; none if it is no such text.
+/// The items of `{a,"b c",NULL,{d}}`; `None` if the text is no array.
 pub(crate) fn items(text: &str) -> Option<Vec<Item>> {
     let text = text.trim_matches(|c: char| c.is_ascii_whitespace());
     let mut letters = text.strip_prefix('{')?.chars().peekable();
@@ -26,7 +26,7 @@ pub(crate) fn items(text: &str) -> Option<Vec<Item>> {
     letters.next().is_none().then_some(found)
 }
 
-/// Those up to the brace that ends them.
+/// The items up to the brace that ends them.
 pub(crate) fn items_behind(letters: &mut std::iter::Peekable<std::str::Chars<'_>>, level: usize) -> Option<Vec<Item>> {
     let mut found = Vec::new();
     let is_blank = |c: &char| c.is_ascii_whitespace();
@@ -87,8 +87,8 @@ pub(crate) fn items_behind(letters: &mut std::iter::Peekable<std::str::Chars<'_>
     }
 }
 
-/// The first and the last subscript of each dimension, as they may stand before the items, and what
-/// stands behind them; none if they are not well formed.
+/// The first and the last subscript of each dimension, as they may stand before the items, and the
+/// text behind them. `None` if they are not well formed.
 pub(crate) fn subscripts(text: &str) -> Option<(Vec<(i64, i64)>, &str)> {
     let mut rest = text.trim_start();
     let mut found = Vec::new();
@@ -105,7 +105,7 @@ pub(crate) fn subscripts(text: &str) -> Option<(Vec<(i64, i64)>, &str)> {
     }
 }
 
-/// The lengths of the dimensions of an array of such items; none if the arrays in it are not of one
+/// The lengths of the dimensions of an array of these items; `None` if nested arrays differ in
 /// length.
 pub(crate) fn lengths(items: &[Item]) -> Option<Vec<i64>> {
     let of_item = |item: &Item| match item {
@@ -138,8 +138,8 @@ pub(crate) fn items_of(text: &str, to: TypeId, span: Span) -> Result<Vec<Item>> 
     Ok(found)
 }
 
-/// Values that have one type in Arrow: numbers get the most digits of all before the point. None if
-/// the values have several types.
+/// Values that have one type in Arrow: numbers get the most digits of all before the point. `None`
+/// if the values have several types.
 pub(crate) fn of_one_arrow_type(values: Vec<ScalarValue>) -> Option<(Vec<ScalarValue>, DataType)> {
     let digits = values.iter().filter_map(|value| match value {
         ScalarValue::Decimal128(Some(_), precision, scale) => Some((*precision, *scale)),
@@ -161,8 +161,8 @@ pub(crate) fn of_one_arrow_type(values: Vec<ScalarValue>) -> Option<(Vec<ScalarV
     is_one.then_some((values, first))
 }
 
-/// An array of such items as a constant; `value` reads an element. None if one is not read here, or
-/// if numbers have different digits.
+/// An array of these items as a constant; `value` reads an element. `None` if an element is not
+/// read here, or if numbers have different digits.
 pub(crate) fn constant(
     items: Vec<Item>,
     to: TypeId,
@@ -185,7 +185,7 @@ pub(crate) fn constant(
     Ok(list.map(|(values, element)| ScalarValue::List(ScalarValue::new_list(&values, &element, true))))
 }
 
-/// An array without elements; none of a type that Arrow does not store.
+/// An array without elements; `None` for a type that Arrow does not store.
 pub(crate) fn empty(to: TypeId) -> Option<ScalarValue> {
     let element = match to.element()? {
         TypeId::NUMERIC => DataType::Decimal128(1, 0),
@@ -194,7 +194,7 @@ pub(crate) fn empty(to: TypeId) -> Option<ScalarValue> {
     Some(ScalarValue::List(ScalarValue::new_list(&[], &element, true)))
 }
 
-/// `{1,2}` as an array of a type; none if an element is not read here.
+/// `{1,2}` as an array of a type; `None` if an element is not read here.
 pub(crate) fn read(text: &str, element: TypeId, to: TypeId, span: Span) -> Result<Option<ScalarValue>> {
     constant(items_of(text, to, span)?, to, &mut |text| {
         Ok(match (text, element) {

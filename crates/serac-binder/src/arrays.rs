@@ -34,6 +34,7 @@ impl Binder<'_> {
         let (exprs, of) = self.unified("ARRAY", all, context.schema)?;
         Ok(Bound { modifier: of.modifier, ..self.array_of(exprs, of.id, span, context.schema)? })
     }
+
     /// `ARRAY[a, b]::t[]`: each element is cast.
     pub(crate) fn array_as(
         &self,
@@ -58,7 +59,8 @@ impl Binder<'_> {
         let (exprs, of) = self.unified("ARRAY", all, context.schema)?;
         Ok(Bound { modifier: of.modifier, ..self.array_of(exprs, of.id, span, context.schema)? })
     }
-    /// The elements of an array. Those that are arrays are of one length.
+
+    /// The elements of an array. Elements that are arrays have one length.
     fn elements(
         &self,
         trees: &[Tree],
@@ -101,6 +103,7 @@ impl Binder<'_> {
             _ => Ok(all),
         }
     }
+
     /// An array of values of a type.
     pub(crate) fn array_of(&self, values: Vec<Expr>, id: TypeId, span: Span, schema: &DFSchema) -> Result<Bound> {
         let unsupported = || BindError::unsupported(format!("an array of type {id}"), span);
@@ -113,7 +116,8 @@ impl Binder<'_> {
         let made = checked(function.call(values), array.ok_or_else(unsupported)?, span, schema);
         made.map_err(|error| error.refused(format!("an array of values of type {id}"), span))
     }
-    /// `'{1,2}'` as an array of a type, whose elements `cast` makes of texts.
+
+    /// `'{1,2}'` as an array of a type, whose elements `cast` converts from texts.
     pub(crate) fn array_of_text(
         &self,
         text: &str,
@@ -136,7 +140,8 @@ impl Binder<'_> {
             None => self.array_of_items(items, to, span, schema, &element),
         }
     }
-    /// An array of such items, which `element` makes values of.
+
+    /// An array of these items, whose values `element` makes.
     fn array_of_items(
         &self,
         items: Vec<Item>,
@@ -155,6 +160,7 @@ impl Binder<'_> {
         }
         self.array_of(values, to, span, schema)
     }
+
     /// `ARRAY(SELECT …)`.
     pub(crate) fn array_query(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
         let selected = self.inner(query, context)?;
@@ -177,6 +183,7 @@ impl Binder<'_> {
         let filled = self.known_scalar("pg_array")?;
         checked(filled.call(vec![Expr::ScalarSubquery(subquery(plan))]), array, span, context.schema)
     }
+
     /// `a[i]`, `a[i][j]`, `a[i:j]`, `document['key']`.
     pub(crate) fn subscripted(&self, operand: Bound, subscripts: &[Postfix], context: Context<'_>) -> Result<Bound> {
         let span = operand.span;
@@ -245,6 +252,7 @@ impl Binder<'_> {
         let expr = numbers.into_iter().fold(operand.expr, |array, number| function.call(vec![array, number]));
         checked(expr, element, span, context.schema)
     }
+
     /// `a = ANY (array)`, `a <> ALL (array)`.
     pub(crate) fn quantified_array(
         &self,
@@ -341,13 +349,15 @@ impl Binder<'_> {
         let expr = function.call(vec![left.expr, right.expr, lit(symbol)]);
         checked(expr, TypeId::BOOL, start, context.schema)
     }
+
     fn condition_of(&self, bound: Bound, at: Span) -> Result<Expr> {
         match bound.id {
             TypeId::BOOL => Ok(bound.expr),
             _ => Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, NO_BOOLEAN, at)),
         }
     }
-    /// `a || b` where one is an array.
+
+    /// `a || b` with an array on one side.
     pub(crate) fn joined_arrays(
         &self,
         operands: Vec<Bound>,
@@ -367,8 +377,8 @@ impl Binder<'_> {
     }
 }
 
-/// The rows of a query, the value that it selects, and by what it orders them: what it orders by
-/// may be left out above the order.
+/// The rows of a query, the value that it selects, and its sort keys. Above the sort, the keys may
+/// be projected away.
 fn in_order(plan: LogicalPlan) -> (LogicalPlan, Expr, Vec<SortExpr>) {
     match plan {
         LogicalPlan::Limit(limit) => {

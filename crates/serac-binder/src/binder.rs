@@ -38,7 +38,7 @@ pub(crate) struct Binder<'e> {
     pub(crate) item_names: RefCell<Vec<String>>,
     /// Sides of outer joins have a column that tells whether there is a row of them.
     pub(crate) marks_rows: bool,
-    /// Such a column has been missing.
+    /// Whether a column of marks has been missing.
     pub(crate) lacks_marks: Cell<bool>,
     /// The queries of WITH that can be seen, the nearest last.
     pub(crate) tables: RefCell<Vec<Rc<WithTable>>>,
@@ -50,20 +50,20 @@ pub(crate) struct Binder<'e> {
     pub(crate) claims: RefCell<Option<Claims>>,
     pub(crate) parameters: Parameters,
     pub(crate) subquery_names: RefCell<SubqueryNames>,
-    /// Where columns have been named.
+    /// The places at which columns have been named.
     pub(crate) references: RefCell<Vec<(Column, tree::Span)>>,
     /// The last error is one of a window's definition, which PostgreSQL binds behind all other
     /// clauses.
     pub(crate) is_late: Cell<bool>,
     /// All functions so far give the same value for the same arguments.
     pub(crate) is_immutable: Cell<bool>,
-    /// Of [`MOST_LEVELS`].
+    /// The present count, up to [`MOST_LEVELS`].
     pub(crate) levels: Cell<usize>,
     /// The most that these have been.
     pub(crate) deepest: Cell<usize>,
-    /// Of [`MOST_RELATIONS`].
+    /// The present count, up to [`MOST_RELATIONS`].
     pub(crate) relations: Cell<usize>,
-    /// Of [`MOST_PARTS`].
+    /// The present count, up to [`MOST_PARTS`].
     pub(crate) parts: Cell<usize>,
 }
 
@@ -90,7 +90,8 @@ impl<'e> Binder<'e> {
             parts: Cell::new(0),
         }
     }
-    /// What `bind` binds so many levels deeper.
+
+    /// The result of `bind`, which runs this many levels deeper.
     pub(crate) fn deeper<T>(&self, levels: usize, bind: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = self.levels.get();
         if before + levels > MOST_LEVELS {
@@ -102,6 +103,7 @@ impl<'e> Binder<'e> {
         self.levels.set(before);
         bound
     }
+
     /// A result in which numbers of catalog objects are names.
     pub(crate) fn with_names(&self, selected: Selected) -> Result<Selected> {
         let is_named = |id: TypeId| is_registered(id.element().unwrap_or(id));
@@ -124,6 +126,7 @@ impl<'e> Binder<'e> {
         let plan = LogicalPlanBuilder::from(selected.plan).project(exprs)?.build()?;
         Ok(Selected::new(plan, selected.columns))
     }
+
     /// Counts parts of expressions.
     pub(crate) fn makes(&self, parts: usize) -> Result<()> {
         let all = self.parts.get() + parts;
@@ -135,6 +138,7 @@ impl<'e> Binder<'e> {
             false => Ok(()),
         }
     }
+
     /// An expression once more.
     pub(crate) fn copy(&self, bound: &Bound) -> Result<Bound> {
         let mut parts = 0;
@@ -145,6 +149,7 @@ impl<'e> Binder<'e> {
         self.makes(parts)?;
         Ok(bound.clone())
     }
+
     /// Counts relations that are read.
     pub(crate) fn reads(&self, relations: usize) -> Result<()> {
         let all = self.relations.get() + relations;
@@ -156,14 +161,17 @@ impl<'e> Binder<'e> {
             false => Ok(()),
         }
     }
+
     /// The environment's function of single rows with this name.
     pub(crate) fn known_scalar(&self, name: &str) -> Result<Arc<ScalarUDF>> {
         self.environment.scalar(name).ok_or_else(|| no_function(name))
     }
+
     /// The environment's aggregate with this name.
     pub(crate) fn known_aggregate(&self, name: &str) -> Result<Arc<AggregateUDF>> {
         self.environment.aggregate(name).ok_or_else(|| no_function(name))
     }
+
     /// The environment's window function with this name.
     pub(crate) fn known_window(&self, name: &str) -> Result<Arc<WindowUDF>> {
         self.environment.window(name).ok_or_else(|| no_function(name))

@@ -21,8 +21,8 @@ const NAME_BYTES: usize = 63;
 pub(crate) struct Bound {
     pub(crate) expr: Expr,
     pub(crate) id: TypeId,
-    /// The modifier of its type, where PostgreSQL knows one of such an expression. A CHAR(n) is
-    /// there without the blanks at its end: its length says how many there are.
+    /// The modifier of its type, if PostgreSQL knows one for the expression. A CHAR(n) is there
+    /// without the blanks at its end: its length says how many there are.
     pub(crate) modifier: i32,
     pub(crate) span: Span,
     /// The parameter that it is, if that had no type.
@@ -33,14 +33,17 @@ impl Bound {
     pub(crate) fn new(expr: Expr, id: TypeId, span: Span) -> Self {
         Self { expr, id, modifier: NO_MODIFIER, span, parameter: None }
     }
+
     /// An expression of a type with a modifier.
     pub(crate) fn of_type(expr: Expr, of: ModifiedType, span: Span) -> Self {
         Self { modifier: of.modifier, ..Self::new(expr, of.id, span) }
     }
+
     /// Its type and modifier.
     pub(crate) fn modified_type(&self) -> ModifiedType {
         ModifiedType { id: self.id, modifier: self.modifier }
     }
+
     /// That it may be a column of a query: `with_names` writes rows and names where they are shown.
     pub(crate) fn is_shown(&self) -> Result<()> {
         match self.id {
@@ -49,20 +52,23 @@ impl Bound {
             _ => self.exact(),
         }
     }
+
     /// That its value in Arrow is all that is seen of it.
     pub(crate) fn exact(&self) -> Result<()> {
         match self.id {
-            TypeId::RECORD => Err(BindError::unsupported("a row as such a value", NO_PLACE)),
+            TypeId::RECORD => Err(BindError::unsupported("a row as a value of this type", NO_PLACE)),
             id if id.element().is_some_and(is_registered) => {
                 Err(BindError::unsupported("an array of the names of catalog objects", self.span))
             }
             _ => Ok(()),
         }
     }
+
     /// The same, standing elsewhere.
     pub(crate) fn at(self, span: Span) -> Self {
         Self { span, ..self }
     }
+
     /// The same, of the type that another place has decided for the parameter that it is.
     pub(crate) fn renewed(self) -> Result<Self> {
         match self.parameter.as_ref().map(OpenParameter::decided) {
@@ -70,6 +76,7 @@ impl Bound {
             Some(decided) => self.into_type(decided, CastContext::Implicit, &DFSchema::empty()),
         }
     }
+
     /// NULL of a type. As a number it has no digits, but is in the fixed form.
     pub(crate) fn null(id: TypeId, span: Span) -> Result<Self> {
         let stored = match id {
@@ -81,13 +88,15 @@ impl Bound {
         let null = ScalarValue::try_from(&stored)?;
         Ok(Self::new(Expr::Literal(null, None), id, span))
     }
+
     /// The same as a value of `to`, where `context` allows that.
     pub(crate) fn into_type(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Self> {
         let (from, span) = (self.id, self.span);
         self.plain(to, context, schema)?.ok_or_else(|| no_cast(from, to, span))
     }
-    /// The same as a value of `to`, where `context` allows that; none where Arrow computes the cast
-    /// by other rules than PostgreSQL, or reads fewer texts.
+
+    /// The same as a value of `to`, if `context` allows that. `None` if Arrow computes the cast by
+    /// other rules than PostgreSQL, or reads fewer texts.
     pub(crate) fn plain(self, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Option<Self>> {
         if self.id == to {
             return Ok(Some(self));
@@ -102,7 +111,7 @@ impl Bound {
                 None => of_unknown(expr, to, span),
             };
         }
-        // Of JSON, only the environment makes JSONB.
+        // Only the environment makes JSONB of JSON.
         let is_made = id.element() == Some(TypeId::JSON) && to.element() == Some(TypeId::JSONB);
         if stored_as(id) == stored_as(to) && id.element().is_some() && !is_made {
             return Ok(Some(Self::new(expr, to, span)));
@@ -136,6 +145,7 @@ impl Bound {
         };
         Ok(expr.map(|expr| Self::new(expr, to, span)))
     }
+
     /// A constant or a parameter of no type as a text.
     pub(crate) fn into_text(self) -> Result<Self> {
         match self.id {
@@ -173,9 +183,8 @@ pub(crate) fn without_blanks(expr: Expr) -> Expr {
     }
 }
 
-/// Whether Arrow's cast, or what is made here in its place, gives what PostgreSQL's does. It does
-/// not where it rounds otherwise, writes or reads texts otherwise, or where the session's time zone
-/// counts.
+/// Whether Arrow's cast, or its replacement here, equals PostgreSQL's. It does not if it rounds,
+/// writes or reads texts otherwise, or if the session's time zone counts.
 pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
     use TypeId as T;
     let is_integer = |id| matches!(id, T::INT2 | T::INT4 | T::INT8);
@@ -200,7 +209,7 @@ pub(crate) fn is_alike(from: TypeId, to: TypeId) -> bool {
     }
 }
 
-/// A value of type `from` as a number; none of a type that becomes none here.
+/// A value of type `from` as a number; `None` for a type without this cast here.
 fn as_number(expr: Expr, from: TypeId) -> Result<Option<Expr>> {
     let function = match from {
         TypeId::FLOAT4 => "float4_numeric",
@@ -211,7 +220,7 @@ fn as_number(expr: Expr, from: TypeId) -> Result<Option<Expr>> {
     Ok(Some(function_of_numbers(function)?.call(vec![expr])))
 }
 
-/// A number as a value of another type; none of a type that it becomes none of here.
+/// A number as a value of another type; `None` for a type without this cast here.
 fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Option<Expr>> {
     let function = match (to, expr.get_type(schema)?) {
         (TypeId::TEXT | TypeId::VARCHAR, DataType::Decimal128(..)) => {
@@ -231,7 +240,7 @@ fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Option<Expr>> 
     Ok(Some(function_of_numbers(function)?.call(vec![expr])))
 }
 
-/// A quoted constant or NULL of a type; none if its text is not read here.
+/// A quoted constant or NULL of a type; `None` if its text is not read here.
 fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Option<Bound>> {
     let text = match expr {
         Expr::Literal(ScalarValue::Utf8(Some(text)), _) => text,
@@ -256,7 +265,8 @@ fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Option<Bound>> {
     Ok(expr.map(|expr| Bound::new(expr, to, span)))
 }
 
-/// A whole number as a constant of another type of numbers; none if it is none, or does not fit.
+/// A whole number as a constant of another type of numbers; `None` if it is no such constant, or
+/// does not fit.
 fn constant(expr: &Expr, to: TypeId) -> Option<Expr> {
     let Expr::Literal(value, _) = expr else { return None };
     let number = match value {
@@ -269,7 +279,7 @@ fn constant(expr: &Expr, to: TypeId) -> Option<Expr> {
         TypeId::INT2 => ScalarValue::Int16(Some(number.try_into().ok()?)),
         TypeId::INT4 => ScalarValue::Int32(Some(number.try_into().ok()?)),
         TypeId::INT8 => ScalarValue::Int64(Some(number)),
-        // Of INTEGER, all have a number of an object.
+        // Every INTEGER is a number of an object.
         TypeId::OID if !matches!(value, ScalarValue::Int64(_)) => ScalarValue::UInt32(Some(number as u32)),
         TypeId::OID => ScalarValue::UInt32(Some(number.try_into().ok()?)),
         TypeId::FLOAT8 if number.unsigned_abs() < 1 << 53 => ScalarValue::Float64(Some(number as f64)),
@@ -279,7 +289,8 @@ fn constant(expr: &Expr, to: TypeId) -> Option<Expr> {
     Some(Expr::Literal(value, None))
 }
 
-/// A number as a constant, with no more digits than it has; free if it has too many, or none.
+/// A number as a constant, with no more digits than it has; free if it has too many, or is not
+/// finite.
 pub(crate) fn number_constant(number: &Numeric) -> Expr {
     let fixed = number.finite().and_then(|finite| {
         let (value, scale) = (finite.unscaled().small()?, finite.scale());

@@ -1,4 +1,4 @@
-//! Functions and aggregates: which one a call means, and what computes it.
+//! Functions and aggregates: the meaning of a call, and its implementation.
 
 use crate::binder::Binder;
 use crate::bound::Bound;
@@ -42,7 +42,7 @@ const COMPUTED_BY: [(&str, &str); 8] = [
     ("transaction_timestamp", "now"),
 ];
 
-/// The same of functions whose first argument is BYTEA.
+/// The same for functions whose first argument is BYTEA.
 const OF_BYTES: [(&str, &str); 8] = [
     ("btrim", "bytea_btrim"),
     ("length", "octet_length"),
@@ -54,7 +54,7 @@ const OF_BYTES: [(&str, &str); 8] = [
     ("substring", "bytea_substr"),
 ];
 
-/// Aggregates to whose value the order of the rows is something.
+/// Aggregates whose value depends on the order of the rows.
 const ORDERED: [&str; 2] = ["array_agg", "string_agg"];
 
 /// Aggregates of an order of rows.
@@ -88,7 +88,7 @@ fn shown(name: &str, given: &[TypeId]) -> String {
     format!("{name}({})", given.join(", "))
 }
 
-/// That there is no function of this name which takes such arguments.
+/// The error of a missing function with this name and these arguments.
 fn no_function(call: &str, is_ordered: bool, span: Span) -> BindError {
     let hint = match is_ordered {
         true => {
@@ -107,13 +107,13 @@ fn unsupported(name: &str, given: &[TypeId], span: Span) -> BindError {
 
 /// A function that is meant.
 pub(crate) struct Chosen {
-    /// Its types, polymorphic ones in place.
+    /// Its types, with polymorphic ones resolved.
     pub(crate) signature: Signature,
-    /// What it is applied to.
+    /// The kind of function: of rows, groups or windows.
     pub(crate) kind: FunctionKind,
     /// The types of its arguments as they are declared.
     declared: Vec<TypeId>,
-    /// Its value has the type of an argument, whatever that is.
+    /// Its value has the type of an argument, for any type.
     is_kept: bool,
     /// It gives a set of rows.
     pub(crate) returns_set: bool,
@@ -136,7 +136,7 @@ fn candidates(name: &str, count: usize) -> Vec<(Signature, &'static Function)> {
             _ => continue,
         };
         let signature = Signature { arguments, result: *result };
-        // One with as many arguments of its own comes before one that repeats its last.
+        // A function with as many arguments of its own comes before one that repeats its last.
         match found.iter_mut().find(|(other, _)| other.arguments == signature.arguments) {
             Some(other) if other.1.is_variadic => *other = (signature, function),
             Some(_) => {}
@@ -146,11 +146,11 @@ fn candidates(name: &str, count: usize) -> Vec<(Signature, &'static Function)> {
     found
 }
 
-/// Which function a call at `span` means, its polymorphic types in place.
+/// The function that a call at `span` means, with its polymorphic types resolved.
 ///
 /// # Errors
-/// 42883 if there is none, 42725 if there are several; 0A000 where PostgreSQL has one for types
-/// that are not here.
+/// 42883 if there is no function, 42725 if there are several; 0A000 if PostgreSQL has one for types
+/// that are missing here.
 pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen> {
     let candidates = candidates(name, given.len());
     let signatures = candidates.iter().map(|(signature, _)| signature).collect();
@@ -197,8 +197,8 @@ pub(crate) fn chosen(name: &str, given: &[TypeId], span: Span) -> Result<Chosen>
     })
 }
 
-/// The type that the name of a function stands for: `float8(x)` is a cast, if there is no such
-/// function of the very type of `x`.
+/// The type that the name of a function stands for. `float8(x)` is a cast, if there is no function
+/// of this name for exactly the type of `x`.
 fn cast_of(name: &str, given: &[TypeId]) -> Option<TypeId> {
     let [from] = *given else { return None };
     let to = TypeId::by_name(name).filter(|to| to.category() != Category::Pseudo && to.element().is_none())?;
@@ -213,11 +213,11 @@ impl Chosen {
         let mut has_numbers = false;
         for ((argument, to), declared) in given.into_iter().zip(&self.signature.arguments).zip(&self.declared) {
             let argument = match *declared {
-                // The number of an object is not what is seen of it.
+                // The number of an object is not its shown form.
                 declared if resolve::is_polymorphic(declared) && is_registered(argument.id) && !self.is_kept => {
                     binder.cast(argument, TypeId::TEXT, schema)?
                 }
-                // What is shown of a CHAR(n) has its blanks.
+                // A CHAR(n) that is shown has its blanks.
                 declared if argument.id == TypeId::BPCHAR && !self.is_kept && resolve::is_polymorphic(declared) => {
                     binder.padded(argument)?
                 }
@@ -236,7 +236,7 @@ impl Chosen {
             has_numbers |= resolve::is_polymorphic(*declared) && to.element() == Some(TypeId::NUMERIC);
             exprs.push(argument.expr);
         }
-        // Numbers beside an array are compared with its elements, or become some.
+        // Numbers beside an array are compared with its elements, or become elements.
         if has_numbers { arrays_of_one_form(exprs, self.is_kept, schema) } else { Ok(exprs) }
     }
 }
@@ -299,6 +299,7 @@ impl Binder<'_> {
             _ => self.scalar_call(name, arguments, span, context),
         }
     }
+
     /// `information_schema._pg_expandarray(array)`: rows of an element and its number. Drivers ask
     /// it for the columns of keys. The other functions of that schema are for its own views.
     fn expanded(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
@@ -313,7 +314,8 @@ impl Binder<'_> {
             _ => Err(unsupported(&format!("information_schema.{name}"), &types_of(&given), span)),
         }
     }
-    /// The arguments of a call, those of `VARIADIC ARRAY[…]` one by one.
+
+    /// The arguments of a call; each element of `VARIADIC ARRAY[…]` is one.
     pub(crate) fn arguments_of(&self, call: &Call, context: Context<'_>) -> Result<Vec<Bound>> {
         let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
         let mut arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
@@ -338,6 +340,7 @@ impl Binder<'_> {
         }
         Ok(arguments)
     }
+
     /// The arguments of make_interval in their order, zero for those that are left out.
     fn interval_parts(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Vec<Bound>> {
         let zero = || Bound::new(Expr::Literal(ScalarValue::Int32(Some(0)), None), TypeId::INT4, span);
@@ -360,7 +363,8 @@ impl Binder<'_> {
         }
         Ok(parts.into_iter().map(|part| part.unwrap_or_else(zero)).collect())
     }
-    /// Which function of single rows is meant.
+
+    /// The function of single rows that a call means.
     pub(crate) fn chosen_scalar(&self, name: &str, given: &[TypeId], span: Span) -> Result<Chosen> {
         let found = chosen(name, given, span)?;
         // PostgreSQL looks into these: they quote the text of the value.
@@ -369,6 +373,7 @@ impl Binder<'_> {
         self.is_immutable.set(self.is_immutable.get() && is_immutable);
         Ok(found)
     }
+
     /// That there is a function of single rows for arguments of these types.
     pub(crate) fn check_scalar(&self, name: &str, given: &[TypeId], span: Span) -> Result<()> {
         let is_own = of_name(name).is_empty() && self.environment.scalar(name).is_some();
@@ -377,6 +382,7 @@ impl Binder<'_> {
         }
         Ok(())
     }
+
     /// The call of a function of single rows.
     pub(crate) fn scalar_call(
         &self,
@@ -411,8 +417,9 @@ impl Binder<'_> {
         };
         self.postgresql_call(name, arguments, found, span, context).map_err(refused)
     }
-    /// The call of a function that PostgreSQL does not have: the function tells what it takes and
-    /// gives.
+
+    /// The call of a function that PostgreSQL does not have: the function determines its argument
+    /// and result types.
     fn own_call(
         &self,
         function: &Arc<ScalarUDF>,
@@ -435,6 +442,7 @@ impl Binder<'_> {
             Err(_) => Err(no_function(&shown(name, &given), false, span)),
         }
     }
+
     /// The call of a function of PostgreSQL's.
     fn postgresql_call(
         &self,
@@ -528,6 +536,7 @@ impl Binder<'_> {
         let function = function.ok_or_else(|| unsupported(name, &signature.arguments, span))?;
         checked(function.call(arguments), signature.result, span, context.schema)
     }
+
     /// The elements of an array, however deep, as one of a single dimension.
     fn all_elements(&self, array: Bound, schema: &DFSchema) -> Result<Bound> {
         if dimensions(&array.expr.get_type(schema)?) < 2 {
@@ -537,6 +546,7 @@ impl Binder<'_> {
         let function = self.environment.scalar("all_elements").ok_or_else(unsupported)?;
         checked(function.call(vec![array.expr]), array.id, array.span, schema)
     }
+
     /// The list that a function of rows gives for each row before, and the type of its elements.
     pub(crate) fn list_of_set(
         &self,
@@ -561,7 +571,8 @@ impl Binder<'_> {
         let is_same = type_of_arrow(element).map(stored_as) == Some(stored_as(id));
         if is_same || (element.is_integer() && is_integer(id)) { Ok((list, id)) } else { Err(refused()) }
     }
-    /// The call that gives such a list.
+
+    /// The call that computes a list of rows.
     fn computed_list(&self, name: &str, arguments: Vec<Bound>, found: &Chosen, schema: &DFSchema) -> Result<Expr> {
         let id = found.signature.result;
         let is_series = name == "generate_series";
@@ -581,7 +592,8 @@ impl Binder<'_> {
         }
         Ok(self.known_scalar(function_for(name, &found.signature))?.call(exprs))
     }
-    /// An element of what a function of rows gives, where that is in a list of values.
+
+    /// An element of the result of a set-returning function in a list of values.
     fn set_in_row(
         &self,
         name: &str,
@@ -603,8 +615,9 @@ impl Binder<'_> {
         let stored = arrow_type(id).filter(|_| is_other);
         Ok(Bound::new(stored.map_or(element.clone(), |stored| cast(element, stored)), id, span))
     }
+
     fn aggregate_call(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Bound> {
-        // Within one that must not be here, the inner one is the first that must not.
+        // Inside a forbidden aggregate, the inner one is the first that is forbidden.
         let inside = match context.without_aggregates {
             None => context.in_clause("an aggregate"),
             Some(_) => context,
@@ -642,11 +655,13 @@ impl Binder<'_> {
         let value = checked(finished(calls.collect(), finish), result, span, context.schema);
         value.map_err(refused)
     }
+
     /// An aggregate that PostgreSQL does not have.
     pub(crate) fn own_aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         let is_known = !of_name(name).is_empty() || self.environment.scalar(name).is_some();
         self.environment.aggregate(name).filter(|_| !is_known)
     }
+
     /// An aggregate of a query around, as the subquery that it stands in refers to its value.
     pub(crate) fn aggregate_of(&self, owner: &Outer<'_>, call: AggregateFunction, span: Span) -> Result<Expr> {
         let message = match owner.without_aggregates {
@@ -684,7 +699,8 @@ impl Binder<'_> {
         let field = Arc::new(Field::new(&name, given, true));
         Ok(Expr::OuterReferenceColumn(field, Column::new_unqualified(name)))
     }
-    /// Which aggregate a call means, and its arguments.
+
+    /// The aggregate that a call means, and its arguments.
     pub(crate) fn aggregate(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<AggregateCall> {
         let context = Context { may_have_sets: false, ..context };
         let mut arguments = self.arguments_of(call, context)?;
@@ -706,8 +722,8 @@ impl Binder<'_> {
             return self.of_own_aggregate(function, arguments, order_by, filter, span, context);
         }
         for argument in &mut arguments {
-            // A constant that may be of any type is a text. A parameter gets a type only where
-            // equal ones are left out.
+            // A constant that may be of any type is a text. A parameter gets a type only if equal
+            // values are left out.
             if argument.id == TypeId::UNKNOWN && name == "count" && given.len() == 1 && !is_of_set {
                 if argument.parameter.is_some() && !call.distinct {
                     let parts = vec![(self.counted()?, vec![argument.expr.clone()])];
@@ -717,7 +733,7 @@ impl Binder<'_> {
                 *argument = argument.clone().into_text()?;
                 given[0] = argument.id;
             }
-            // Rows that are there are counted, or different ones.
+            // Counts present rows, or distinct ones.
             if argument.id == TypeId::RECORD && name == "count" && given.len() == 1 {
                 if call.distinct {
                     let parts = vec![(self.counted()?, vec![self.key_of_row(&argument.expr, context.schema)?])];
@@ -758,7 +774,9 @@ impl Binder<'_> {
             false => parts.map_err(|error| error.refused(what, span)),
         }
     }
-    /// The call of an aggregate that PostgreSQL does not have: it tells what it takes and gives.
+
+    /// The call of an aggregate that PostgreSQL does not have: the aggregate determines its
+    /// argument and result types.
     fn of_own_aggregate(
         &self,
         function: Arc<AggregateUDF>,
@@ -785,6 +803,7 @@ impl Binder<'_> {
         }
         Ok(AggregateCall { parts: vec![(function, exprs)], filter, finish: None, order_by, result })
     }
+
     /// The call of one of PostgreSQL's aggregates without an order of its own.
     #[expect(clippy::too_many_arguments, reason = "the parts of a call")]
     fn plain_aggregate(
@@ -855,7 +874,7 @@ impl Binder<'_> {
             }
             let expr = self.implicitly(argument, *to, context.schema)?.expr;
             exprs.push(match (name, *to) {
-                // The sum of such is NUMERIC.
+                // The sum of BIGINT is NUMERIC.
                 ("sum", TypeId::INT8) => cast(expr, DataType::Decimal128(20, 0)),
                 _ => expr,
             });
@@ -870,6 +889,7 @@ impl Binder<'_> {
         let (parts, finish) = self.parts(name, exprs, signature.result, call.distinct, context.schema)?;
         Ok(AggregateCall { parts, filter, finish, order_by, result: signature.result })
     }
+
     /// The aggregates of a plan that compute this one of `exprs`, and the function that finishes
     /// it.
     fn parts(
@@ -919,7 +939,8 @@ impl Binder<'_> {
         };
         Ok((vec![(function, exprs)], None))
     }
-    /// The order of the rows that an aggregate takes, and what they are ordered by.
+
+    /// The order of the rows that an aggregate takes, and its sort keys.
     fn order_within(&self, call: &Call, arguments: &[Bound], context: Context<'_>) -> Result<Vec<(SortExpr, Bound)>> {
         let mut orders: Vec<(SortExpr, Bound)> = Vec::new();
         for item in call.order_by.iter().chain(&call.within_group) {
@@ -935,6 +956,7 @@ impl Binder<'_> {
         }
         Ok(orders)
     }
+
     /// `mode() WITHIN GROUP (ORDER BY x)`.
     fn ordered_set(
         &self,
@@ -963,6 +985,7 @@ impl Binder<'_> {
         let parts = vec![(function, exprs)];
         Ok(AggregateCall { parts, filter, finish: None, order_by, result: found.signature.result })
     }
+
     fn counted(&self) -> Result<Arc<AggregateUDF>> {
         self.known_aggregate("count")
     }
@@ -996,7 +1019,7 @@ pub(crate) fn owner_of<'o>(exprs: &[Expr], outer: Option<&'o Outer<'o>>) -> Opti
     std::iter::successors(outer, |outer| outer.next).find(|outer| has_columns(outer.schema))
 }
 
-/// What a call has that only calls of aggregates have.
+/// The part of a call that only calls of aggregates have.
 pub(crate) fn of_aggregates(name: &str, call: &Call) -> Option<String> {
     let parts = [
         (call.star, format!("{name}(*)")),
@@ -1017,7 +1040,7 @@ fn own_arguments(name: &str, arguments: Vec<Bound>, span: Span, schema: &DFSchem
             Expr::Literal(ScalarValue::Utf8(None), _) => {
                 Bound { expr: Expr::Literal(ScalarValue::Null, None), ..argument }
             }
-            // It becomes what the function takes.
+            // It becomes a value of the function's type.
             Expr::Literal(ScalarValue::Utf8(_), _) => argument,
             _ => argument.into_text()?,
         };
@@ -1039,8 +1062,8 @@ fn of_own_type(call: Expr, result: &DataType, span: Span) -> Result<Bound> {
     }
 }
 
-/// The order in which an aggregate takes its values. Different ones that have no other order come
-/// in their own, since PostgreSQL sorts values to find equal ones.
+/// The order in which an aggregate takes its values. Distinct values without an order of their own
+/// come in ascending order, since PostgreSQL sorts values to find equal ones.
 fn order_of_values(
     call: &Call,
     order_by: Vec<(SortExpr, Bound)>,
@@ -1055,27 +1078,28 @@ fn order_of_values(
     Ok(order_by.into_iter().map(|(sort, _)| sort).collect())
 }
 
-/// That values of which equal ones are left out would be told apart by their bytes.
+/// The error of DISTINCT over values that would be compared by their bytes.
 fn distinct(name: &str) -> BindError {
     BindError::unsupported(format!("{name}(DISTINCT …) of values with digits of their own or of intervals"), NO_PLACE)
 }
 
-/// Aggregates of a plan, and what each is applied to.
+/// Aggregates of a plan, and the arguments of each.
 type AggregateParts = Vec<(Arc<AggregateUDF>, Vec<Expr>)>;
 
-/// An aggregate, and what it is applied to.
+/// An aggregate, and its arguments.
 pub(crate) struct AggregateCall {
-    /// Those of the plan, and what they are applied to.
+    /// The parts of the plan, and their arguments.
     pub(crate) parts: AggregateParts,
     pub(crate) filter: Option<Box<Expr>>,
-    /// The function that takes their results; none if the only result is that of the call.
+    /// The function that takes their results; `None` if the only result is that of the call.
     pub(crate) finish: Option<Arc<ScalarUDF>>,
     /// The order of the rows that they take.
     pub(crate) order_by: Vec<SortExpr>,
     pub(crate) result: TypeId,
 }
 
-/// The value of a call that several in the plan compute; a single one where nothing finishes them.
+/// The value of a call that several aggregates in the plan compute; of a single one without a final
+/// function.
 pub(crate) fn finished(mut calls: Vec<Expr>, finish: Option<Arc<ScalarUDF>>) -> Expr {
     match finish {
         Some(finish) => finish.call(calls),

@@ -8,7 +8,7 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::Expr;
 use serac_parser::tree::{Distinct, Lock, Select};
 
-/// What a query claims, while it is bound.
+/// The claims of a query, while it is bound.
 pub(crate) struct Claims {
     pub(crate) locks: Vec<Lock>,
     /// The columns that tell rows, and the tables that these are of.
@@ -24,7 +24,8 @@ impl Claims {
         };
         self.tables.iter().map(row).collect()
     }
-    /// Refuses a SELECT whose rows are not rows of its tables; `exprs` are its items and its order.
+
+    /// Refuses a SELECT whose rows are not rows of its tables; `exprs` has its items and sort keys.
     pub(crate) fn check(&self, select: &Select, is_grouped: bool, exprs: &[Expr]) -> Result<()> {
         let has = |is_such: fn(&Expr) -> bool| exprs.iter().any(|expr| has_part(expr, is_such));
         let refused = [

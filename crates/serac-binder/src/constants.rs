@@ -1,4 +1,4 @@
-//! Quoted constants as values of a type, by what PostgreSQL reads.
+//! Quoted constants as values of a type, by PostgreSQL's input forms.
 //!
 //! Whole numbers, truth values and bytes are read here, with PostgreSQL's errors. Dates and times
 //! are read in the forms of ISO 8601 alone, and intervals as quantities with units or as
@@ -10,7 +10,7 @@ use datafusion::common::ScalarValue;
 use serac_parser::tree::Span;
 use serac_pg::TypeId;
 
-/// A text as a value of a type that Arrow has; none if it is not read here.
+/// A text as a value of a type that Arrow has; `None` if it is not read here.
 pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarValue>> {
     let word = text.trim_matches(|c: char| c.is_ascii_whitespace());
     let invalid = || {
@@ -92,7 +92,7 @@ fn float<T: std::str::FromStr + Default + PartialEq>(word: &str) -> Option<T> {
     (is_zero || value != T::default()).then_some(value)
 }
 
-/// So many digits as a number.
+/// A number of `count` digits.
 fn digits(text: &str, count: std::ops::RangeInclusive<usize>) -> Option<i64> {
     let is_digits = count.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     is_digits.then(|| text.parse().ok()).flatten()
@@ -145,7 +145,7 @@ fn timestamp(word: &str) -> Option<i64> {
     Some(i64::from(date(day)?) * 86_400_000_000 + clock)
 }
 
-/// What stands before a zone, and the zone's microseconds east of Greenwich.
+/// The text before a zone, and the zone's microseconds east of Greenwich.
 fn with_zone(word: &str) -> Option<(&str, i64)> {
     if let Some(local) = word.strip_suffix(['Z', 'z']) {
         return Some((local, 0));
@@ -183,7 +183,7 @@ fn interval(word: &str) -> Option<IntervalMonthDayNano> {
             None => (1, quantity.strip_prefix('+').unwrap_or(quantity)),
         };
         if quantity.contains(':') {
-            // A sign before a time is its own, but a sign before days is taken over: such forms are
+            // A sign before a time is its own, but a sign before days carries over: these forms are
             // not read.
             if sign < 0 || seen.contains(&"time") || days < 0 || months < 0 {
                 return None;
@@ -230,8 +230,7 @@ fn interval(word: &str) -> Option<IntervalMonthDayNano> {
     Some(IntervalMonthDayNano::new(months, days, sign * nanos))
 }
 
-/// `\x00ff`, or letters among which a backslash stands before another one, or before three octal
-/// digits.
+/// `\x00ff`, or letters with backslashes, each before another backslash or three octal digits.
 fn bytes(text: &str, span: Span) -> Result<Vec<u8>> {
     let wrong = |sqlstate, message: String| BindError::new(sqlstate, message, span);
     let mut bytes = Vec::with_capacity(text.len());

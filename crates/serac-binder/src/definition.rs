@@ -1,5 +1,5 @@
-//! Expressions that stand in no query: what tables keep (defaults, checks, generated columns,
-//! indexes and their conditions), and what is computed beside queries.
+//! Expressions outside of queries. Tables keep them (defaults, checks, generated columns, indexes
+//! and their conditions), or they are computed beside queries.
 
 use crate::binder::Binder;
 use crate::bound::Bound;
@@ -16,7 +16,7 @@ use serac_parser::tree::{Call, Expr as Tree, ExprKind, Literal, Name, Postfix, Q
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, ModifiedType, TypeId};
 
-/// Where such an expression stands.
+/// The place of the expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// DEFAULT of a column.
@@ -35,7 +35,7 @@ pub enum Place {
     CopyFilter,
 }
 
-/// Each place as messages call one, and several.
+/// The names of each place in messages, in the singular and the plural.
 const NAMES: [(&str, &str); 7] = [
     ("DEFAULT expression", "DEFAULT expressions"),
     ("check constraint", "check constraints"),
@@ -47,24 +47,25 @@ const NAMES: [(&str, &str); 7] = [
 ];
 
 impl Place {
-    /// How messages call one.
+    /// The singular in messages.
     pub fn name(self) -> &'static str {
         NAMES[self as usize].0
     }
-    /// How messages call several.
+
+    /// The plural in messages.
     pub fn clause(self) -> &'static str {
         NAMES[self as usize].1
     }
 }
 
-/// The text of an expression, where it stands, and what it is over.
+/// The text of an expression, its place, and the columns that it is over.
 #[derive(Clone, Copy, Debug)]
 pub struct DefinitionText<'t> {
     /// The expression.
     pub text: &'t str,
-    /// Where it stands.
+    /// The place of the expression.
     pub place: Place,
-    /// The name of the table that it is over; empty for none.
+    /// The name of its table; empty without one.
     pub table: &'t str,
     /// The columns that it may name.
     pub schema: &'t DFSchema,
@@ -85,11 +86,11 @@ pub struct Definition {
     pub is_immutable: bool,
 }
 
-/// What the names in an expression are.
+/// The meaning of the names in an expression.
 #[derive(Default)]
 struct Names {
     columns: Vec<Name>,
-    /// The texts that name sequences whose next values are taken.
+    /// The texts that name sequences from which values are drawn.
     sequences: Vec<String>,
     has_query: bool,
 }
@@ -99,18 +100,20 @@ impl visit::Found for Names {
     fn name(&mut self, name: &Name) {
         self.columns.push(name.clone());
     }
+
     fn call(&mut self, call: &Call) {
         let last = call.name.parts.last().map(|name| name.name.as_str());
         if let (Some("nextval"), [argument]) = (last, &call.arguments[..]) {
             self.sequences.extend(text_of(&argument.value).map(str::to_owned));
         }
     }
+
     fn query(&mut self, _: &Query) {
         self.has_query = true;
     }
 }
 
-/// The text that a constant has, whatever it is cast to.
+/// The text of a constant, below any casts.
 fn text_of(tree: &Tree) -> Option<&str> {
     match &tree.kind {
         ExprKind::Literal(Literal::String(text)) => Some(text),
@@ -133,7 +136,7 @@ fn parsed(text: &str) -> Result<(Tree, Names)> {
 /// The names of columns in an expression, each with its place in the text.
 ///
 /// # Errors
-/// If it is none.
+/// If the text is no expression.
 pub fn columns_of_definition(text: &str) -> Result<Vec<Name>> {
     Ok(parsed(text)?.1.columns)
 }
@@ -141,7 +144,7 @@ pub fn columns_of_definition(text: &str) -> Result<Vec<Name>> {
 /// The texts that name the sequences of which an expression takes the next values.
 ///
 /// # Errors
-/// If it is none.
+/// If the text is no expression.
 pub fn sequences_of_definition(text: &str) -> Result<Vec<String>> {
     Ok(parsed(text)?.1.sequences)
 }
@@ -149,7 +152,7 @@ pub fn sequences_of_definition(text: &str) -> Result<Vec<String>> {
 /// Binds an expression.
 ///
 /// # Errors
-/// What is wrong with it, as PostgreSQL says it.
+/// The error in it, in PostgreSQL's words.
 pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText<'_>) -> Result<Definition> {
     let DefinitionText { text, place, table, schema, types, column } = definition;
     let (tree, names) = parsed(text)?;

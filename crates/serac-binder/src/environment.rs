@@ -1,4 +1,4 @@
-//! What the binder asks of the session.
+//! The binder's questions to the session.
 
 use crate::error::{BindError, Result};
 use crate::target::Target;
@@ -13,65 +13,69 @@ use std::sync::Arc;
 /// A table or a view, as the binder sees it.
 #[derive(Clone)]
 pub struct Relation {
-    /// What is scanned.
+    /// The source of a scan.
     pub source: Arc<dyn TableSource>,
     /// The name under which it is scanned.
     pub name: datafusion::common::TableReference,
-    /// The types of its columns, in their order; none for those that hold what PostgreSQL has no
-    /// type of. A statement may pass such a column on, and do nothing else with it (0A000).
+    /// The types of its columns, in their order; `None` for a type without a counterpart in
+    /// PostgreSQL. A statement may pass such a column on, but not compute with it (0A000).
     pub types: Vec<Option<ModifiedType>>,
-    /// The columns of its primary key, by their places; empty if it has none.
+    /// The columns of its primary key, by their places; empty without a key.
     pub key: Vec<usize>,
 }
 
-/// What the binder asks of the session.
+/// The binder's questions to the session.
 pub trait Environment {
     /// The relation of a name.
     ///
     /// # Errors
-    /// If there is none, or if it is one that the binder cannot use.
+    /// If it does not exist, or if the binder cannot use it.
     fn relation(&self, name: &tree::Name) -> Result<Relation>;
     /// The table of a name that is to be changed.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it does not exist.
     fn target(&self, name: &tree::Name) -> Result<Target> {
         Err(BindError::unsupported("a change", name.span))
     }
-    /// A relation of these columns whose rows are not there before the statement runs. The first
-    /// columns are those of `target`, if it is told: who may not read them there may not read them
-    /// here.
+
+    /// A relation of these columns whose rows appear while the statement runs. The first columns
+    /// are those of `target`, if given: a role that may not read them there may not read them here.
     fn rows_to_come(&self, schema: SchemaRef, target: Option<&Target>) -> Arc<dyn TableSource> {
         let _ = target;
         Arc::new(LogicalTableSource::new(schema))
     }
+
     /// The digits, all and those behind the point, of NUMERIC parameters whose values all have
-    /// these: they are fixed numbers then. By number from `$1` on.
+    /// these: they are then fixed numbers. By number from `$1` on.
     fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
         Vec::new()
     }
-    /// What computes a function of single rows.
+
+    /// The implementation of a function of single rows.
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>>;
-    /// What computes an aggregate.
+    /// The implementation of an aggregate.
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>>;
     /// The function for arguments of these types, where DataFusion's own has other rules:
-    /// `to_char`, `round` of floats. None if nothing gives what PostgreSQL's does.
+    /// `to_char`, `round` of floats. `None` if no implementation equals PostgreSQL's.
     fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
         let _ = (name, signature);
         None
     }
-    /// A value of a type as one of another type, by PostgreSQL's rules, where Arrow's cast has
-    /// others: a float as a text, a text as a date. None if nothing does that.
+
+    /// A value of a type as one of another type, by PostgreSQL's rules, if Arrow's cast has others:
+    /// a float as a text, a text as a date. `None` if there is no implementation.
     ///
     /// # Errors
-    /// Those of the planner.
+    /// The errors of the planner.
     fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, schema: &DFSchema) -> Result<Option<Expr>> {
         let _ = (expr, from, to, schema);
         Ok(None)
     }
-    /// A value of a type as one of another type, where the session's settings of times say how: its
-    /// time zone, `DateStyle` and `IntervalStyle`. None where they do not count, or are the usual
-    /// ones. A quoted constant stands at `span`.
+
+    /// A value of a type as one of another type, if the session's settings of times count: its time
+    /// zone, `DateStyle` and `IntervalStyle`. `None` if they do not count, or have their defaults.
+    /// A quoted constant stands at `span`.
     ///
     /// # Errors
     /// A constant is wrong: the error says how.
@@ -86,35 +90,39 @@ pub trait Environment {
         let _ = (expr, from, to, span, schema);
         Ok(None)
     }
-    /// What computes a window function.
+
+    /// The implementation of a window function.
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>>;
-    /// What computes a field of a time, by `extract` or by `date_part`, and the field as its first
-    /// argument if it takes one. None if nothing gives what PostgreSQL's does.
+    /// The implementation of a field of a time, for `extract` or `date_part`, and the field as its
+    /// first argument if it takes one. `None` if no implementation equals PostgreSQL's.
     fn date_part(&self, field: &str, is_extract: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
         let _ = (field, is_extract);
         None
     }
-    /// Whether it is the name of a function that gives a table in FROM, and that PostgreSQL does
-    /// not have or has with types that are not here.
+
+    /// Whether it is the name of a table function in FROM that PostgreSQL does not have, or has
+    /// with types that are not here.
     fn has_table_function(&self, name: &str) -> bool {
         let _ = name;
         false
     }
-    /// The rows of a table function; `arguments` are constants. None if there is no such function
+
+    /// The rows of a table function; `arguments` are constants. `None` if there is no such function
     /// for these.
     ///
     /// # Errors
-    /// If there is one that cannot be called so.
+    /// If the function exists but cannot be called with these arguments.
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>>;
     /// The rows that the last run of a recursive query has given, under its name in the plan.
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         let _ = (name, schema);
         None
     }
+
     /// An operator's application to operands of the types that it takes. Numbers are there in their
     /// fixed form alone, and not divided.
     ///
     /// # Errors
-    /// Those of the planner.
+    /// The errors of the planner.
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr>;
 }

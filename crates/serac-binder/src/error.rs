@@ -1,34 +1,34 @@
-//! What may be wrong with a statement.
+//! The errors of binding.
 
 use datafusion::error::DataFusionError;
 use serac_parser::tree::Span;
 
-/// What is wrong with a statement, as PostgreSQL says it.
+/// An error of a statement, in PostgreSQL's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementError {
     /// Five characters.
     pub sqlstate: &'static str,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What may be done about it.
+    /// The hint: a way to mend it.
     pub hint: Option<&'static str>,
-    /// What else there is to say.
+    /// The detail.
     pub detail: Option<String>,
-    /// Where.
+    /// The place of the error.
     pub span: Option<Span>,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug)]
 pub enum BindError {
-    /// The statement is wrong, or asks for something that SeracDB has not (0A000).
+    /// The statement is wrong, or uses a feature that SeracDB does not have (0A000).
     Statement(StatementError),
-    /// DataFusion refuses what the binder makes.
+    /// DataFusion refuses the binder's plan.
     Plan(DataFusionError),
 }
 
-/// The place of what the tree has no place of: the operators of BETWEEN, IN and their kin. Errors
-/// of it have none.
+/// The place of parts without a place in the tree: the operators of BETWEEN, IN and their kin.
+/// Errors of these parts have no place.
 pub(crate) const NO_PLACE: Span = Span { start: 0, end: 0 };
 
 /// A result of binding.
@@ -40,25 +40,28 @@ impl BindError {
         let span = Some(span).filter(|span| *span != NO_PLACE);
         Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span })
     }
-    /// That PostgreSQL has something, and SeracDB has not; at [`NO_PLACE`] of the statement as a
-    /// whole.
+
+    /// The error of a feature that PostgreSQL has and SeracDB has not; at [`NO_PLACE`], of the
+    /// statement as a whole.
     pub(crate) fn unsupported(what: impl std::fmt::Display, span: Span) -> Self {
         Self::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"), span)
     }
-    /// The same as a refusal of what PostgreSQL has, where there is no plan and the statement is
-    /// not wrong.
+
+    /// The same error for a statement that is right but has no plan.
     #[must_use]
     pub(crate) fn refused(self, what: impl std::fmt::Display, span: Span) -> Self {
         match self {
-            // Of a function's own.
+            // An error of a function's own.
             Self::Plan(DataFusionError::External(_)) | Self::Statement(_) => self,
             Self::Plan(_) => Self::unsupported(what, span),
         }
     }
+
     /// An error of the statement as a whole.
     pub fn without_place(sqlstate: &'static str, message: impl Into<String>) -> Self {
         Self::Statement(StatementError { sqlstate, message: message.into(), hint: None, detail: None, span: None })
     }
+
     /// The same of the statement as a whole.
     #[must_use]
     pub(crate) fn unplaced(self) -> Self {
@@ -67,7 +70,8 @@ impl BindError {
             other => other,
         }
     }
-    /// With what else there is to say.
+
+    /// Adds a detail.
     #[must_use]
     pub fn detailed(self, detail: String) -> Self {
         match self {
@@ -75,7 +79,8 @@ impl BindError {
             other => other,
         }
     }
-    /// With what may be done about it.
+
+    /// Adds a hint.
     #[must_use]
     pub fn hinted(self, hint: &'static str) -> Self {
         match self {

@@ -32,6 +32,7 @@ impl Binder<'_> {
             _ => self.deeper(1, || self.composed(tree, context)),
         }
     }
+
     /// An expression of which there are several copies in the plan.
     pub(crate) fn copied(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
         match &tree.kind {
@@ -39,6 +40,7 @@ impl Binder<'_> {
             _ => self.deeper(LEVELS_OF_COPIES, || self.composed(tree, context)),
         }
     }
+
     /// An expression with others in it.
     fn composed(&self, tree: &Tree, context: Context<'_>) -> Result<Bound> {
         self.makes(1)?;
@@ -80,7 +82,7 @@ impl Binder<'_> {
             ExprKind::Like { operand, negated, kind, pattern, escape, at } => {
                 let (operand, pattern) = (self.expression(operand, context)?, self.expression(pattern, context)?);
                 let start = operand.span;
-                // PostgreSQL points to the word NOT before it, if there is one.
+                // PostgreSQL points to the word NOT before it, if it is there.
                 let at = if *negated { NO_PLACE } else { *at };
                 let pattern = match (kind, escape.as_deref()) {
                     (LikeKind::Similar, escape) => {
@@ -123,10 +125,12 @@ impl Binder<'_> {
             _ => Err(BindError::unsupported("an expression of this kind", span)),
         }
     }
+
     /// A condition of a clause.
     pub(crate) fn condition(&self, clause: &str, tree: &Tree, context: Context<'_>) -> Result<Expr> {
         Ok(self.truth(clause, self.expression(tree, context)?, context)?.expr)
     }
+
     /// A value as the condition of a clause.
     pub(crate) fn truth(&self, clause: &str, bound: Bound, context: Context<'_>) -> Result<Bound> {
         match bound.id {
@@ -138,10 +142,12 @@ impl Binder<'_> {
             }
         }
     }
+
     fn logic(&self, clause: &str, operands: &[Tree], operator: Operator, context: Context<'_>) -> Result<Expr> {
         let operands = operands.iter().map(|operand| self.condition(clause, operand, context));
         Ok(joined(operands.collect::<Result<_>>()?, operator))
     }
+
     fn operators(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
             return self.long_row(first, rest, context);
@@ -165,12 +171,13 @@ impl Binder<'_> {
         }
         Ok(left)
     }
-    /// A long row of operators. It is no tower of them in the plan: texts may be joined in any
-    /// order, and a function adds numbers one after the other.
+
+    /// A long row of operators. It becomes no deep tree in the plan: texts may be joined in any
+    /// order, and one function adds a list of numbers.
     fn long_row(&self, first: &Tree, rest: &[(Symbol, Tree)], context: Context<'_>) -> Result<Bound> {
         use TypeId as T;
         let unsupported = || {
-            let what = format!("an expression of more than {MOST_IN_A_ROW} such operators in a row");
+            let what = format!("an expression of more than {MOST_IN_A_ROW} of these operators in a row");
             BindError::unsupported(what, first.span)
         };
         let (begin, rest) = rest.split_at(1);
@@ -200,11 +207,12 @@ impl Binder<'_> {
         operands.insert(0, lit(operators));
         checked(self.known_scalar("serac chain")?.call(operands), of, span, context.schema)
     }
+
     fn prefixes(&self, operators: &[Symbol], operand: &Tree, context: Context<'_>) -> Result<Bound> {
         let mut operators = operators;
         let is_number = matches!(operand.kind, ExprKind::Prefix(..));
         let mut operand = match &operand.kind {
-            // Signs are part of the number behind them, of which there is one more below zero than
+            // Signs are part of the number behind them: there is one more number below zero than
             // above.
             ExprKind::Literal(Literal::Integer(digits)) => {
                 let (mut start, mut sign) = (operand.span, "");
@@ -233,11 +241,12 @@ impl Binder<'_> {
         }
         Ok(operand)
     }
+
     fn postfixes(&self, operand: &Tree, rest: &[Postfix], context: Context<'_>) -> Result<Bound> {
         if rest.len() > MOST_IN_A_ROW {
             return Err(BindError::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded", operand.span));
         }
-        // What type is meant is asked before the operand is bound.
+        // The type is determined before the operand is bound.
         for postfix in rest {
             if let Postfix::Cast(to, _) = postfix {
                 self.meant_type(to)?;
@@ -261,7 +270,7 @@ impl Binder<'_> {
             (None, [Postfix::Field(field), others @ ..]) if self.columns_of_row(operand, context)?.is_some() => {
                 rest = others;
                 let ExprKind::Name(name) = &operand.kind else {
-                    return Err(BindError::unsupported("such a row", NO_PLACE));
+                    return Err(BindError::unsupported("a row in this place", NO_PLACE));
                 };
                 let parts = name.parts.iter().chain([field]).cloned().collect();
                 self.column(&serac_parser::tree::Name { parts, span: name.span }, context)?
@@ -309,6 +318,7 @@ impl Binder<'_> {
         }
         Ok(operand)
     }
+
     fn is(&self, operand: Bound, negated: bool, test: &IsTest, at: Span, context: Context<'_>) -> Result<Bound> {
         if let (TypeId::RECORD, IsTest::Null) = (operand.id, test) {
             let fields = self.fields_of_row(&operand, context.schema)?.into_iter().map(|(_, value)| value);
@@ -353,6 +363,7 @@ impl Binder<'_> {
         };
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
+
     fn between(
         &self,
         operand: &Tree,
@@ -393,8 +404,9 @@ impl Binder<'_> {
         }
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
-    /// `a IN (1, 2, b)`. Constants are looked for in one list, in their common type; others one by
-    /// one.
+
+    /// `a IN (1, 2, b)`. Constants become one list, in their common type; other items are compared
+    /// singly.
     pub(crate) fn in_list(
         &self,
         operand: &Tree,
@@ -415,7 +427,7 @@ impl Binder<'_> {
         match resolve::common(&types) {
             Ok(common) if constants.len() > 1 => {
                 all.push(self.in_constants(operand.clone(), constants, common, negated, span, context)?);
-                // It has decided what a parameter is.
+                // It has decided the type of a parameter.
                 operand = operand.renewed()?;
             }
             _ => single.extend(constants),
@@ -425,6 +437,7 @@ impl Binder<'_> {
         }
         Ok(joined(all, join))
     }
+
     pub(crate) fn in_constants(
         &self,
         operand: Bound,
@@ -443,6 +456,7 @@ impl Binder<'_> {
         let operand = exprs.remove(0);
         Ok(Expr::InList(InList::new(Box::new(operand), exprs, negated)))
     }
+
     fn like(
         &self,
         kind: LikeKind,
@@ -475,6 +489,7 @@ impl Binder<'_> {
         let like = Like::new(negated, Box::new(operand), Box::new(pattern), None, is_any_case);
         Ok(Bound::new(Expr::Like(like), TypeId::BOOL, at))
     }
+
     /// A pattern of LIKE, which is an error where it ends too early.
     fn checked_pattern(&self, operand: &Expr, pattern: Expr, is_any_case: bool) -> Result<Expr> {
         let text = pattern.as_literal().and_then(|value| value.try_as_str());
@@ -485,6 +500,7 @@ impl Binder<'_> {
         let function = self.known_scalar(if is_any_case { "ilike_pattern" } else { "like_pattern" })?;
         Ok(function.call(vec![operand.clone(), pattern]))
     }
+
     fn case(
         &self,
         operand: Option<&Tree>,
@@ -506,7 +522,7 @@ impl Binder<'_> {
                 Some(operand.into_text()?)
             }
         };
-        // One that may be another value each time is computed once.
+        // An operand that may change its value is computed once.
         let is_once = whens.len() > 1 && operand.as_ref().is_some_and(|operand| repeatable(&operand.expr).is_err());
         let (mut conditions, mut compared, mut thens) = (Vec::new(), Vec::new(), Vec::new());
         for (when, then) in whens {
@@ -529,7 +545,7 @@ impl Binder<'_> {
             }
             _ => None,
         };
-        // The result of ELSE is the first whose type counts.
+        // For the type, the result of ELSE counts first.
         let mut results = vec![match otherwise {
             Some(otherwise) => self.expression(otherwise, context)?,
             None => constant(&Literal::Null, span)?,
@@ -541,6 +557,7 @@ impl Binder<'_> {
         let whens = conditions.into_iter().map(Box::new).zip(results).collect();
         Ok(Bound::of_type(Expr::Case(Case::new(operand, whens, otherwise)), of, span))
     }
+
     /// The operand of a CASE and the values that it is compared with, in one type that Arrow
     /// compares.
     fn compared_once(&self, operand: Bound, values: Vec<Bound>, schema: &DFSchema) -> Result<(Expr, Vec<Expr>)> {
@@ -557,6 +574,7 @@ impl Binder<'_> {
         let mut exprs = self.compared_values(all, common, schema)?;
         Ok((exprs.remove(0), exprs))
     }
+
     /// Expressions as values of their common type, which has a modifier if all have it.
     pub(crate) fn unified(&self, what: &str, all: Vec<Bound>, schema: &DFSchema) -> Result<(Vec<Expr>, ModifiedType)> {
         let types: Vec<TypeId> = all.iter().map(|one| one.id).collect();
@@ -579,6 +597,7 @@ impl Binder<'_> {
         let of = ModifiedType::common(common, all.iter().map(Bound::modified_type));
         Ok((self.of_one_type(all, common, schema)?, of))
     }
+
     /// An operator's application.
     pub(crate) fn operate(&self, symbol: &str, at: Span, operands: Vec<Bound>, context: Context<'_>) -> Result<Bound> {
         let types = types_of(&operands);
@@ -590,6 +609,7 @@ impl Binder<'_> {
         };
         self.operation(symbol, at, operands, signature, context).map_err(refused)
     }
+
     /// The application of an operator that has been found.
     fn operation(
         &self,
@@ -657,6 +677,7 @@ impl Binder<'_> {
         };
         checked(expr, signature.result, at, context.schema)
     }
+
     /// An operator that is a function.
     fn operator_call(
         &self,
@@ -680,6 +701,7 @@ impl Binder<'_> {
         }
         checked(function.call(exprs), signature.result, at, context.schema)
     }
+
     fn arithmetic(
         &self,
         symbol: &str,
@@ -739,6 +761,7 @@ impl Binder<'_> {
         }
         self.environment.operate(operator, left, right, context.schema)
     }
+
     /// Arithmetic of dates: days are numbers, and a day with an interval is a point of time.
     fn dates(
         &self,
@@ -787,6 +810,7 @@ impl Binder<'_> {
             _ => return Ok(None),
         }))
     }
+
     fn special(&self, special: &Special, span: Span, context: Context<'_>) -> Result<Bound> {
         let context = Context { may_have_sets: false, ..context };
         let all = |trees: &[Tree]| trees.iter().map(|tree| self.expression(tree, context)).collect::<Result<Vec<_>>>();
@@ -884,19 +908,22 @@ impl Binder<'_> {
             _ => Err(BindError::unsupported("a function of this form", span)),
         }
     }
+
     /// The time at which the transaction began, with so many digits of a second.
     fn now_as(&self, id: TypeId, digits: Option<&Tree>, span: Span, context: Context<'_>) -> Result<Bound> {
         let now = self.scalar_call("now", Vec::new(), span, context)?;
         let digits = digits.map(modifier).transpose()?;
         self.modified(self.cast(now, id, context.schema)?, digits.as_slice(), context.schema).map(|now| now.at(span))
     }
-    /// What a function without arguments gives, which is a name.
+
+    /// The result of a function without arguments, which is a name.
     fn name_of(&self, function: &str, span: Span, context: Context<'_>) -> Result<Bound> {
         let unsupported = || BindError::unsupported(format!("function {function}()"), span);
         let function = self.environment.scalar(function).ok_or_else(unsupported)?;
         self.is_immutable.set(false);
         checked(function.call(Vec::new()), TypeId::NAME, span, context.schema)
     }
+
     /// A field of a time: `extract(year FROM t)`, which is a NUMERIC, or `date_part('year', t)`.
     pub(crate) fn date_part(
         &self,
@@ -918,7 +945,7 @@ impl Binder<'_> {
             (true, DataType::Int32) => cast_to(call, DataType::Decimal128(10, 0)),
             (true, DataType::Decimal128(..)) => call,
             (false, DataType::Int32 | DataType::Decimal128(..)) => cast_to(call, DataType::Float64),
-            _ => return Err(BindError::unsupported(format!("{name} of a field with such digits"), span)),
+            _ => return Err(BindError::unsupported(format!("{name} of a field with these digits"), span)),
         };
         Ok(Bound::new(expr, found.signature.result, span))
     }
@@ -956,8 +983,8 @@ fn is_of_bits(operator: Operator) -> bool {
     matches!(operator, BitwiseAnd | BitwiseOr | BitwiseXor | BitwiseShiftLeft | BitwiseShiftRight)
 }
 
-/// Where an expression stands for PostgreSQL: where its first operand does, which of a constant
-/// with the name of its type is the constant.
+/// PostgreSQL's place of an expression: that of its first operand. For a constant with the name of
+/// its type, it is the place of the constant.
 fn first_place(tree: &Tree) -> Span {
     let mut tree = tree;
     loop {
@@ -1007,7 +1034,7 @@ fn is_of_bytes(collation: &str) -> bool {
     matches!(collation, "default" | "C" | "POSIX" | "ucs_basic")
 }
 
-/// The function that an operator is; none of those that are operators here, too.
+/// The function that an operator is; `None` for operators that are operators here, too.
 fn function_of_operator(symbol: &str, left: TypeId, signature: &Signature) -> Option<&'static str> {
     let is_jsonb = left == TypeId::JSONB;
     let is_array = left.element().is_some();
@@ -1068,7 +1095,7 @@ fn is_least(operand: &Bound) -> bool {
     matches!(operand.expr, Expr::Literal(ScalarValue::Int32(Some(i32::MIN)), _))
 }
 
-/// The negative of a constant; none if it is no constant, or has none.
+/// The negative of a constant; `None` if it is no constant, or has no negative.
 fn negative(operand: &Bound) -> Option<Bound> {
     let Expr::Literal(value, _) = &operand.expr else { return None };
     let value = match value {
@@ -1131,7 +1158,7 @@ const OTHER_NAMES: [(&str, TypeId); 4] =
 /// The type of a name.
 ///
 /// # Errors
-/// 42704 if there is none; 0A000 if it is one that is not here.
+/// 42704 if the type does not exist; 0A000 if it is not supported here.
 pub fn type_of(to: &TypeName) -> Result<TypeId> {
     let shown = || format!("{}{}", to.name, if to.dimensions > 0 { "[]" } else { "" });
     if to.is_set || to.of_column {
@@ -1161,8 +1188,7 @@ pub fn type_of(to: &TypeName) -> Result<TypeId> {
     }
 }
 
-/// Arrays, some of which may be arrays of arrays, where all have as many dimensions. NULL is one of
-/// any.
+/// Arrays, possibly nested, that must have the same number of dimensions. NULL is one of any.
 fn arrays_of_one_dimension(mut arrays: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     let is_null = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.is_null());
     let mut stored: Option<DataType> = None;
@@ -1191,6 +1217,7 @@ impl Binder<'_> {
         let right = exprs.swap_remove(1);
         Ok([exprs.swap_remove(0), right])
     }
+
     /// Expressions as values of a type that Arrow compares.
     fn compared_values(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs = self.of_type(all, to, schema)?;
@@ -1199,6 +1226,7 @@ impl Binder<'_> {
             _ => exprs.into_iter().map(|expr| self.key(expr, schema)).collect(),
         }
     }
+
     /// Expressions as values of a type, which are stored in one form.
     fn of_one_type(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs = self.of_type(all, to, schema)?;
@@ -1207,6 +1235,7 @@ impl Binder<'_> {
             _ => Ok(exprs),
         }
     }
+
     /// Expressions as values of a type. Numbers may have several forms.
     fn of_type(&self, all: Vec<Bound>, to: TypeId, schema: &DFSchema) -> Result<Vec<Expr>> {
         let exprs =
@@ -1223,11 +1252,12 @@ impl Binder<'_> {
             None => Ok(exprs),
         }
     }
+
     /// A value of another type where `context` allows that, by the environment where Arrow's cast
     /// has other rules.
     pub(crate) fn as_type(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
         let (from, span) = (bound.id, bound.span);
-        // What has no type is decided elsewhere, and so are rows.
+        // Values without a type, and rows, are handled elsewhere.
         let is_typed = from != TypeId::RECORD && !types::is_no_type(from) && bound.parameter.is_none();
         let cast = self.cast_value(bound, to, context, schema);
         match is_typed {
@@ -1235,6 +1265,7 @@ impl Binder<'_> {
             false => cast,
         }
     }
+
     fn cast_value(&self, bound: Bound, to: TypeId, context: CastContext, schema: &DFSchema) -> Result<Bound> {
         let (from, span) = (bound.id, bound.span);
         let is_told = serac_pg::casts::cast(from, to, context).is_some();
@@ -1276,7 +1307,7 @@ impl Binder<'_> {
             };
         }
         if matches!(from, TypeId::INT2 | TypeId::INT4) && (to == TypeId::OID || types::is_registered(to)) {
-            // The bits of a negative number are those of a large one.
+            // The bits of a negative number equal those of a large one.
             let bits = cast_to(bound.expr, DataType::Int64) & lit(i64::from(u32::MAX));
             return Ok(Bound::new(cast_to(bits, DataType::UInt32), to, span));
         }
@@ -1286,8 +1317,8 @@ impl Binder<'_> {
         {
             return checked(function.call(vec![bound.expr]), to, span, schema);
         }
-        // Arrow makes bytes of a text that is a number, keeps blanks that a CHAR(n) has not, and
-        // takes a text for an element of an array.
+        // Arrow makes bytes of a text that is a number. It keeps blanks that a CHAR(n) does not
+        // have, and takes a text for an element of an array.
         let is_read =
             to.element().is_none_or(|element| from.category() != Category::String || is_read_in_arrays(element));
         if to == TypeId::NUMERIC || to.element() == Some(TypeId::BPCHAR) || !is_read {
@@ -1298,22 +1329,27 @@ impl Binder<'_> {
             _ => Err(no_cast(from, to, span)),
         }
     }
+
     /// A value of another type where that needs no cast that is told.
     pub(crate) fn implicitly(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.as_type(bound, to, CastContext::Implicit, schema)
     }
-    /// The same through several types, one after the other.
+
+    /// The same through several types in turn.
     pub(crate) fn as_values(&self, bound: Bound, types: &[TypeId], schema: &DFSchema) -> Result<Bound> {
         types.iter().try_fold(bound, |bound, to| self.implicitly(bound, *to, schema))
     }
+
     /// A value of another type by a cast that is told.
     pub(crate) fn cast(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.as_type(bound, to, CastContext::Explicit, schema)
     }
+
     /// A value that is assigned to a column or a parameter of a type, where that is allowed.
     pub(crate) fn assigned(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.cast(bound, to, schema)
     }
+
     /// A CHAR(n) as a text with the blanks that its length adds.
     pub(crate) fn padded(&self, bound: Bound) -> Result<Bound> {
         let Some(length) = bound.modified_type().length() else {
@@ -1325,7 +1361,8 @@ impl Binder<'_> {
         let text = cast_to(function.call(vec![bound.expr, length]), DataType::Utf8View);
         Ok(Bound::new(text, TypeId::TEXT, bound.span))
     }
-    /// An interval with some fields, or with some digits of a second.
+
+    /// An interval restricted to fields, or to digits of a second.
     fn interval(
         &self,
         operand: Bound,
@@ -1351,12 +1388,13 @@ impl Binder<'_> {
             _ => return Err(BindError::new(sqlstate::INVALID_PARAMETER_VALUE, "invalid INTERVAL type modifier", at)),
         };
         let function = self.environment.scalar("interval_modified");
-        let function = function.ok_or_else(|| BindError::unsupported("an interval of such fields", span))?;
+        let function = function.ok_or_else(|| BindError::unsupported("an interval of these fields", span))?;
         let fields = fields.map(|fields| words(fields).to_owned());
         let fields = Expr::Literal(ScalarValue::Utf8View(fields), None);
         let digits = Expr::Literal(ScalarValue::Int64(digits), None);
         checked(function.call(vec![operand.expr, fields, digits]), TypeId::INTERVAL, span, schema)
     }
+
     /// The type of a name, which may be that of a relation for the type of its rows.
     pub(crate) fn meant_type(&self, to: &TypeName) -> Result<TypeId> {
         let is_relation = || self.environment.relation(&to.name).is_ok() || self.environment.target(&to.name).is_ok();
@@ -1367,10 +1405,11 @@ impl Binder<'_> {
             _ => error,
         })
     }
+
     /// A cast that is told.
     pub(crate) fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
-        // Of a longer text, such a value is the first byte.
+        // A value made of a longer text is its first byte.
         let text = if let Expr::Literal(value, _) = &operand.expr { value.try_as_str().flatten() } else { None };
         if id.name() == "char" && text.is_some_and(|text| text.len() > 1) {
             return Err(BindError::unsupported("a \"char\" of several bytes", operand.span));
@@ -1404,17 +1443,18 @@ impl Binder<'_> {
         let bound = self.modified(self.cast(operand, id, schema)?, &modifiers, schema);
         bound.map_err(|error| error.refused(format!("a cast of type {from} to {id} with a modifier"), place))
     }
+
     /// A value of a type with modifiers.
     fn modified(&self, bound: Bound, modifiers: &[i32], schema: &DFSchema) -> Result<Bound> {
         let (id, span) = (bound.id, bound.span);
         match (id.element().unwrap_or(id), modifiers) {
-            // What `bpchar` stands for has no length, and that of CHAR is written out.
+            // `bpchar` has no length, and the length of CHAR is written out.
             (_, []) => Ok(Bound { modifier: NO_MODIFIER, ..bound }),
             (TypeId::NUMERIC, [precision, scale @ ..]) => {
                 let (precision, scale) = (*precision, scale.first().copied().unwrap_or(0));
                 if id == TypeId::NUMERIC {
                     let expr = crate::number_forms::with_digits(bound.expr, precision, scale, schema)?;
-                    // A number that is kept has no such digits.
+                    // A stored number has no such digits.
                     let (Ok(precision), Ok(scale)) = (u16::try_from(precision), u16::try_from(scale)) else {
                         return Ok(Bound::new(expr, id, span));
                     };
@@ -1436,7 +1476,7 @@ impl Binder<'_> {
                 let digits = Expr::Literal(ScalarValue::Int64(Some(i64::from(modifier))), None);
                 Ok(Bound { modifier, ..checked(function.call(vec![bound.expr, digits]), id, span, schema)? })
             }
-            // A cast that is told cuts what is too long.
+            // An explicit cast cuts a long text.
             (TypeId::VARCHAR | TypeId::BPCHAR, [length]) => {
                 let of = ModifiedType::of_length(id, length.unsigned_abs());
                 if bound.modified_type() == of {
@@ -1477,7 +1517,7 @@ fn modifier(tree: &Tree) -> Result<i32> {
     number.ok_or_else(|| BindError::unsupported("a type modifier that is no whole number", tree.span))
 }
 
-/// The type that a definition names, and the modifiers behind it. Those of intervals are not
+/// The type that a definition names, and the modifiers behind it. Modifiers of intervals are not
 /// checked.
 ///
 /// # Errors
@@ -1491,7 +1531,7 @@ pub fn type_with_modifiers(to: &TypeName) -> Result<(TypeId, Vec<i32>)> {
     Ok((id, modifiers))
 }
 
-/// That a type has such modifiers.
+/// Checks that a type has these modifiers.
 fn check_modifiers(id: TypeId, to: &TypeName, modifiers: &[i32]) -> Result<()> {
     /// Characters that a text may be limited to.
     const MOST_CHARACTERS: i32 = 10_485_760;

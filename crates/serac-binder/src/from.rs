@@ -1,4 +1,4 @@
-//! FROM: what is read, and which names it has.
+//! FROM: the relations that are read, and their names.
 
 use crate::binder::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
@@ -27,16 +27,16 @@ pub(crate) fn last_part(name: &Name) -> Result<&Ident> {
     name.parts.last().ok_or_else(|| BindError::new(sqlstate::INVALID_NAME, "invalid name syntax", name.span))
 }
 
-/// How many items and columns of a scope stand before a join, which the join does not see.
+/// The number of items and columns of a scope before a join, which the join does not see.
 type Hidden = (usize, usize);
 
 /// Joins in a row, each of which is a level of the plan.
 const MOST_JOINS: usize = 200;
-/// Where an aggregate of the query itself is not allowed.
+/// A place where an aggregate of the query itself is not allowed.
 const OWN_LEVEL: &str = "FROM clause of their own query level";
 
 impl Binder<'_> {
-    /// The rows of FROM; a single one without columns if there is none.
+    /// The rows of FROM; a single row without columns if it is missing.
     pub(crate) fn from(&self, items: &[TableExpr], outer: Option<&Outer<'_>>) -> Result<Rows> {
         if items.len() > MOST_IN_A_ROW {
             return Err(BindError::unsupported(format!("a FROM of more than {MOST_IN_A_ROW} items"), NO_PLACE));
@@ -50,6 +50,7 @@ impl Binder<'_> {
             None => Ok(Rows { plan: LogicalPlanBuilder::empty(true).build()?, scope: Scope::default() }),
         }
     }
+
     /// An item of FROM beside the rows before it, if there are any, which LATERAL may name.
     fn beside(&self, before: Option<Rows>, table: &TableExpr, outer: Option<&Outer<'_>>) -> Result<Rows> {
         let Some(before) = before else { return self.table(table, outer) };
@@ -62,7 +63,7 @@ impl Binder<'_> {
             TableKind::Nested { table, alias: None } => self.beside(Some(before), table, outer),
             TableKind::Join { left, joins } if may_be_lateral(table) => {
                 if !joins.iter().all(|join| keeps_left(join.kind)) {
-                    // What it names may stand before it.
+                    // The names in it may refer to items before it.
                     return match self.table(table, outer) {
                         Err(BindError::Statement(error))
                             if matches!(error.sqlstate, sqlstate::UNDEFINED_TABLE | sqlstate::UNDEFINED_COLUMN) =>
@@ -79,10 +80,12 @@ impl Binder<'_> {
             _ => crossed(before, self.table_alone(table, outer)?, table.span),
         })
     }
+
     /// An item that names nothing before it.
     fn table(&self, table: &TableExpr, outer: Option<&Outer<'_>>) -> Result<Rows> {
         self.deeper(2, || self.table_alone(table, outer))
     }
+
     fn table_alone(&self, table: &TableExpr, outer: Option<&Outer<'_>>) -> Result<Rows> {
         match &table.kind {
             TableKind::Relation { relation, alias, sample: None } => self.relation(relation, alias.as_ref()),
@@ -106,6 +109,7 @@ impl Binder<'_> {
             TableKind::File { .. } => Err(BindError::unsupported("a file in FROM", table.span)),
         }
     }
+
     /// Joins, each of all before it.
     fn joins(&self, first: Rows, joins: &[Join], hidden: Hidden, outer: Option<&Outer<'_>>) -> Result<Rows> {
         if joins.len() > MOST_JOINS {
@@ -113,8 +117,9 @@ impl Binder<'_> {
         }
         joins.iter().try_fold(first, |rows, join| self.join(rows, join, hidden, outer))
     }
-    /// `LATERAL (SELECT …)`: the query sees what stands before it. `is_left` where a join keeps the
-    /// rows before it that it gives nothing for.
+
+    /// `LATERAL (SELECT …)`: the query sees the items before it. `is_left` if a join keeps rows
+    /// before it without a match.
     fn lateral(
         &self,
         query: &Query,
@@ -148,6 +153,7 @@ impl Binder<'_> {
         }
         Ok(rows)
     }
+
     /// A side of a join whose rows may be missing.
     fn optional(&self, mut rows: Rows) -> Result<Rows> {
         if self.marks_rows && rows.scope.items.iter().any(|item| item.present.is_none()) {
@@ -161,7 +167,8 @@ impl Binder<'_> {
         rows.scope.items.iter_mut().for_each(|item| item.may_be_missing = true);
         Ok(rows)
     }
-    /// All columns of some rows, as a query selects them.
+
+    /// All columns of a rows node, as a query selects them.
     fn all_columns(&self, rows: Rows) -> Result<Selected> {
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
         let mut names = HashSet::new();
@@ -175,6 +182,7 @@ impl Binder<'_> {
         }
         Ok(Selected::new(LogicalPlanBuilder::from(rows.plan).project(exprs)?.build()?, columns))
     }
+
     pub(crate) fn relation(&self, relation: &Relation, alias: Option<&Alias>) -> Result<Rows> {
         let name = &relation.name;
         let last = last_part(name)?;
@@ -217,6 +225,7 @@ impl Binder<'_> {
         rows.scope.items[0].key = found.key.iter().filter_map(|at| Some(columns.get(*at)?.expr.clone())).collect();
         Ok(rows)
     }
+
     /// A query of WITH, where it is named.
     fn with_rows(&self, table: &WithTable, shown: &str, alias: Option<&Alias>) -> Result<Rows> {
         // Queries that name others twice, in each other, would make the plan grow twofold with
@@ -230,6 +239,7 @@ impl Binder<'_> {
         let item = ScopeItem { is_of_term: table.is_of_term, ..ScopeItem::named(shown) };
         self.named(table.selected.clone(), item, alias)
     }
+
     /// A query's rows under a name.
     pub(crate) fn named(&self, mut selected: Selected, item: ScopeItem, alias: Option<&Alias>) -> Result<Rows> {
         let names = alias.map_or(&[][..], |alias| &alias.columns);
@@ -240,19 +250,21 @@ impl Binder<'_> {
         selected.plan = LogicalPlanBuilder::from(selected.plan).alias(TableReference::bare(qualifier))?.build()?;
         Ok(rows(selected, item, names))
     }
+
     /// A qualifier for the columns of an item, as near to its name as others leave it.
     pub(crate) fn qualifier(&self, name: &str) -> String {
         let mut qualifiers = self.qualifiers.borrow_mut();
         let mut qualifier = name.to_owned();
         let mut number = 1;
         while !qualifiers.insert(qualifier.clone()) {
-            // Not one by one: an item may be there thousands of times.
+            // Not in steps of one: an item may be there thousands of times.
             number = if number < 10 { number } else { number + qualifiers.len() };
             qualifier = format!("{name}_{number}");
             number += 1;
         }
         qualifier
     }
+
     fn join(&self, left: Rows, join: &Join, hidden: Hidden, outer: Option<&Outer<'_>>) -> Result<Rows> {
         let kind = match join.kind {
             JoinKind::Inner | JoinKind::Cross => JoinType::Inner,
@@ -360,7 +372,8 @@ impl Binder<'_> {
         };
         Ok(Rows { plan, scope })
     }
-    /// What a join joins with the rows before it. `is_left` where it keeps these.
+
+    /// The right side of a join with the rows before it. `is_left` if the join keeps these.
     fn right_side(&self, left: &Rows, table: &TableExpr, is_left: bool, outer: Option<&Outer<'_>>) -> Result<Rows> {
         self.deeper(2, || match &table.kind {
             TableKind::Query { lateral: true, query, alias } => {
@@ -410,12 +423,12 @@ fn marked(plan: LogicalPlan, name: &str) -> Result<LogicalPlan> {
     Ok(LogicalPlanBuilder::from(plan).project(exprs)?.build()?)
 }
 
-/// Whether a join keeps all rows on its left, or drops some, and no more.
+/// Whether a join keeps all rows on its left, or drops rows, but does not add any.
 fn keeps_left(kind: JoinKind) -> bool {
     !matches!(kind, JoinKind::Right | JoinKind::Full)
 }
 
-/// Whether an item has parts that may name what stands before them.
+/// Whether an item has parts that may name items before them.
 fn may_be_lateral(table: &TableExpr) -> bool {
     match &table.kind {
         TableKind::Query { lateral, .. } => *lateral,

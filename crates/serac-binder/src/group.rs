@@ -1,8 +1,8 @@
-//! GROUP BY: by what rows are grouped, and expressions over groups.
+//! GROUP BY: the grouping keys, and expressions over groups.
 //!
-//! Grouping sets are expanded into one list: items beside each other stand for all combinations of
-//! their sets, ROLLUP and CUBE for the sets that they are short for. DataFusion has an aggregation
-//! of several sets; of one set it is a plain one.
+//! Grouping sets are expanded into one list. Items beside each other stand for all combinations of
+//! their sets, ROLLUP and CUBE for the sets that they abbreviate. DataFusion has an aggregation of
+//! several sets; an aggregation of one set is a plain one.
 
 use crate::alike::alike;
 use crate::binder::Binder;
@@ -26,12 +26,12 @@ use std::collections::HashSet;
 /// Sets that a query may have, as in PostgreSQL.
 const MOST_SETS: usize = 4096;
 
-/// By what rows are grouped.
+/// The grouping keys.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     /// All expressions.
     exprs: Vec<Expr>,
-    /// The sets of them; one has all where there are no grouping sets.
+    /// Their sets; a single one with all keys without grouping sets.
     sets: Vec<Vec<usize>>,
 }
 
@@ -49,7 +49,7 @@ fn with_all(set: &[usize], other: &[usize]) -> Vec<usize> {
 }
 
 impl Binder<'_> {
-    /// By what rows are grouped; none without GROUP BY.
+    /// The grouping keys; `None` without GROUP BY.
     pub(crate) fn groups(
         &self,
         group_by: &GroupBy,
@@ -93,6 +93,7 @@ impl Binder<'_> {
         groups.in_order();
         Ok(Some(groups))
     }
+
     /// The sets that an item of GROUP BY stands for.
     fn sets_of(
         &self,
@@ -134,6 +135,7 @@ impl Binder<'_> {
             }
         }
     }
+
     /// An expression, or those of a row.
     fn set_of(&self, tree: &Tree, groups: &mut Groups, items: &mut [Item], context: Context<'_>) -> Result<Vec<usize>> {
         let trees = match &tree.kind {
@@ -150,6 +152,7 @@ impl Binder<'_> {
         }
         Ok(set)
     }
+
     fn group(&self, tree: &Tree, items: &mut [Item], context: Context<'_>) -> Result<Expr> {
         let by_name = match &tree.kind {
             ExprKind::Name(name) => match &name.parts[..] {
@@ -197,6 +200,7 @@ impl Binder<'_> {
             None => Ok(bound.expr.clone()),
         }
     }
+
     /// `GROUPING(a, b)`.
     pub(crate) fn grouping(&self, arguments: &[Tree], span: Span, context: Context<'_>) -> Result<Bound> {
         if arguments.len() > 31 {
@@ -227,11 +231,12 @@ impl Binder<'_> {
         }
         Ok(Bound::new(Expr::AggregateFunction(call), TypeId::INT4, span))
     }
+
     /// The error of columns that are neither grouped nor aggregated, in an expression that stands
     /// at `span`.
     fn not_grouped(&self, columns: &[&Column], span: Span, scope: &Scope) -> BindError {
         let references = self.references.borrow();
-        // Where a column is named once, it is the one that is meant.
+        // A column that is named once is found by its name.
         let place = |column: &Column| {
             let is_within = |place: &Span| span.start <= place.start && place.end <= span.end;
             let mut found = references.iter().filter(|(own, place)| own == column && is_within(place));
@@ -260,6 +265,7 @@ impl Binder<'_> {
             None => BindError::without_place(sqlstate::GROUPING_ERROR, message),
         }
     }
+
     /// The groups of rows; `exprs` are then over them. `below_them` are aggregates that subqueries
     /// in them name.
     pub(crate) fn grouped(
@@ -365,7 +371,7 @@ impl Binder<'_> {
         let value = |at: usize| match firsts_of.get(at) {
             Some(Some(first)) => {
                 let value = column(known.len() + first);
-                // A set that the value is not in has none of it.
+                // The key is NULL in a set without it.
                 let is_null = Box::new(Expr::IsNull(Box::new(column(at))));
                 let null = ScalarValue::try_from(schema.field(place(known.len() + first)).data_type());
                 null.map(|null| match has_sets {
@@ -413,8 +419,7 @@ impl Binder<'_> {
         if groupings.is_empty() {
             return Ok(plan);
         }
-        // The number of the set is not there any more once the planner has put something in the
-        // place of GROUPING.
+        // The number of the set is gone once the planner has replaced GROUPING.
         let all = schema.columns().into_iter().filter(|column| column.name != Aggregate::INTERNAL_GROUPING_ID);
         let mut columns: Vec<Expr> = all.map(Expr::Column).collect();
         for (name, grouping) in groupings {
@@ -445,15 +450,17 @@ impl Binder<'_> {
 }
 
 impl Groups {
-    /// What functions of rows give in them.
+    /// The results of set-returning functions in them.
     pub(crate) fn sets_of_rows(&self) -> Result<Vec<Expr>> {
         crate::select::sets_of_rows(self.exprs.iter())
     }
+
     /// The expressions.
     pub(crate) fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         self.exprs.iter_mut()
     }
-    /// Where an expression is among all.
+
+    /// The position of an expression among all.
     fn add(&mut self, expr: Expr) -> usize {
         match self.exprs.iter().position(|own| alike(own, &expr)) {
             Some(at) => at,
@@ -463,8 +470,9 @@ impl Groups {
             }
         }
     }
-    /// Expressions in the order in which sets name them first, as the plan has them. Those in no
-    /// set are left out.
+
+    /// Expressions in the order in which sets name them first, as the plan has them. Expressions in
+    /// no set are left out.
     fn in_order(&mut self) {
         let mut order: Vec<usize> = Vec::new();
         for at in self.sets.iter().flatten() {

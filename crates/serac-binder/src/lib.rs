@@ -37,9 +37,9 @@
 //!
 //! A query holds expressions, and an expression queries. The modules that bind them are parts of
 //! one `impl Binder` and call each other as its methods. Types, limits and functions that several
-//! of them need are in modules below `binder`, so that no module names one that names it.
+//! of them need are in modules below `binder`, so that modules do not name each other in circles.
 //!
-//! What PostgreSQL has and SeracDB has not is an error of the statement, too (0A000).
+//! A feature of PostgreSQL that SeracDB does not have is an error of the statement, too (0A000).
 #![warn(missing_docs)]
 
 mod alike;
@@ -101,11 +101,11 @@ pub use target::{Generation, IndexPart, Target, UniqueIndex};
 pub use types::{arrow_type, is_registered, type_of_arrow};
 pub use visit::{Found, relations_of};
 
-/// Binds a query. `parameters` are the types of its parameters as far as they are known: UNKNOWN,
-/// or nothing at the end, stands for one that is found out. `changes`: its WITH may have changes.
+/// Binds a query. `parameters` are the known types of its parameters: UNKNOWN, or a missing entry
+/// at the end, stands for a type to be inferred. `changes`: its WITH may have changes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the query.
 pub fn bind_query(
     environment: &dyn Environment,
     query: &tree::Query,
@@ -121,8 +121,8 @@ pub fn bind_query(
     })
 }
 
-/// What `bind` binds. Only statements that ask whether an outer join has a row of one of its sides
-/// pay for the columns that tell it.
+/// The result of `bind`. Only statements that ask whether an outer join has a row of one of its
+/// sides pay for the columns that tell it.
 fn bound_by<'e, T>(
     environment: &'e dyn Environment,
     parameters: &[TypeId],
@@ -140,7 +140,7 @@ fn bound_by<'e, T>(
 /// Binds a query or a change. `parameters` are as for [`bind_query`].
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the statement.
 pub fn bind_statement(
     environment: &dyn Environment,
     statement: &tree::StatementKind,
@@ -173,7 +173,7 @@ pub fn relations_of_statement(statement: &tree::StatementKind) -> Vec<tree::Name
 }
 
 /// The greatest number of a parameter in a query or a change, or in the arguments of CALL or
-/// EXECUTE; 0 if there is none.
+/// EXECUTE; 0 without parameters.
 pub fn parameter_count(statement: &tree::StatementKind) -> usize {
     struct Most(u32);
     impl visit::Found for Most {
@@ -187,11 +187,11 @@ pub fn parameter_count(statement: &tree::StatementKind) -> usize {
     most.0 as usize
 }
 
-/// Binds the arguments of EXECUTE or CALL, as a row of values of the types of what they are given
-/// for, and the types of the parameters that stand in them. `parameters` are as for [`bind_query`].
+/// Binds the arguments of EXECUTE or CALL, as a row of values of the parameters' types. Also gives
+/// the types of the parameters in the arguments. `parameters` are as for [`bind_query`].
 ///
 /// # Errors
-/// What is wrong with them.
+/// The errors of the arguments.
 pub fn bind_arguments(
     environment: &dyn Environment,
     arguments: &[&tree::Expr],
@@ -214,11 +214,11 @@ pub fn bind_arguments(
     Ok((LogicalPlanBuilder::empty(true).project(values)?.build()?, binder.parameters.decided()?))
 }
 
-/// A text as a value of a type, as a quoted constant is read; none where that depends on the
-/// session, or the type has such a value in no one form.
+/// A text as a value of a type, as a quoted constant is read. `None` if that depends on the
+/// session, or if the type has no single form for the value.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The error in the text.
 pub fn value_of_text(text: &str, id: TypeId) -> Result<Option<ScalarValue>> {
     constants::read(text, id, tree::Span::default())
 }

@@ -1,12 +1,12 @@
 //! FOR UPDATE and its kin: queries that claim the rows of tables that they give.
 //!
-//! Such a query is a [part](crate::BoundPart) of its statement, which is done before the rest of
-//! it, even where it is the statement itself: then the rest gives the rows of the part. Its plan
-//! tells, behind what is selected, which row of each claimed table it is.
+//! Such a query is a [part](crate::BoundPart) of its statement, which runs before the rest. That
+//! holds even if the query is the statement itself: then the rest gives the rows of the part. Its
+//! plan has, behind the selected columns, a column for each claimed table that identifies the row.
 //!
 //! While the query is bound, [`Claims`] are in the binder. FROM scans claimed tables with a column
 //! that tells their rows ([`Binder::claimed_rows`]), and the select list gets these columns at its
-//! end ([`Claims::rows`]). What PostgreSQL refuses is told in its order: behind errors of the
+//! end ([`Claims::rows`]). Errors come in PostgreSQL's order: refused clauses behind errors of the
 //! query.
 
 use crate::binder::Binder;
@@ -36,7 +36,7 @@ pub(crate) fn check_branch(body: &QueryBody) -> Result<()> {
     }
 }
 
-/// What the clauses want of an item of FROM: the most that one of them wants.
+/// The strongest lock that the clauses want on an item of FROM.
 fn wanted(locks: &[Lock], name: &str) -> Option<(LockStrength, LockWait)> {
     let is_meant = |lock: &&Lock| {
         lock.of.is_empty() || lock.of.iter().any(|of| matches!(&of.parts[..], [part] if part.name == name))
@@ -72,7 +72,7 @@ impl<'t> Item<'t> {
     }
 }
 
-/// What an item of FROM is.
+/// The kind of an item of FROM.
 #[derive(Clone, Copy)]
 enum ItemKind<'t> {
     Relation(&'t Relation),
@@ -111,7 +111,7 @@ fn add_items<'t>(table: &'t TableExpr, may_be_missing: bool, found: &mut Vec<Ite
 }
 
 impl Binder<'_> {
-    /// The rows of a query without its WITH. One that claims rows is bound as a part of the
+    /// The rows of a query without its WITH. A query that claims rows is bound as a part of the
     /// statement.
     pub(crate) fn body_and_order(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         let locks = &query.locks[..];
@@ -159,7 +159,8 @@ impl Binder<'_> {
         let part = self.part(PartBody::Claim(Box::new(BoundClaim { plan, tables })), Arc::new(schema), columns)?;
         Ok(Selected { open, ..part })
     }
-    /// The rows of a table with the column that tells which row it is, if the query that is bound
+
+    /// The rows of a table with the column that identifies the row, if the query that is bound
     /// claims them; `shown` is its name in FROM.
     pub(crate) fn claimed_rows(&self, name: &Name, shown: &str, alias: Option<&Alias>) -> Result<Option<Rows>> {
         let wanted = self.claims.borrow().as_ref().and_then(|claims| wanted(&claims.locks, shown));
@@ -176,7 +177,8 @@ impl Binder<'_> {
         }
         Ok(Some(rows))
     }
-    /// Refuses clauses that name what is not in FROM, or what is there and cannot be claimed.
+
+    /// Refuses clauses that name an item that is not in FROM, or one that cannot be claimed.
     fn check_items(&self, locks: &[Lock], items: &[Item<'_>]) -> Result<()> {
         let is_of_with = |relation: &Relation| match &relation.name.parts[..] {
             [name] => self.tables.borrow().iter().any(|table| table.name == name.name),

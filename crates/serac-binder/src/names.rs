@@ -1,4 +1,4 @@
-//! The names that columns of a result have where the statement gives none.
+//! The default names of a result's columns.
 
 use serac_parser::tree::{Expr, ExprKind, Postfix, Span, Special};
 use std::collections::HashMap;

@@ -174,7 +174,7 @@ pub(crate) fn with_digits(expr: Expr, precision: i32, scale: i32, schema: &DFSch
     })
 }
 
-/// The same where such digits are not those of fixed numbers.
+/// The same, if these digits are not those of fixed numbers.
 pub(crate) fn limited(expr: Expr, precision: i32, scale: i32) -> Result<Expr> {
     let number = |number: i32| Expr::Literal(ScalarValue::Int32(Some(number)), None);
     Ok(function_of_numbers("numeric_limited")?.call(vec![expr, number(precision), number(scale)]))

@@ -3,11 +3,11 @@
 //! A NUMERIC is *fixed* where all values of an expression have as many digits behind the point, and
 //! *free* where each has its own ([`serac_numeric_functions`]). Columns of `NUMERIC(p, s)`, whole
 //! numbers, constants, and their sums and products are fixed. Quotients, averages, parameters, and
-//! what several scales meet in are free.
+//! expressions over several scales are free.
 //!
 //! Values are compared, grouped, ordered and joined by their keys, which Arrow compares as
-//! PostgreSQL does values: those of free numbers, intervals, documents and arrays are made by
-//! functions, and others are their own keys.
+//! PostgreSQL does values. Functions make the keys of free numbers, intervals, documents and
+//! arrays; other values are their own keys.
 
 use crate::binder::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
@@ -22,7 +22,7 @@ use serac_numeric_functions::fixed::{Rounding, fixed};
 use serac_numeric_functions::{FREE, is_numeric, keys};
 use serac_pg::{Signature, TypeId};
 
-/// Whether it is a decimal constant that is zero, or one.
+/// Whether it is a decimal constant that is 0 or 1.
 fn is_unit(expr: &Expr) -> bool {
     let Expr::Literal(ScalarValue::Decimal128(Some(value), _, scale), _) = expr else { return false };
     let one = u32::try_from(*scale).ok().and_then(|scale| 10i128.checked_pow(scale));
@@ -70,11 +70,13 @@ impl Binder<'_> {
             _ => expr,
         })
     }
-    /// The key of values that are none themselves.
+
+    /// The key of values that are not their own keys.
     pub(crate) fn own_key(&self, expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         let key = self.key(expr.clone(), schema)?;
         Ok((key != *expr).then_some(key))
     }
+
     /// Two values of one type over different columns, as values that Arrow compares.
     pub(crate) fn compared_pair(&self, left: (Expr, &DFSchema), right: (Expr, &DFSchema)) -> Result<(Expr, Expr)> {
         let ((left, left_schema), (right, right_schema)) = (left, right);
@@ -97,7 +99,9 @@ impl Binder<'_> {
         }
         Ok((self.key(left, left_schema)?, self.key(right, right_schema)?))
     }
-    /// A function of numbers, applied to arguments of the types that it takes; none if it is none.
+
+    /// A function of numbers, applied to arguments of the types that it takes; `None` for another
+    /// function.
     pub(crate) fn numeric_call(
         &self,
         name: &str,
@@ -116,7 +120,8 @@ impl Binder<'_> {
         }
         Ok(Some(function_of_numbers(function)?.call(arguments.to_vec())))
     }
-    /// The same where all results have as many digits; none where they have not.
+
+    /// The same if all results have as many digits; `None` if not.
     fn fixed_call(&self, name: &str, arguments: &[Expr], schema: &DFSchema) -> Result<Option<Expr>> {
         let Some(first) = arguments.first() else { return Ok(None) };
         let Some((precision, scale)) = digits(first, schema)? else { return Ok(None) };
@@ -141,6 +146,7 @@ impl Binder<'_> {
             _ => None,
         })
     }
+
     /// `left operator right`, of numbers.
     pub(crate) fn numeric_operation(&self, symbol: &str, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {
         let (operator, function) = match symbol {
@@ -172,7 +178,7 @@ impl Binder<'_> {
         }
         let is_simplified = is_unit(&left) || is_unit(&right);
         let result = self.environment.operate(operator, left, right, schema)?;
-        // DataFusion makes `0` of `0 * d`, and `d` of `d + 0`, whatever their digits are.
+        // DataFusion makes `0` of `0 * d`, and `d` of `d + 0`, for any digits.
         Ok(match is_simplified {
             true => {
                 let digits = result.get_type(schema)?;
@@ -181,6 +187,7 @@ impl Binder<'_> {
             false => result,
         })
     }
+
     /// `-operand`, of a number.
     pub(crate) fn numeric_negative(&self, operand: Expr, schema: &DFSchema) -> Result<Expr> {
         Ok(match is_free(&operand, schema)? {
@@ -188,7 +195,8 @@ impl Binder<'_> {
             false => Expr::Negative(Box::new(operand)),
         })
     }
-    /// The greatest or the least of values; none if Arrow compares them otherwise.
+
+    /// The greatest or the least of values; `None` if Arrow compares them otherwise.
     pub(crate) fn extreme(&self, name: &'static str, exprs: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
         let mut is_keyed = false;
         for expr in &exprs {
@@ -210,6 +218,7 @@ impl Binder<'_> {
         };
         Ok(function.call(exprs))
     }
+
     /// Rows without those that are equal to others.
     pub(crate) fn distinct(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let schema = plan.schema().clone();
@@ -246,6 +255,7 @@ impl Binder<'_> {
         let shown: Vec<Expr> = shown.collect();
         Ok(LogicalPlanBuilder::from(plan).project(shown)?.build()?)
     }
+
     /// Rows with the keys of their columns beside these, where columns are no keys themselves, and
     /// the columns by which rows are compared.
     pub(crate) fn keyed(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Column>)> {

@@ -99,7 +99,7 @@ pub(crate) fn comparable(signature: &Signature) -> Result<TypeId> {
     }
 }
 
-/// An expression of which it is known what it gives; refused if DataFusion gives something else.
+/// An expression with a known result type; refused if DataFusion gives another type.
 pub(crate) fn checked(expr: Expr, id: TypeId, span: Span, schema: &DFSchema) -> Result<Bound> {
     let given = expr.get_type(schema)?;
     if types::type_of_arrow(&given) == Some(id) || arrow_type(id).as_ref() == Some(&given) {

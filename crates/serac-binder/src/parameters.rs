@@ -1,8 +1,9 @@
-//! Parameters: `$1`, whose type the statement's sender tells, or the first place that needs one.
+//! Parameters: `$1`, whose type comes from the statement's sender, or from the first place that
+//! needs one.
 //!
-//! A parameter of no type is like a quoted constant: what stands beside it, or the function that
-//! takes it, decides. Two places that decide differently are an error, and so is one that decides
-//! after another has been left open.
+//! A parameter of no type is like a quoted constant: its neighbour, or the function that takes it,
+//! decides. Two places that decide differently are an error, and so is a place that decides after
+//! another has been left open.
 
 use crate::bound::{Bound, without_blanks};
 use crate::error::{BindError, NO_PLACE, Result};
@@ -30,10 +31,10 @@ fn arrays_of_numbers() -> DataType {
 struct State {
     /// By number; UNKNOWN where nothing has decided yet.
     types: Vec<TypeId>,
-    /// References of no type: the parameter's number, and where. They are taken out when they get
-    /// one.
+    /// References of no type: the parameter's number, and its place. They are taken out when they
+    /// get one.
     open: Vec<Option<(u32, Span)>>,
-    /// How many times a place has decided.
+    /// The number of types that places have decided.
     decisions: usize,
     /// The digits of those that are fixed numbers, by number.
     digits: Vec<Option<(u8, i8)>>,
@@ -65,18 +66,19 @@ pub(crate) struct Parameters(Rc<RefCell<State>>);
 #[derive(Clone, Debug)]
 pub(crate) struct OpenParameter {
     number: u32,
-    /// Of [`State::open`].
+    /// The position in [`State::open`].
     at: usize,
     all: Parameters,
 }
 
 impl Parameters {
-    /// Those of these types; UNKNOWN or 0 for one that is to be found out. `digits` are those of
-    /// fixed numbers.
+    /// Parameters of these types; UNKNOWN or 0 for a type that is to be inferred. `digits` are
+    /// those of fixed numbers.
     pub(crate) fn new(known: &[TypeId], digits: Vec<Option<(u8, i8)>>) -> Self {
         let types = known.iter().map(|id| if id.0 == 0 { TypeId::UNKNOWN } else { *id }).collect();
         Self(Rc::new(RefCell::new(State { types, digits, ..State::default() })))
     }
+
     /// `$number`.
     pub(crate) fn reference(&self, number: u32, span: Span) -> Result<Bound> {
         if number == 0 || number > MOST {
@@ -100,10 +102,12 @@ impl Parameters {
         let untyped = Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), None));
         Ok(Bound { parameter: Some(open), ..Bound::new(untyped, TypeId::UNKNOWN, span) })
     }
-    /// How many times a place has decided so far.
+
+    /// The number of types that places have decided so far.
     pub(crate) fn decisions(&self) -> usize {
         self.0.borrow().decisions
     }
+
     /// The types of all, once the statement is bound.
     pub(crate) fn decided(&self) -> Result<Vec<TypeId>> {
         let state = self.0.borrow();
@@ -120,10 +124,11 @@ impl Parameters {
 }
 
 impl OpenParameter {
-    /// The type that another place has decided since; UNKNOWN if none has.
+    /// The type that another place has decided since; UNKNOWN without a decision.
     pub(crate) fn decided(&self) -> TypeId {
         self.all.0.borrow().types[self.number as usize - 1]
     }
+
     /// The parameter as a value of `to`, which is its type from now on.
     pub(crate) fn into_type(self, to: TypeId, span: Span) -> Result<Bound> {
         let mut state = self.all.0.borrow_mut();

@@ -1,4 +1,4 @@
-//! Parts of plans and of expressions in plans: subqueries and what they refer to, lists, rows.
+//! Parts of plans and of expressions in plans: subqueries and their references, lists, rows.
 
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::types;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder
 use serac_parser::tree::OrderItem;
 use std::sync::Arc;
 
-/// Whether a part of an expression is such.
+/// Whether `is_such` holds for a part of an expression.
 pub(crate) fn has_part(expr: &Expr, is_such: impl Fn(&Expr) -> bool) -> bool {
     expr.exists(|part| Ok(is_such(part))).unwrap_or(true)
 }
@@ -41,7 +41,7 @@ pub(crate) fn add_free(plan: &LogicalPlan, found: &mut Vec<Expr>) {
                 found.push(reference.clone());
             }
         };
-        // Neither closure fails.
+        // The closures do not fail.
         let _ = plan.apply_expressions(|expr| {
             expr.apply(|part| {
                 add(part, false);
@@ -146,8 +146,8 @@ pub(crate) fn sorted(item: &OrderItem, expr: Expr) -> Result<SortExpr> {
     Ok(Sort { expr, asc: !descending, nulls_first: item.nulls_first.unwrap_or(descending) })
 }
 
-/// `a AND b AND c`, or `a OR b OR c`, as a tree that is as flat as can be. None of them is true, or
-/// false.
+/// `a AND b AND c`, or `a OR b OR c`, as a tree that is as flat as can be. No expression is a
+/// constant true or false.
 pub(crate) fn joined(mut exprs: Vec<Expr>, operator: Operator) -> Expr {
     while exprs.len() > 1 {
         let mut halves = Vec::with_capacity(exprs.len().div_ceil(2));

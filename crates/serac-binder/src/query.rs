@@ -29,11 +29,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl Binder<'_> {
-    /// A query. `outer` is what is around it.
+    /// A query. `outer` is the query around it.
     pub(crate) fn query(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         self.deeper(LEVELS_OF_QUERY, || {
             let is_top = self.is_top.take();
-            // A query in one that claims rows does not claim its own.
+            // A subquery of a query that claims rows does not claim its own.
             let claims = self.claims.take();
             let before = self.tables.borrow().len();
             let names = self.item_names.borrow().len();
@@ -47,6 +47,7 @@ impl Binder<'_> {
             bound
         })
     }
+
     /// The queries of WITH, and its changes: `is_top` where these may be.
     pub(crate) fn with(&self, with: &With, outer: Option<&Outer<'_>>, is_top: bool) -> Result<()> {
         for (at, table) in with.tables.iter().enumerate() {
@@ -67,7 +68,7 @@ impl Binder<'_> {
         }
         for (at, (table, names)) in order.iter().map(|at| (&with.tables[*at], &read[*at])).enumerate() {
             let table = match &table.statement.kind {
-                // Those that name neither themselves nor later ones are as others are.
+                // Queries that name neither themselves nor later ones are ordinary.
                 StatementKind::Query(query) if names.contains(&table.name.name) => {
                     self.recursive_table(table, query, outer, at < changes)?
                 }
@@ -82,7 +83,8 @@ impl Binder<'_> {
         }
         Ok(())
     }
-    /// A change in WITH, which is done before what follows it.
+
+    /// A change in WITH, which runs before the later parts.
     fn change_of_with(&self, table: &CommonTable) -> Result<WithTable> {
         without_search(table)?;
         let is_silent = !has_returning(&table.statement.kind);
@@ -95,13 +97,15 @@ impl Binder<'_> {
         crate::from::rename(&mut selected.columns, &table.columns, &table.name.name, table.name.span)?;
         Ok(WithTable { is_silent, ..WithTable::new(&table.name.name, selected, 1, 0, false) })
     }
+
     /// The rows of a query that is done before the rest of the statement.
     pub(crate) fn done_first(&self, selected: Selected) -> Result<Selected> {
         let Selected { plan, columns, .. } = selected;
         let schema = rows_of(&plan);
         self.part(PartBody::Query(plan), schema, columns)
     }
-    /// A query of WITH; `is_first`: it is done before what follows it, which changes something.
+
+    /// A query of WITH; `is_first`: it runs before the rest of the statement, which changes data.
     pub(crate) fn with_table(
         &self,
         table: &CommonTable,
@@ -122,10 +126,11 @@ impl Binder<'_> {
         if is_first {
             selected = self.done_first(selected)?;
         }
-        // Whether it is computed once is told only by what it computes anew each time.
+        // Only volatile functions show whether it is computed once.
         let is_volatile = is_volatile(&selected.plan)?;
         Ok(WithTable::new(&table.name.name, selected, relations + 1, levels, is_volatile))
     }
+
     /// The rows of a query without its WITH and its locking clauses.
     pub(crate) fn ordered_body(&self, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         let body = innermost(&query.body);
@@ -133,7 +138,7 @@ impl Binder<'_> {
             QueryBody::Select(select) => self.select(select, query, outer)?,
             QueryBody::Table(relation, _) => self.select(&all_of(relation), query, outer)?,
             QueryBody::Nested(inner) if with_clauses_of(inner, query)? => {
-                // What follows the parentheses belongs to the query in them.
+                // Clauses behind the parentheses belong to the query in them.
                 let mut whole = query.clone();
                 whole.body = inner.body.clone();
                 whole.with = None;
@@ -180,6 +185,7 @@ impl Binder<'_> {
         };
         self.limited(selected, query, outer)
     }
+
     /// The order of a query's rows by its own columns.
     fn output_order(
         &self,
@@ -233,6 +239,7 @@ impl Binder<'_> {
             }
         }
     }
+
     /// The rows of a body without an order.
     pub(crate) fn body(&self, body: &QueryBody, outer: Option<&Outer<'_>>) -> Result<Selected> {
         match body {
@@ -256,6 +263,7 @@ impl Binder<'_> {
             QueryBody::SetOperations(first, rest) => self.set_operations(first, rest, outer),
         }
     }
+
     fn values(&self, rows: &[Vec<serac_parser::tree::Expr>], outer: Option<&Outer<'_>>) -> Result<Selected> {
         let (scope, schema) = (Scope::default(), DFSchema::empty());
         let context = Context::new(&scope, &schema, outer).in_clause("VALUES");
@@ -268,7 +276,7 @@ impl Binder<'_> {
             }
             for (column, value) in by_column.iter_mut().zip(row) {
                 if matches!(value.kind, ExprKind::Wildcard(_) | ExprKind::Default) {
-                    return Err(BindError::unsupported("such a value in VALUES", NO_PLACE));
+                    return Err(BindError::unsupported("this value in VALUES", NO_PLACE));
                 }
                 column.push(self.expression(value, context)?);
             }
@@ -291,6 +299,7 @@ impl Binder<'_> {
         }
         Ok(Selected::new(values_plan(values, rows.len())?, columns))
     }
+
     fn limited(&self, selected: Selected, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
         let offset = self.row_count("OFFSET", &query.offset, &selected, outer)?;
         let limit = self.row_count("LIMIT", &query.limit, &selected, outer)?;
@@ -318,6 +327,7 @@ impl Binder<'_> {
         let plan = LogicalPlanBuilder::from(plan).limit_by_expr(offset, limit)?.build()?;
         Ok(Selected { plan, ..selected })
     }
+
     /// The first rows of a sorted plan, with those that are equal to the last of them.
     fn with_ties(&self, plan: LogicalPlan, offset: &Option<Expr>, limit: &Option<Expr>) -> Result<LogicalPlan> {
         let number = |expr: &Option<Expr>| match expr {
@@ -352,7 +362,8 @@ impl Binder<'_> {
         let rank = cast_to(Expr::Column(Column::new_unqualified(name)), DataType::Int64);
         Ok(builder.filter(rank.lt_eq(lit(last)))?.sort(sort.expr.clone())?.project(shown)?.build()?)
     }
-    /// A number of rows: a constant or a parameter. None for all, and for none that are left out.
+
+    /// A number of rows: a constant or a parameter. `None` for all rows, and for OFFSET 0.
     fn row_count(
         &self,
         clause: &'static str,
@@ -391,7 +402,7 @@ impl Binder<'_> {
         };
         if !matches!(expr, Expr::Literal(..)) && !is_parameter(&expr) {
             expr = computed(expr)
-                .ok_or_else(|| BindError::unsupported(format!("such an expression in {clause}"), NO_PLACE))?;
+                .ok_or_else(|| BindError::unsupported(format!("this expression in {clause}"), NO_PLACE))?;
         }
         match &expr {
             Expr::Literal(value, _) if value.is_null() => Ok(None),
@@ -400,7 +411,7 @@ impl Binder<'_> {
     }
 }
 
-/// The body in parentheses that have no clauses of their own: what follows these belongs to it.
+/// The body in parentheses without clauses of their own: the clauses behind them belong to it.
 pub(crate) fn innermost(mut body: &QueryBody) -> &QueryBody {
     while let QueryBody::Nested(inner) = body
         && is_body_alone(inner)
@@ -497,7 +508,7 @@ pub(crate) fn is_body_alone(query: &Query) -> bool {
         && query.locks.is_empty()
 }
 
-/// What an expression of constants gives, as far as numbers and their arithmetic go.
+/// The value of an expression of constants, as far as numbers and their arithmetic go.
 fn computed(expr: Expr) -> Option<Expr> {
     let value = number(&expr)?;
     Some(Expr::Literal(ScalarValue::Int64(value), None))
@@ -513,7 +524,7 @@ fn number(expr: &Expr) -> Option<Option<i64>> {
         Expr::Cast(cast) if *cast.field.data_type() == DataType::Int64 => number(&cast.expr),
         Expr::BinaryExpr(binary) => {
             let (Some(left), Some(right)) = (number(&binary.left)?, number(&binary.right)?) else { return Some(None) };
-            // Those that are larger than SMALLINT may be an error there.
+            // Values larger than SMALLINT may be an error there.
             let value = match binary.op {
                 Operator::Plus => left.checked_add(right),
                 Operator::Minus => left.checked_sub(right),
@@ -527,7 +538,7 @@ fn number(expr: &Expr) -> Option<Option<i64>> {
     }
 }
 
-/// The output column that an item of ORDER BY or GROUP BY means by its position; none if it is no
+/// The output column that an item of ORDER BY or GROUP BY means by its position; `None` if it is no
 /// number.
 pub(crate) fn position(tree: &serac_parser::tree::Expr, clause: &str, count: usize) -> Result<Option<usize>> {
     let literal = match &tree.kind {

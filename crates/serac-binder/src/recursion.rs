@@ -1,7 +1,7 @@
 //! Recursive queries of WITH: `x AS (SELECT 1 UNION ALL SELECT n + 1 FROM x)`.
 //!
 //! The second term reads the rows that its last run has given. It may read them once, and only
-//! where they decide for good: not in subqueries, beside the rows that an outer join keeps, or
+//! where a row's effect is final: not in subqueries, beside the rows that an outer join keeps, or
 //! behind EXCEPT. PostgreSQL refuses the rest before it looks at names and types.
 
 use crate::binder::Binder;
@@ -27,7 +27,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Where a query is read.
+/// The place where a query is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Allowed,
@@ -80,13 +80,15 @@ impl Walk<'_> {
         let message = format!("recursive reference to query \"{}\" must not appear {}", self.name, place.message());
         Err(BindError::new(sqlstate::INVALID_RECURSION, message, relation.span))
     }
-    /// What is no item of FROM: whatever reads the query there is a subquery.
+
+    /// The places outside of FROM: a read of the query there is a subquery.
     fn others(&mut self, relations: &[Name], place: Place) -> Result<()> {
         match named(relations, self.name) {
             Some(relation) => self.found(relation, if place == Place::Allowed { Place::Subquery } else { place }),
             None => Ok(()),
         }
     }
+
     fn query(&mut self, query: &Query, place: Place) -> Result<()> {
         for table in query.with.iter().flat_map(|with| &with.tables) {
             if table.name.name == self.name {
@@ -101,6 +103,7 @@ impl Walk<'_> {
         visit::relations_of_clauses(query, &mut found);
         self.others(&found, place)
     }
+
     fn body(&mut self, body: &QueryBody, place: Place) -> Result<()> {
         match body {
             QueryBody::Select(select) => self.select(select, place),
@@ -135,12 +138,14 @@ impl Walk<'_> {
             }
         }
     }
+
     fn select(&mut self, select: &Select, place: Place) -> Result<()> {
         select.from.iter().try_for_each(|table| self.table(table, place))?;
         let mut found = Vec::new();
         visit::relations_of_expressions(select, &mut found);
         self.others(&found, place)
     }
+
     fn table(&mut self, table: &TableExpr, place: Place) -> Result<()> {
         let mut found = Vec::new();
         match &table.kind {
@@ -152,7 +157,7 @@ impl Walk<'_> {
             TableKind::Nested { table, .. } => self.table(table, place),
             TableKind::Join { left, joins } => {
                 let outer = if place == Place::Allowed { Place::OuterJoin } else { place };
-                // What stands to the left of a join that keeps the other side's rows.
+                // The left side of a join that keeps the other side's rows.
                 let is_optional = |kind: JoinKind| matches!(kind, JoinKind::Full | JoinKind::Right);
                 let is_left_optional = joins.iter().any(|join| is_optional(join.kind));
                 self.table(left, if is_left_optional { outer } else { place })?;
@@ -175,8 +180,8 @@ impl Walk<'_> {
 }
 
 impl Binder<'_> {
-    /// A query of WITH that reads itself; `is_first`: it is done before what follows it, which
-    /// changes something.
+    /// A query of WITH that reads itself; `is_first`: it runs before the rest of the statement,
+    /// which changes data.
     pub(crate) fn recursive_table(
         &self,
         table: &CommonTable,
@@ -236,7 +241,7 @@ impl Binder<'_> {
             for column in schema.columns() {
                 if self.own_key(&Expr::Column(column), schema)?.is_some() {
                     return Err(BindError::unsupported(
-                        "a recursive query that leaves out equal rows of such values",
+                        "a recursive query that leaves out equal rows of these values",
                         NO_PLACE,
                     ));
                 }
@@ -255,6 +260,7 @@ impl Binder<'_> {
         }
         Ok(WithTable::new(name, selected, relations + 1, levels, is_volatile && !is_first))
     }
+
     /// The term that reads the rows of the query, and the name under which it reads them.
     fn recursive_term(
         &self,
@@ -283,6 +289,7 @@ impl Binder<'_> {
         }
         Ok((bound?.closed()?, own))
     }
+
     /// The recursive term with columns of the first one's types.
     fn of_same_types(&self, name: &str, first: &Selected, recursive: Selected) -> Result<Selected> {
         if first.columns.len() != recursive.columns.len() {

@@ -19,14 +19,14 @@ use serac_parser::tree::{Expr as Tree, ExprKind, Ident, Operator as Symbol, Quer
 use serac_pg::TypeId;
 use std::collections::HashSet;
 
-/// JSON is in a row as the only field of another one, which has this name. Those that write rows
-/// (serac-functions) know it, too.
+/// JSON is in a row as the only field of another row, which has this name. The functions that write
+/// rows (serac-functions) know it, too.
 const JSON_IN_ROW: &str = "#json";
 
 /// A row as its values.
 pub(crate) struct Record {
     values: Vec<Bound>,
-    /// What is true where there is the row, and NULL elsewhere; none if there always is.
+    /// True if the row is there, and NULL otherwise; `None` if it always is.
     present: Option<Expr>,
     /// Whether that is not known.
     may_be_missing: bool,
@@ -61,7 +61,7 @@ pub(crate) fn compared(pairs: Vec<(Expr, Expr)>, operator: &str) -> Result<Expr>
     Ok(joined(compared.into_iter().collect(), Operator::And))
 }
 
-/// The values of a row; none if it is no row.
+/// The values of a row; `None` if it is no row.
 pub(crate) fn fields(tree: &Tree) -> Option<&[Tree]> {
     match &tree.kind {
         ExprKind::Row { fields, .. } => Some(fields),
@@ -79,7 +79,7 @@ impl FromIterator<Bound> for Record {
 impl Binder<'_> {
     /// A row of the keys of its values, by which rows are told apart.
     pub(crate) fn key_of_row(&self, row: &Expr, schema: &DFSchema) -> Result<Expr> {
-        let unknown = || BindError::unsupported("a comparison of such rows", NO_PLACE);
+        let unknown = || BindError::unsupported("a comparison of these rows", NO_PLACE);
         match row {
             Expr::Case(case) if case.expr.is_none() && case.else_expr.is_none() => {
                 let [(present, row)] = &case.when_then_expr[..] else { return Err(unknown()) };
@@ -102,6 +102,7 @@ impl Binder<'_> {
             _ => Err(unknown()),
         }
     }
+
     /// `(a, b) = (c, d)`.
     pub(crate) fn compare_rows(
         &self,
@@ -114,6 +115,7 @@ impl Binder<'_> {
         let (left, right) = (self.values_of_row(left, context)?, self.values_of_row(right, context)?);
         self.compare_values(symbol, at, left, right, context)
     }
+
     /// Values of two rows, pair by pair.
     fn compare_values(
         &self,
@@ -141,6 +143,7 @@ impl Binder<'_> {
         }
         Ok(Bound::new(compared(pairs, symbol)?, TypeId::BOOL, start))
     }
+
     /// `(a, b) IN ((1, 2), …)`.
     pub(crate) fn row_in_list(
         &self,
@@ -159,6 +162,7 @@ impl Binder<'_> {
         }
         Ok(Bound::new(joined(all, join), TypeId::BOOL, span))
     }
+
     /// `(a, b) IS [NOT] DISTINCT FROM (c, d)`.
     pub(crate) fn row_is_distinct(
         &self,
@@ -187,6 +191,7 @@ impl Binder<'_> {
         let expr = if negated { same } else { Expr::Not(Box::new(same)) };
         Ok(Bound::new(expr, TypeId::BOOL, at))
     }
+
     /// Whether no value of one row is distinct from that of the other.
     fn same_values(&self, left: Vec<Bound>, right: Vec<Bound>, at: Span, context: Context<'_>) -> Result<Expr> {
         let mut all = Vec::new();
@@ -197,7 +202,8 @@ impl Binder<'_> {
         }
         Ok(joined(all, Operator::And))
     }
-    /// `ROW(a, b) IS [NOT] NULL`: whether all of its values are, or none is.
+
+    /// `ROW(a, b) IS [NOT] NULL`: whether all of its values are NULL, or all are not.
     pub(crate) fn row_is_null(row: Record, negated: bool, at: Span) -> Result<Bound> {
         let mut all = Vec::new();
         for value in row.values {
@@ -209,8 +215,9 @@ impl Binder<'_> {
         }
         Ok(Bound::new(joined(all, Operator::And), TypeId::BOOL, at))
     }
-    /// The row that a tree is, as its values: one that is written, or one of an item of FROM. None
-    /// if it is something else.
+
+    /// The row that a tree is, as its values: one that is written, or one of an item of FROM.
+    /// `None` for another expression.
     pub(crate) fn record(&self, tree: &Tree, context: Context<'_>) -> Result<Option<Record>> {
         if let Some(fields) = fields(tree) {
             return Ok(Some(self.values_of_row(fields, context)?.into_iter().collect()));
@@ -219,6 +226,7 @@ impl Binder<'_> {
         let values = row.columns.into_iter().map(|(_, value)| value).collect();
         Ok(Some(Record { values, present: row.present, may_be_missing: row.may_be_missing }))
     }
+
     /// The values of a row that is written. `t.*` stands for all columns of `t`.
     fn values_of_row(&self, fields: &[Tree], context: Context<'_>) -> Result<Vec<Bound>> {
         let mut values = Vec::new();
@@ -226,13 +234,14 @@ impl Binder<'_> {
             match &field.kind {
                 ExprKind::Wildcard(_) => match self.columns_of_row(field, context)? {
                     Some(row) => values.extend(row.columns.into_iter().map(|(_, value)| value)),
-                    None => return Err(BindError::unsupported("such a part of a row", NO_PLACE)),
+                    None => return Err(BindError::unsupported("this part of a row", NO_PLACE)),
                 },
                 _ => values.push(self.expression(field, context)?),
             }
         }
         Ok(values)
     }
+
     /// As [`Record::present`].
     fn present(&self, row: &Record) -> Result<Option<Expr>> {
         if row.may_be_missing && row.present.is_none() {
@@ -241,7 +250,8 @@ impl Binder<'_> {
         }
         Ok(row.present.clone().filter(|_| row.may_be_missing))
     }
-    /// An operator's application whose operands are rows; none if they are not.
+
+    /// An operator's application whose operands are rows; `None` if they are not.
     pub(crate) fn rows_operated(
         &self,
         left: &Tree,
@@ -274,7 +284,8 @@ impl Binder<'_> {
             self.compare_records(name, left, right, context).map(Some)
         })
     }
-    /// `(a, b) = (SELECT …)`, whose query has one row, or none.
+
+    /// `(a, b) = (SELECT …)`, whose query has at most one row.
     fn compare_with_row_of(
         &self,
         left: &[Tree],
@@ -307,7 +318,9 @@ impl Binder<'_> {
         }
         self.compare_values(symbol, at, left, right, context)
     }
-    /// Rows of which one is no list of values: NULL is equal to NULL, and larger than all else.
+
+    /// Rows that are not both lists of values: NULL is equal to NULL, and larger than every other
+    /// value.
     fn compare_records(&self, symbol: &str, left: Record, right: Record, context: Context<'_>) -> Result<Bound> {
         let start = left.values.first().map_or(NO_PLACE, |first| first.span);
         if left.values.len() != right.values.len() {
@@ -337,6 +350,7 @@ impl Binder<'_> {
         };
         Ok(Bound::new(expr, TypeId::BOOL, start))
     }
+
     /// Whether values come before others, or are the same if that is enough.
     fn ordered_values(&self, left: Vec<Bound>, right: Vec<Bound>, or_same: bool, context: Context<'_>) -> Result<Expr> {
         if left.len() > 20 {
@@ -357,12 +371,14 @@ impl Binder<'_> {
             binary(before, Operator::Or, goes_on)
         }))
     }
+
     /// `ROW(a, b)` as a value.
     pub(crate) fn row_value(&self, fields: &[Tree], span: Span, context: Context<'_>) -> Result<Bound> {
         let values = self.values_of_row(fields, context)?;
         let columns = (1..).zip(values).map(|(number, value)| (format!("f{number}"), value));
         self.row(columns.collect(), span, context.schema)
     }
+
     /// Values under names as one value.
     pub(crate) fn row(&self, columns: Vec<(String, Bound)>, span: Span, schema: &DFSchema) -> Result<Bound> {
         let function = self.environment.scalar("named_struct").filter(|_| !columns.is_empty());
@@ -388,12 +404,14 @@ impl Binder<'_> {
         }
         Ok(Bound::new(function.call(parts), TypeId::RECORD, span))
     }
+
     /// A row as PostgreSQL shows it: `(1,a,)`.
     pub(crate) fn row_text(&self, row: Bound) -> Result<Bound> {
         let function = self.environment.scalar("record_out");
         let function = function.ok_or_else(|| BindError::unsupported("a row as a text", NO_PLACE))?;
         Ok(Bound::new(function.call(vec![row.expr]), TypeId::TEXT, row.span))
     }
+
     /// The fields of a row that is a value, by their names.
     pub(crate) fn fields_of_row(&self, row: &Bound, schema: &DFSchema) -> Result<Vec<(String, Bound)>> {
         let given = row.expr.get_type(schema)?;
@@ -418,6 +436,7 @@ impl Binder<'_> {
         };
         fields.iter().map(field).collect()
     }
+
     /// `(r).a`.
     pub(crate) fn field_of_row(&self, row: &Bound, name: &Ident, context: Context<'_>) -> Result<Bound> {
         if row.id != TypeId::RECORD {
@@ -433,8 +452,8 @@ impl Binder<'_> {
     }
 }
 
-/// The type of a JSON value, or an array of these, that is a field of a row; none if the field is
-/// something else.
+/// The type of a JSON value, or an array of them, that is a field of a row; `None` for another
+/// field.
 fn is_json_in_row(field: &DataType) -> Option<&DataType> {
     match field {
         DataType::Struct(fields) => match &fields[..] {
@@ -449,7 +468,7 @@ fn is_comparison(symbol: &str) -> bool {
     matches!(symbol, "=" | "<>" | "<" | "<=" | ">" | ">=")
 }
 
-/// What is NULL where a row is, and costs less.
+/// A cheaper expression that is NULL where a row is NULL.
 pub(crate) fn presence_of(row: &Expr) -> Expr {
     match row {
         Expr::Case(case) if case.else_expr.is_none() && case.when_then_expr.iter().all(|(_, row)| is_made(row)) => {

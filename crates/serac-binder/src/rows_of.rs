@@ -43,7 +43,7 @@ type ListOfRows = (Expr, TypeId, Option<String>);
 
 /// The values of a function, over the rows that it stands beside.
 enum Values {
-    /// Lists that expressions give, side by side; and what the number of a value is, of the value.
+    /// Lists from expressions, side by side; and the relation of a value's number to the value.
     Lists { lists: Vec<ListOfRows>, number: Number },
     /// A table of one column, without columns of other items.
     Table { plan: LogicalPlan, id: TypeId, number: Number },
@@ -55,7 +55,7 @@ enum Values {
     One(Bound),
 }
 
-/// How WITH ORDINALITY numbers values.
+/// The numbering of values for WITH ORDINALITY.
 #[derive(Clone)]
 enum Number {
     /// By their distance from the first.
@@ -156,6 +156,7 @@ impl Binder<'_> {
         let own = Scope { items: vec![item], columns: columns.collect() };
         Ok(Rows { plan, scope: rows.scope.beside(own, table.span)? })
     }
+
     /// The values of a function; `is_alone`: they may be a table.
     fn values_of(&self, tree: &Tree, is_alone: bool, context: Context<'_>) -> Result<Values> {
         if let ExprKind::Call(call) = &tree.kind {
@@ -197,8 +198,9 @@ impl Binder<'_> {
         bound.exact()?;
         Ok(Values::One(bound))
     }
-    /// The table that a function of the database gives; none if the database has no such function.
-    /// Its arguments are constants.
+
+    /// The table of a function of the database; `None` if the database has no function of this
+    /// name. Its arguments are constants.
     fn table_of(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Option<Relation>> {
         let name = match &call.name.parts[..] {
             [name] => &name.name,
@@ -218,6 +220,7 @@ impl Binder<'_> {
         let arguments: Vec<Expr> = self.arguments_of(call, context)?.into_iter().map(|bound| bound.expr).collect();
         self.environment.table_function(name, &arguments)
     }
+
     /// A function that gives values, or keys and values.
     fn sets(&self, name: &str, arguments: Vec<Bound>, span: Span, context: Context<'_>) -> Result<Values> {
         let found = chosen(name, &types_of(&arguments), span)?;
@@ -247,6 +250,7 @@ impl Binder<'_> {
         }
         Ok(Values::Lists { lists, number: Number::Unknown })
     }
+
     /// Values as lists, which may stand beside others.
     fn lists_of(&self, values: Values) -> Result<Vec<ListOfRows>> {
         let (values, id) = match values {
@@ -261,13 +265,14 @@ impl Binder<'_> {
         let function = function.ok_or_else(|| BindError::unsupported("several functions in FROM", NO_PLACE))?;
         Ok(vec![(function.call(values), id, None)])
     }
+
     /// The documents whose members are the columns of `jsonb_to_recordset(d) AS t(a int, …)`.
     fn documents_of(&self, tree: &Tree, name: &str, at: Span, context: Context<'_>) -> Result<Values> {
         let ExprKind::Call(call) = &tree.kind else {
             let message = "a column definition list is only allowed for functions returning \"record\"";
             return Err(BindError::new(sqlstate::SYNTAX_ERROR, message, at));
         };
-        // `json_populate_record` of no row does what `json_to_record` does.
+        // `json_populate_record` without a row does the same as `json_to_record`.
         let of_no_row = populated(name).filter(|_| call.arguments.first().is_some_and(|first| is_no_row(&first.value)));
         let mut plain = call.clone();
         let (name, call) = match of_no_row {
@@ -314,6 +319,7 @@ impl Binder<'_> {
         let list = function.call(vec![document.expr, lit(name)]);
         Ok(Values::Lists { lists: vec![(list, document.id, None)], number: Number::Unknown })
     }
+
     /// The rows with members of a document as columns.
     fn members(
         &self,
@@ -340,7 +346,7 @@ impl Binder<'_> {
             let span = definition.name.span;
             let expr = match is_document {
                 true => {
-                    // What is `null` in the document is NULL.
+                    // A `null` in the document is NULL.
                     let member = self.known_scalar("json_not_null")?.call(vec![member]);
                     self.cast(Bound::new(member, *of, span), id, &schema)?.expr
                 }
@@ -355,6 +361,7 @@ impl Binder<'_> {
         }
         Ok((LogicalPlanBuilder::from(plan).project(exprs)?.build()?, added))
     }
+
     fn series(&self, arguments: Vec<Bound>, is_alone: bool, span: Span, context: Context<'_>) -> Result<Values> {
         let found = chosen("generate_series", &types_of(&arguments), span)?;
         let id = found.signature.result;
@@ -371,7 +378,7 @@ impl Binder<'_> {
         }
         let literals: Option<Vec<Option<i64>>> = exprs.iter().map(literal).collect();
         match literals.as_deref() {
-            // There are no values, whatever the step is.
+            // There are no values, for any step.
             Some(literals) if literals.contains(&None) => exprs[2] = lit(1i64),
             Some([.., Some(0)]) => {
                 return Err(BindError::without_place(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
@@ -399,6 +406,7 @@ impl Binder<'_> {
         let function = self.environment.scalar("generate_series").ok_or_else(unsupported)?;
         Ok(Values::Lists { lists: vec![(function.call(exprs), id, None)], number })
     }
+
     fn unnested(&self, call: &Call, span: Span, context: Context<'_>) -> Result<Values> {
         let is_array = |item: &Tree| matches!(item.kind, ExprKind::Array(_) | ExprKind::ArrayQuery(_));
         if let [argument] = &call.arguments[..]
@@ -429,7 +437,7 @@ impl Binder<'_> {
     }
 }
 
-/// A constant number, which may be NULL; none if it is something else.
+/// A constant number, which may be NULL; `None` for another expression.
 fn literal(expr: &Expr) -> Option<Option<i64>> {
     match expr {
         Expr::Literal(ScalarValue::Int64(number), _) => Some(*number),
@@ -437,8 +445,8 @@ fn literal(expr: &Expr) -> Option<Option<i64>> {
     }
 }
 
-/// The rows with a function's values beside them, and what its columns are. One of the rows stays
-/// without values if `is_left`.
+/// The rows with a function's values beside them, and the types of its columns. One of the rows
+/// stays without values if `is_left`.
 fn beside(
     binder: &Binder<'_>,
     plan: LogicalPlan,
@@ -569,15 +577,15 @@ fn beside(
 }
 
 fn no_numbers() -> BindError {
-    BindError::unsupported("WITH ORDINALITY of such a function", NO_PLACE)
+    BindError::unsupported("WITH ORDINALITY of this function", NO_PLACE)
 }
 
-/// Whether a function gives rows whose columns the statement has to tell.
+/// Whether a function gives rows whose columns the statement must list.
 fn has_list_of_columns(name: &str) -> bool {
     matches!(name, "json_to_record" | "jsonb_to_record" | "json_to_recordset" | "jsonb_to_recordset")
 }
 
-/// How many elements a list has.
+/// The number of elements in a list.
 fn counted(binder: &Binder<'_>, list: Expr) -> Result<Expr> {
     let count = binder.known_scalar("cardinality")?;
     Ok(count.call(vec![list]))

@@ -1,4 +1,4 @@
-//! Where an expression stands, and which columns a name may mean there.
+//! The place of an expression, and the columns that a name may mean there.
 
 use crate::binder::Binder;
 use crate::bound::Bound;
@@ -17,7 +17,7 @@ use std::cell::RefCell;
 /// A column of FROM.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeColumn {
-    /// Of which item; none for one that USING has merged of two.
+    /// The column's item; `None` if USING has merged it from two.
     pub(crate) item: Option<usize>,
     pub(crate) name: String,
     pub(crate) expr: Expr,
@@ -27,10 +27,11 @@ pub(crate) struct ScopeColumn {
 }
 
 impl ScopeColumn {
-    /// The column where it is selected as it is, of whatever type.
+    /// The column where it is selected unchanged, of any type.
     pub(crate) fn passed(&self, span: Span) -> Bound {
         Bound::of_type(self.expr.clone(), self.of, span)
     }
+
     /// The column where it is named.
     pub(crate) fn bound(&self, span: Span) -> Result<Bound> {
         known_type(self.of.id, span)?;
@@ -45,13 +46,13 @@ pub(crate) struct ScopeItem {
     pub(crate) name: String,
     /// The schema of its table, where it has no alias.
     pub(crate) schema: Option<String>,
-    /// The columns of its primary key, if it is a table that has one.
+    /// The columns of its primary key, if it is a table with a key.
     pub(crate) key: Vec<Expr>,
-    /// It is a function of values that are no rows, so that its name alone is such a value.
+    /// It is a function of values that are no rows, so that its bare name is such a value.
     pub(crate) is_value: bool,
     /// It is a table or a view.
     pub(crate) is_table: bool,
-    /// It is what the recursive term of a query reads of that query.
+    /// It is the reference of the recursive term to its query.
     pub(crate) is_of_term: bool,
     /// An outer join may have no row of it.
     pub(crate) may_be_missing: bool,
@@ -66,7 +67,7 @@ impl ScopeItem {
     }
 }
 
-/// What the items of FROM give.
+/// The columns of the items of FROM.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
     pub(crate) items: Vec<ScopeItem>,
@@ -86,6 +87,7 @@ impl Scope {
             None => Ok(()),
         }
     }
+
     /// Without its first items and columns.
     pub(crate) fn behind(&self, (items, columns): (usize, usize)) -> Cow<'_, Self> {
         if (items, columns) == (0, 0) {
@@ -95,11 +97,13 @@ impl Scope {
         let columns = own.map(|own| ScopeColumn { item: own.item.and_then(|item| item.checked_sub(items)), ..own });
         Cow::Owned(Self { items: self.items[items..].to_vec(), columns: columns.collect() })
     }
-    /// How many items and columns there are.
+
+    /// The numbers of items and columns.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.items.len(), self.columns.len())
     }
-    /// With what stands beside it.
+
+    /// Adds the scope beside it.
     pub(crate) fn beside(mut self, other: Self, span: Span) -> Result<Self> {
         self.differs_from(&other, span)?;
         let before = self.items.len();
@@ -108,15 +112,18 @@ impl Scope {
         self.columns.extend(columns.map(|column| ScopeColumn { item: column.item.map(|i| i + before), ..column }));
         Ok(self)
     }
-    /// Those that `*` stands for.
+
+    /// The columns that `*` stands for.
     pub(crate) fn all(&self) -> impl Iterator<Item = &ScopeColumn> {
         self.columns.iter().filter(|column| !column.is_merged)
     }
-    /// Those that `item.*` stands for.
+
+    /// The columns that `item.*` stands for.
     pub(crate) fn of_item(&self, name: &Name) -> Result<Option<Vec<&ScopeColumn>>> {
         let Some(item) = self.item(&name.parts)? else { return Ok(None) };
         Ok(Some(self.columns.iter().filter(|column| column.item == Some(item)).collect()))
     }
+
     fn item(&self, qualifiers: &[serac_parser::tree::Ident]) -> Result<Option<usize>> {
         let (schema, name) = match qualifiers {
             [name] => (None, name),
@@ -134,10 +141,12 @@ impl Scope {
         }
         Ok(first)
     }
-    /// The column of a name alone; none if there is none.
+
+    /// The column of a bare name; `None` without one.
     pub(crate) fn column(&self, name: &str, span: Span) -> Result<Option<Bound>> {
         self.of_name(name, span)?.map(|column| column.bound(span)).transpose()
     }
+
     fn of_name(&self, name: &str, span: Span) -> Result<Option<&ScopeColumn>> {
         let mut found = self.all().filter(|column| column.name == name);
         match (found.next(), found.next()) {
@@ -149,11 +158,13 @@ impl Scope {
             (one, _) => Ok(one),
         }
     }
-    /// What a name means here; none if it means nothing.
+
+    /// The column that a name means here; `None` if there is none.
     pub(crate) fn lookup(&self, name: &Name) -> Result<Option<Bound>> {
         self.lookup_column(name)?.map(|column| column.bound(name.span)).transpose()
     }
-    /// The column that a name means here; none if it means nothing.
+
+    /// The column that a name means here; `None` without one.
     pub(crate) fn lookup_column(&self, name: &Name) -> Result<Option<&ScopeColumn>> {
         let Some((column, qualifiers)) = name.parts.split_last() else { return Ok(None) };
         if qualifiers.is_empty() {
@@ -169,7 +180,7 @@ impl Scope {
             )),
             (Some(one), None) => Ok(Some(one)),
             (None, _) if self.items[item].is_table && is_of_system(&column.name) => Err(of_system(&column.name)),
-            // `t.f` is `f(t)`, if there is such a function.
+            // `t.f` is `f(t)`, if the function exists.
             (None, _) if matches!(column.name.as_str(), "row_to_json" | "to_json" | "to_jsonb" | "count") => {
                 Err(BindError::unsupported("a function of a row in the form of a column", NO_PLACE))
             }
@@ -179,6 +190,7 @@ impl Scope {
             }
         }
     }
+
     /// Whether an item has this name.
     pub(crate) fn has_item(&self, name: &Name) -> Result<bool> {
         Ok(self.item(&name.parts)?.is_some())
@@ -188,18 +200,18 @@ impl Scope {
 /// Aggregates of a query that stand in its subqueries, under the names that these have for them.
 pub(crate) type AggregatesBelow = RefCell<Vec<(String, Expr)>>;
 
-/// What is around a subquery, the nearest first.
+/// The queries around a subquery, the nearest first.
 #[derive(Clone, Copy)]
 pub(crate) struct Outer<'o> {
     /// The columns that it may name.
     pub(crate) scope: &'o Scope,
-    /// Those of the plan below.
+    /// The columns of the plan below.
     pub(crate) schema: &'o DFSchema,
-    /// Where its aggregates go that stand in the subquery; none where it has none.
+    /// Collects its aggregates that stand in the subquery; `None` if it has none.
     pub(crate) aggregates: Option<&'o AggregatesBelow>,
     /// The clause that the subquery stands in, if aggregates are not allowed there.
     pub(crate) without_aggregates: Option<&'static str>,
-    /// What is around that.
+    /// The query around that one.
     pub(crate) next: Option<&'o Outer<'o>>,
 }
 
@@ -249,7 +261,8 @@ impl Binder<'_> {
         }
         Err(BindError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{}\" does not exist", column.name), name.span))
     }
-    /// The row of the item of a name, in the query or in those around it; none if there is no such
+
+    /// The row of the item with a name, in the query or in those around it; `None` without such an
     /// item.
     fn row_named(&self, name: &Name, context: Context<'_>) -> Result<Option<Bound>> {
         if let Some(row) = self.whole_row(name, context.scope, context.schema)? {
@@ -262,12 +275,14 @@ impl Binder<'_> {
         }
         Ok(None)
     }
+
     /// `t.*` where it is a value.
     pub(crate) fn row_of_item(&self, name: &Name, context: Context<'_>) -> Result<Bound> {
         self.row_named(name, context)?.ok_or_else(|| self.missing_item(name))
     }
-    /// The columns of an item whose row a tree is, where no column has its name: `t`, `t.*`. None
-    /// if it is something else.
+
+    /// The columns of an item whose row a tree is, if no column has its name: `t`, `t.*`. `None`
+    /// for another expression.
     pub(crate) fn columns_of_row(&self, tree: &Tree, context: Context<'_>) -> Result<Option<RowColumns>> {
         let name = match &tree.kind {
             ExprKind::Name(name) if name.parts.len() == 1 => name,
@@ -311,7 +326,8 @@ impl Binder<'_> {
         };
         Ok(Some(RowColumns { columns, present, may_be_missing: item.may_be_missing }))
     }
-    /// The row of an item, or the value of a function that gives one; none if there is no such
+
+    /// The row of an item, or the value of a function that returns one; `None` if there is no such
     /// item.
     fn whole_row(&self, name: &Name, scope: &Scope, schema: &DFSchema) -> Result<Option<Bound>> {
         let Some(item) = scope.item(&name.parts)? else { return Ok(None) };
@@ -327,7 +343,8 @@ impl Binder<'_> {
         let whens = vec![(Box::new(present), Box::new(row.expr))];
         Ok(Some(Bound { expr: Expr::Case(Case::new(None, whens, None)), ..row }))
     }
-    /// What tells whether there is a row of an item; none if there always is one.
+
+    /// An expression that says whether there is a row of an item; `None` if there always is one.
     fn presence(&self, item: &ScopeItem) -> Result<Option<Expr>> {
         match (item.may_be_missing, &item.present) {
             (false, _) => Ok(None),
@@ -338,8 +355,9 @@ impl Binder<'_> {
             }
         }
     }
-    /// The error of an item that is not in FROM. PostgreSQL has another for one that is there, but
-    /// not to be seen.
+
+    /// The error of an item that is not in FROM. PostgreSQL has another error for an item that is
+    /// there, but is not visible.
     pub(crate) fn missing_item(&self, name: &Name) -> BindError {
         let is_there = name.parts.last().is_some_and(|last| self.item_names.borrow().contains(&last.name));
         match is_there {
@@ -377,14 +395,14 @@ fn qualified(name: &Name) -> Name {
     Name { parts: name.parts[..name.parts.len() - 1].to_vec(), span: name.span }
 }
 
-/// Where an expression stands.
+/// The place of an expression.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'c> {
     /// The columns that it may name.
     pub(crate) scope: &'c Scope,
-    /// Those of the plan below.
+    /// The columns of the plan below.
     pub(crate) schema: &'c DFSchema,
-    /// What is around the query.
+    /// The queries around this one.
     pub(crate) outer: Option<&'c Outer<'c>>,
     /// The windows that have names.
     pub(crate) named_windows: &'c [(Ident, Window)],
@@ -396,7 +414,7 @@ pub(crate) struct Context<'c> {
     pub(crate) passes_any: bool,
     /// Functions that give rows may be in it.
     pub(crate) may_have_sets: bool,
-    /// Where the query's aggregates go that stand in its subqueries.
+    /// Collects the query's aggregates that stand in its subqueries.
     pub(crate) aggregates: Option<&'c AggregatesBelow>,
 }
 
@@ -415,7 +433,8 @@ impl<'c> Context<'c> {
             aggregates: None,
         }
     }
-    /// What is around a subquery that stands here.
+
+    /// The queries around a subquery that stands here.
     pub(crate) fn around(&self) -> Outer<'_> {
         Outer {
             scope: self.scope,
@@ -425,10 +444,12 @@ impl<'c> Context<'c> {
             next: self.outer,
         }
     }
+
     /// The same, where neither aggregates nor window functions may stand.
     pub(crate) fn in_clause(self, clause: &'static str) -> Self {
         Self { without_aggregates: Some(clause), without_windows: Some(clause), may_have_sets: false, ..self }
     }
+
     /// The same, where no window function may stand.
     pub(crate) fn without_windows(self, clause: &'static str) -> Self {
         Self { without_windows: Some(clause), may_have_sets: false, ..self }

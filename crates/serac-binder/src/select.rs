@@ -7,8 +7,8 @@
 //!      → [Distinct, or Window → the first row of each] → Sort → [Projection of the items alone]
 //! ```
 //!
-//! Clauses are bound in PostgreSQL's order, so that the first error is the one that PostgreSQL
-//! tells: items, WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT, WINDOW.
+//! Clauses are bound in PostgreSQL's order, so that the first error is PostgreSQL's, too: items,
+//! WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT, WINDOW.
 
 use crate::alike::alike;
 use crate::binder::Binder;
@@ -38,7 +38,7 @@ use std::collections::HashMap;
 /// Columns that PostgreSQL selects at most.
 const MOST_ITEMS: usize = 1664;
 
-/// What is selected.
+/// An item of the select list.
 pub(crate) struct Item {
     pub(crate) bound: Bound,
     pub(crate) name: String,
@@ -56,6 +56,7 @@ impl Item {
         let bound = Bound::new(expr, TypeId::INT8, Span::default());
         Self { bound, name: "#row".into(), is_call: false, whole: Span::default(), has_name: true }
     }
+
     /// A text, if nothing has told its type.
     pub(crate) fn is_text_if_unknown(&mut self) -> Result<()> {
         if self.bound.id == TypeId::UNKNOWN {
@@ -65,7 +66,7 @@ impl Item {
     }
 }
 
-/// By what rows are ordered, or distinct.
+/// The sort or distinct keys of rows.
 enum Order {
     /// An output column.
     Item(usize),
@@ -73,7 +74,7 @@ enum Order {
     Expr(Expr, Span, Span),
 }
 
-/// What is projected: the items, and what else the rows are ordered by or distinct on.
+/// The projected expressions: the items, and further ones that ORDER BY and DISTINCT ON use.
 struct Projected {
     exprs: Vec<Expr>,
     spans: Vec<Span>,
@@ -81,7 +82,7 @@ struct Projected {
 }
 
 impl Projected {
-    /// Where an expression is among them.
+    /// The position of an expression among them.
     fn add(&mut self, order: &Order) -> usize {
         match order {
             Order::Item(at) => *at,
@@ -267,7 +268,8 @@ impl Binder<'_> {
         }
         Ok(Selected { plan: builder.build()?, columns: selected_items(items), open })
     }
-    /// Of the rows that are equal in `on` the first one of an order.
+
+    /// For each group of rows that are equal in `on`, the first one of an order.
     fn first_of_each(&self, plan: LogicalPlan, on: Vec<Expr>, order: Vec<SortExpr>) -> Result<LogicalPlan> {
         let function = self.known_window("row_number")?;
         let mut window = WindowFunction::new(WindowFunctionDefinition::WindowUDF(function), Vec::new());
@@ -282,6 +284,7 @@ impl Binder<'_> {
         let builder = LogicalPlanBuilder::from(plan).window(vec![Expr::from(window).alias(&name)])?;
         Ok(builder.filter(Expr::Column(Column::new_unqualified(name)).eq(lit(1u64)))?.build()?)
     }
+
     /// The plan with the elements of lists as columns, side by side, which are then in the places
     /// of functions that give rows.
     fn with_sets(&self, plan: LogicalPlan, sets: Vec<Expr>, exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {
@@ -307,6 +310,7 @@ impl Binder<'_> {
         let builder = LogicalPlanBuilder::from(plan).project(below)?;
         Ok(builder.unnest_columns_with_options(columns, options)?.build()?)
     }
+
     /// The items of SELECT or RETURNING.
     pub(crate) fn items(&self, trees: &[SelectItem], context: Context<'_>) -> Result<Vec<Item>> {
         let mut items = Vec::new();
@@ -342,6 +346,7 @@ impl Binder<'_> {
         }
         Ok(items)
     }
+
     /// A column of a type that is not known, where it may be selected as it is.
     pub(crate) fn passed(&self, tree: &Tree, context: Context<'_>) -> Result<Option<Bound>> {
         let ExprKind::Name(name) = &tree.kind else { return Ok(None) };
@@ -351,7 +356,8 @@ impl Binder<'_> {
         let found = context.scope.lookup_column(name)?;
         Ok(found.filter(|column| is_no_type(column.of.id)).map(|column| column.passed(name.span)))
     }
-    /// `*` and `t.*`, perhaps without some columns, and with others in their places.
+
+    /// `*` and `t.*`, perhaps without a few columns, and with replacements for others.
     fn wildcard(
         &self,
         name: Option<&serac_parser::tree::Name>,
@@ -410,6 +416,7 @@ impl Binder<'_> {
         }
         Ok(items)
     }
+
     /// `(r).*`: the fields of a row.
     fn fields_of_value(
         &self,
@@ -434,8 +441,9 @@ impl Binder<'_> {
         }
         Ok(fields.into_iter().map(|(name, bound)| Item::field(name, bound, span)).collect())
     }
-    /// By what an item of ORDER BY orders: an output column, by its name or number, or an
-    /// expression over FROM.
+
+    /// The key of an item of ORDER BY: an output column, by its name or number, or an expression
+    /// over FROM.
     fn order(&self, (clause, tree): (&str, &Tree), items: &mut [Item], context: Context<'_>) -> Result<Order> {
         let check = if clause == "ORDER BY" { ordered_values } else { comparable_values };
         if let Some(at) = position(tree, clause, items.len())? {
@@ -469,7 +477,8 @@ impl Item {
     fn field(name: String, bound: Bound, whole: Span) -> Self {
         Self { bound, name, is_call: false, whole, has_name: true }
     }
-    /// What the plan has for it: a text, if it is of no type.
+
+    /// Its expression in the plan: a text, if it has no type.
     fn projected(&self) -> Result<Expr> {
         match (&self.bound.id, &self.bound.parameter) {
             (&TypeId::UNKNOWN, Some(_)) => Ok(Expr::Literal(ScalarValue::Utf8View(None), None)),
@@ -498,7 +507,8 @@ pub(crate) fn unique_projection(items: &[Item]) -> Result<Vec<Expr>> {
     Ok(exprs.into_iter().zip(&names).map(|(expr, name)| named(expr, name)).collect())
 }
 
-/// DISTINCT ON may be ordered by what it is on, and behind that by anything.
+/// DISTINCT ON must be ordered by its own expressions first, and may be ordered by any others
+/// behind them.
 fn distinct_on_order(on: &[(Span, usize)], order: &[usize]) -> Result<()> {
     let wrong = |span: Span| {
         let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
@@ -508,7 +518,7 @@ fn distinct_on_order(on: &[(Span, usize)], order: &[usize]) -> Result<()> {
         return Ok(());
     }
     let mut is_other = false;
-    // What rows are ordered by once more does not count.
+    // A repeated sort key has no effect.
     let order: Vec<usize> =
         (0..order.len()).filter(|at| !order[..*at].contains(&order[*at])).map(|at| order[at]).collect();
     for at in &order {
@@ -524,7 +534,7 @@ fn distinct_on_order(on: &[(Span, usize)], order: &[usize]) -> Result<()> {
     }
 }
 
-/// What functions of rows give in expressions, each once.
+/// The results of set-returning functions in expressions, each once.
 pub(crate) fn sets_of_rows<'e>(exprs: impl Iterator<Item = &'e Expr>) -> Result<Vec<Expr>> {
     let mut sets: Vec<Expr> = Vec::new();
     for expr in exprs {
@@ -545,7 +555,7 @@ fn scope_has_no(scope: &Scope, name: &str) -> bool {
 /// A name for each column of the projection, which differs from all others.
 fn unique_names(items: &[Item], exprs: &[Expr]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    // How many times a name has been wanted.
+    // The number of times that a name has been wanted.
     let mut taken: HashMap<String, usize> = HashMap::new();
     for at in 0..exprs.len() {
         let wanted = items.get(at).map_or("order", |item| &item.name);

@@ -1,4 +1,4 @@
-//! What a query selects, and the queries of WITH.
+//! The columns that a query selects, and the queries of WITH.
 
 use crate::binder::Binder;
 use crate::bound::Bound;
@@ -11,13 +11,13 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use serac_pg::{CastContext, TypeId};
 use std::cell::Cell;
 
-/// What a query selects.
+/// The columns that a query selects.
 #[derive(Clone, Debug)]
 pub(crate) struct Selected {
     pub(crate) plan: LogicalPlan,
     pub(crate) columns: Vec<OutputColumn>,
-    /// What the columns of type UNKNOWN are: constants, and parameters of no type. The plan has
-    /// texts in their places.
+    /// The columns of type UNKNOWN: constants, and parameters of no type. The plan has texts in
+    /// their places.
     pub(crate) open: Vec<(usize, Bound)>,
 }
 
@@ -25,7 +25,8 @@ impl Selected {
     pub(crate) fn new(plan: LogicalPlan, columns: Vec<OutputColumn>) -> Self {
         Self { plan, columns, open: Vec::new() }
     }
-    /// The same where columns of unknown type become ones of `targets`.
+
+    /// The same with columns of unknown type converted to `targets`.
     pub(crate) fn towards(self, binder: &Binder<'_>, targets: &[TypeId]) -> Result<Self> {
         if self.open.is_empty() || targets.is_empty() {
             return Ok(self);
@@ -37,6 +38,7 @@ impl Selected {
         let ids: Vec<TypeId> = self.columns.iter().enumerate().map(own).collect();
         self.of_types(binder, &ids)
     }
+
     /// The same with texts for the columns of unknown type.
     pub(crate) fn closed(mut self) -> Result<Self> {
         if self.open.is_empty() {
@@ -50,6 +52,7 @@ impl Selected {
         let ids = ids.into_iter().map(|id| if id == TypeId::UNKNOWN { TypeId::TEXT } else { id }).collect::<Vec<_>>();
         self.converted(&ids, |bound, to, schema| bound.into_type(to, CastContext::Implicit, schema))
     }
+
     /// The same with columns in other forms of their types.
     pub(crate) fn in_forms(self, wanted: &[DataType]) -> Result<Self> {
         let schema = self.plan.schema().clone();
@@ -66,10 +69,12 @@ impl Selected {
         let plan = LogicalPlanBuilder::from(self.plan).project(exprs.collect::<Result<Vec<_>>>()?)?.build()?;
         Ok(Self { plan, ..self })
     }
+
     /// The same as columns of other types.
     pub(crate) fn of_types(self, binder: &Binder<'_>, ids: &[TypeId]) -> Result<Self> {
         self.converted(ids, |bound, to, schema| binder.implicitly(bound, to, schema))
     }
+
     /// The same as columns of other types, by `convert`.
     fn converted(self, ids: &[TypeId], convert: impl Fn(Bound, TypeId, &DFSchema) -> Result<Bound>) -> Result<Self> {
         if self.columns.iter().zip(ids).all(|(column, id)| column.id == *id) {
@@ -102,15 +107,15 @@ pub(crate) struct WithTable {
     pub(crate) selected: Selected,
     /// The relations that it reads.
     pub(crate) relations: usize,
-    /// How deep it is.
+    /// The depth.
     pub(crate) levels: usize,
     /// It may give other rows each time.
     pub(crate) is_volatile: bool,
-    /// It is a change without RETURNING, whose rows nothing may read.
+    /// It is a change without RETURNING, whose rows cannot be read.
     pub(crate) is_silent: bool,
     /// It has been named.
     pub(crate) is_used: Cell<bool>,
-    /// It is what the recursive term of a query reads of that query.
+    /// It is the reference of the recursive term to its query.
     pub(crate) is_of_term: bool,
 }
 

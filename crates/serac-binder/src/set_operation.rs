@@ -1,7 +1,8 @@
 //! UNION, INTERSECT and EXCEPT.
 //!
 //! Types are decided pair by pair from the left, as PostgreSQL does it: NULL UNION NULL is a text
-//! before a third branch is seen. The plans of one UNION after the other are one with all branches.
+//! before a third branch is seen. The plans of nested UNIONs are flattened into one with all
+//! branches.
 //!
 //! INTERSECT and EXCEPT are joins on all columns, where NULL is equal to NULL, that keep rows of
 //! the left side. With ALL they count: the copies of a row are numbered on both sides, and the
@@ -37,7 +38,7 @@ struct Branches {
     /// The columns of all together.
     columns: Vec<OutputColumn>,
     open: Vec<(usize, crate::bound::Bound)>,
-    /// UNION ALL; none if there is one branch.
+    /// UNION ALL; `None` with one branch.
     is_all: Option<bool>,
 }
 
@@ -61,6 +62,7 @@ impl Binder<'_> {
         crate::lock::check_branch(body)?;
         self.deeper(1, || self.body(body, outer))
     }
+
     pub(crate) fn set_operations(
         &self,
         first: &QueryBody,
@@ -107,6 +109,7 @@ impl Binder<'_> {
         }
         self.united(left)
     }
+
     /// INTERSECT and EXCEPT.
     fn joined_sets(&self, left: LogicalPlan, right: LogicalPlan, kind: SetKind, is_all: bool) -> Result<LogicalPlan> {
         let aliased = |plan: LogicalPlan| -> Result<LogicalPlan> {
@@ -135,6 +138,7 @@ impl Binder<'_> {
         let joined = LogicalPlanBuilder::from(left).join_detailed(right, join, keys, always, equal)?;
         Ok(if is_wider { joined.project(shown)?.build()? } else { joined.build()? })
     }
+
     /// The rows with the number that each has among those of the same keys.
     fn numbered(&self, plan: LogicalPlan, keys: &[Column]) -> Result<LogicalPlan> {
         let function = self.known_window("row_number")?;
@@ -143,6 +147,7 @@ impl Binder<'_> {
         let number = Expr::from(window).alias(self.qualifier("#copy"));
         Ok(LogicalPlanBuilder::from(plan).window(vec![number])?.build()?)
     }
+
     /// The types of the columns of both sides together, which become those of the left one.
     fn common_columns(&self, left: &mut Branches, right: &Selected, operator: SetOperator) -> Result<Vec<TypeId>> {
         let word = word(operator.kind);
@@ -167,11 +172,12 @@ impl Binder<'_> {
                     other.span,
                 )
             })?;
-            // What is open on a side gets its type now: a parameter may be open on both.
+            // An untyped column of either side gets its type now: a parameter may be untyped on
+            // both.
             for open in left.open.iter().chain(&right.open).filter(|(open, _)| *open == at) {
                 self.implicitly(open.1.clone(), id, &datafusion::common::DFSchema::empty())?;
             }
-            // The column stands where the side does whose type it has.
+            // The column has the place of the side whose type it has.
             if own.id != id && other.id == id {
                 own.span = other.span;
             }
@@ -185,6 +191,7 @@ impl Binder<'_> {
         left.open.clear();
         Ok(ids)
     }
+
     /// Branches as one plan.
     fn united(&self, branches: Branches) -> Result<Selected> {
         let Branches { mut all, columns, is_all, .. } = branches;

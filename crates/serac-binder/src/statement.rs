@@ -1,4 +1,4 @@
-//! What is bound: queries and changes whose names and types are decided.
+//! Bound statements: queries and changes whose names and types are decided.
 
 use crate::target::Target;
 use datafusion::logical_expr::{LogicalPlan, TableSource};
@@ -15,7 +15,7 @@ pub struct OutputColumn {
     pub id: TypeId,
     /// The modifier of its type.
     pub modifier: i32,
-    /// Where it stands in the statement.
+    /// Its place in the statement.
     pub span: tree::Span,
     /// Its expression, if it has neither an alias nor the name of a column.
     pub text: Option<tree::Span>,
@@ -27,10 +27,12 @@ impl OutputColumn {
         let ModifiedType { id, modifier } = of.into();
         Self { name: name.into(), id, modifier, span, text: None }
     }
+
     /// Its type and modifier.
     pub fn modified_type(&self) -> ModifiedType {
         ModifiedType { id: self.id, modifier: self.modifier }
     }
+
     /// The same of a type, whose modifier it keeps if the type is its own.
     pub(crate) fn of_type(self, id: TypeId) -> Self {
         let modifier = if id == self.id { self.modifier } else { NO_MODIFIER };
@@ -41,8 +43,8 @@ impl OutputColumn {
 /// A query whose names and types are decided.
 #[derive(Clone)]
 pub struct BoundQuery {
-    /// What is done before it, in this order: the queries that claim rows, the changes of its WITH,
-    /// and the queries before them.
+    /// The parts that run before it, in this order: the queries that claim rows, the changes of its
+    /// WITH, and the queries before them.
     pub parts: Vec<BoundPart>,
     /// The plan. Its columns have names that differ.
     pub plan: LogicalPlan,
@@ -55,8 +57,8 @@ pub struct BoundQuery {
 /// A query or a change whose names and types are decided.
 #[derive(Clone)]
 pub struct BoundStatement {
-    /// What is done before the rest, in this order: the queries that claim rows, the changes of
-    /// WITH, and its queries before them.
+    /// The parts that run before the rest, in this order: the queries that claim rows, the changes
+    /// of WITH, and its queries before them.
     pub parts: Vec<BoundPart>,
     /// The statement itself.
     pub body: BoundBody,
@@ -64,10 +66,10 @@ pub struct BoundStatement {
     pub parameters: Vec<TypeId>,
 }
 
-/// What a statement does.
+/// The action of a statement.
 #[derive(Clone)]
 pub enum BoundBody {
-    /// A query: its plan, whose columns have names that differ, and these as the user sees them.
+    /// A query: its plan, whose columns have unique names, and the columns as the user sees them.
     Query(LogicalPlan, Vec<OutputColumn>),
     /// A change.
     Change(BoundChange),
@@ -95,8 +97,8 @@ impl BoundStatement {
 /// A query that claims rows.
 #[derive(Clone)]
 pub struct BoundClaim {
-    /// Its rows: what is selected, and behind that which row of each table it is. If the query has
-    /// LIMIT or OFFSET, these stand at the top, and count rows that have been claimed.
+    /// Its rows: the selected columns, and behind them the identity of each table's row. If the
+    /// query has LIMIT or OFFSET, these stand at the top, and count rows that have been claimed.
     pub plan: LogicalPlan,
     /// The tables.
     pub tables: Vec<ClaimedTable>,
@@ -116,12 +118,12 @@ pub struct ClaimedTable {
     pub target: Target,
     /// The strongest clause that names it.
     pub strength: LockStrength,
-    /// What about rows that others have locked.
+    /// The action at rows that another transaction has locked.
     pub wait: LockWait,
 }
 
-/// A column that is assigned to, by its place in the table, and the place of its value among those
-/// that are computed; none if it gets its default.
+/// An assigned column, by its place in the table, and the place of its value among the computed
+/// ones; `None` if it gets its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetColumn {
     /// The column.
@@ -165,8 +167,8 @@ pub struct BoundInsert {
     pub are_named: bool,
     /// The rows.
     pub source: InsertSource,
-    /// Where VALUES say DEFAULT, the numbers of the rows in order, for each column of the rows.
-    /// They have NULL there, and, if there is one, their numbers, INT8, in a last column.
+    /// For each column of the rows, the numbers of the rows, in order, for which VALUES say
+    /// DEFAULT. They have NULL there, and, if there are any, their numbers, INT8, in a last column.
     pub defaults: Vec<Vec<usize>>,
     /// ON CONFLICT.
     pub conflict: Option<BoundConflict>,
@@ -186,9 +188,9 @@ pub enum InsertSource {
 /// ON CONFLICT.
 #[derive(Clone)]
 pub struct BoundConflict {
-    /// With which of the table's unique indexes, by its place among these; none for all.
+    /// The arbiter, by its place among the table's unique indexes; `None` for all.
     pub index: Option<usize>,
-    /// DO UPDATE; none for DO NOTHING.
+    /// DO UPDATE; `None` for DO NOTHING.
     pub update: Option<ConflictUpdate>,
 }
 
@@ -209,11 +211,11 @@ pub struct ConflictUpdate {
 pub struct BoundRows {
     /// The table.
     pub target: Target,
-    /// The rows that are changed: of each the last column of its table, which says which one it is,
+    /// The rows that are changed. Each has the last column of its table, which identifies the row,
     /// the values of SET, and the columns of other tables that RETURNING names. A row may come
     /// several times if there are other tables.
     pub plan: LogicalPlan,
-    /// SET; none for DELETE.
+    /// SET; `None` for DELETE.
     pub set: Option<Vec<SetColumn>>,
     /// RETURNING.
     pub returning: Option<BoundReturning>,
@@ -224,8 +226,8 @@ pub struct BoundRows {
 pub struct BoundMerge {
     /// The table.
     pub target: Target,
-    /// The rows that something is done with: of each which row of the table it is, if it is one,
-    /// the number of the action, and the values of all actions.
+    /// The rows with an action. Each has the identity of its row of the table, if it is one, the
+    /// number of the action, and the values of all actions.
     pub plan: LogicalPlan,
     /// The actions. The places of values count from the first behind the action's number, or are
     /// those of the values of its own plan.
@@ -259,8 +261,8 @@ pub enum BoundAction {
     Insert(Vec<(usize, usize)>),
 }
 
-/// Something that is done before the rest of a statement: a query that claims rows, a change in
-/// WITH, or a query before one.
+/// A part that runs before the rest of a statement: a query that claims rows, a change in WITH, or
+/// a query before one.
 #[derive(Clone)]
 pub struct BoundPart {
     /// The rows that it gives.
@@ -300,6 +302,7 @@ impl BoundChange {
             Self::Merge(merge) => &merge.target,
         }
     }
+
     /// The table, to be put in another way.
     pub fn target_mut(&mut self) -> &mut Target {
         match self {
@@ -308,6 +311,7 @@ impl BoundChange {
             Self::Merge(merge) => &mut merge.target,
         }
     }
+
     /// RETURNING.
     pub fn returning(&self) -> Option<&BoundReturning> {
         match self {
@@ -316,6 +320,7 @@ impl BoundChange {
             Self::Merge(_) => None,
         }
     }
+
     pub(crate) fn returning_mut(&mut self) -> Option<&mut BoundReturning> {
         match self {
             Self::Insert(insert) => insert.returning.as_mut(),
@@ -323,6 +328,7 @@ impl BoundChange {
             Self::Merge(_) => None,
         }
     }
+
     /// The plans that run when rows may have been written.
     pub fn plans_behind_writes(&self) -> Vec<&LogicalPlan> {
         let update = match self {
@@ -332,6 +338,7 @@ impl BoundChange {
         let returning = self.returning().map(|returning| &returning.plan);
         update.map(|update| &update.plan).into_iter().chain(returning).collect()
     }
+
     /// The plans, in the order in which they run.
     pub fn plans_mut(&mut self) -> Vec<&mut LogicalPlan> {
         let mut plans = Vec::new();
@@ -358,7 +365,7 @@ impl BoundChange {
 }
 
 impl BoundAction {
-    /// The same whose values stand behind `before` others.
+    /// The same with its values shifted behind `before` others.
     pub(crate) fn behind(mut self, before: usize) -> Self {
         match &mut self {
             Self::Nothing | Self::Delete => {}

@@ -1,10 +1,9 @@
 //! Subqueries in expressions.
 //!
-//! A column of a query around is an outer reference, through any number of levels; qualifiers of
-//! columns are different in the whole statement, so that it is clear which one is meant. IN and ANY
-//! over rows of several columns are made of EXISTS: `x IN (S)` is true if there is a row of S for
-//! which the comparison is true, otherwise NULL if there is one for which it is NULL, otherwise
-//! false.
+//! A column of an outer query is an outer reference, through any number of levels. Qualifiers of
+//! columns are unique in the whole statement, so that the reference is unambiguous. IN and ANY over
+//! rows of several columns are made of EXISTS. `x IN (S)` is true if the comparison is true for a
+//! row of S, otherwise NULL if it is NULL for one, otherwise false.
 
 use crate::binder::Binder;
 use crate::bound::Bound;
@@ -21,11 +20,11 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, Operator as Symbol, Query, Span};
 use serac_pg::TypeId;
 
-/// What is compared with a query's rows.
+/// The left side of a comparison with a query's rows.
 pub(crate) struct Comparison<'t> {
     pub(crate) left: &'t Tree,
     pub(crate) operator: &'t str,
-    /// Where the operator stands, if that is known.
+    /// The place of the operator, if that is known.
     pub(crate) at: Option<Span>,
     /// ALL in place of ANY.
     pub(crate) is_all: bool,
@@ -36,11 +35,13 @@ impl Binder<'_> {
     pub(crate) fn inner(&self, query: &Query, context: Context<'_>) -> Result<Selected> {
         self.query(query, Some(&context.around()))?.closed()
     }
+
     /// `EXISTS (…)`.
     pub(crate) fn exists(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
         let plan = self.inner(query, context)?.plan;
         Ok(Bound::new(Expr::Exists(Exists::new(subquery(plan), false)), TypeId::BOOL, span))
     }
+
     /// `(SELECT …)`: its value, NULL if it has no row, and an error when it runs if it has more.
     pub(crate) fn scalar_subquery(&self, query: &Query, span: Span, context: Context<'_>) -> Result<Bound> {
         let selected = self.inner(query, context)?;
@@ -50,6 +51,7 @@ impl Binder<'_> {
         self.subquery_names.borrow_mut().insert(query.span, column.name.clone());
         Ok(Bound::of_type(Expr::ScalarSubquery(subquery(selected.plan)), column.modified_type(), span))
     }
+
     /// `x = ANY (…)`, `(x, y) <> ALL (…)`.
     pub(crate) fn quantified_operator(
         &self,
@@ -62,6 +64,7 @@ impl Binder<'_> {
         let of = Comparison { left, operator: symbol(operator)?, at: Some(operator.span), is_all, query };
         self.quantified(of, context)
     }
+
     /// A comparison with all rows of a query.
     pub(crate) fn quantified(&self, of: Comparison<'_>, context: Context<'_>) -> Result<Bound> {
         let lefts = match &of.left.kind {
@@ -105,6 +108,7 @@ impl Binder<'_> {
         };
         Ok(Bound::new(expr, TypeId::BOOL, start))
     }
+
     /// Both sides of a comparison, each pair in one type.
     fn of_one_type_each(
         &self,
@@ -154,7 +158,7 @@ fn rows_compared(
     context: Context<'_>,
 ) -> Result<Expr> {
     if lefts.iter().any(|left| left.is_volatile() || left.exists(|part| Ok(of_expr(part).is_some())).unwrap_or(true)) {
-        return Err(BindError::unsupported("a row of such values beside a query", NO_PLACE));
+        return Err(BindError::unsupported("a row of these values beside a query", NO_PLACE));
     }
     if crate::plan_parts::is_volatile(&plan)? {
         return Err(BindError::unsupported("a row beside a volatile query", NO_PLACE));
@@ -166,7 +170,7 @@ fn rows_compared(
         pairs.push((left, Expr::Column(Column::from(field))));
     }
     let condition = crate::row::compared(pairs, operator)?;
-    // What decides: one that is true for ANY, one that is false for ALL.
+    // The deciding comparison: true for ANY, false for ALL.
     let decisive =
         if is_all { Expr::IsFalse(Box::new(condition.clone())) } else { Expr::IsTrue(Box::new(condition.clone())) };
     let exists = |filter: Expr| -> Result<Box<Expr>> {

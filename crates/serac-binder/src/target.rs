@@ -7,10 +7,10 @@ use datafusion::arrow::datatypes::Field;
 use serac_parser::tree::{Ident, Postfix, Span};
 use serac_pg::TypeId;
 
-/// The source of a column's values, if not whoever changes a row.
+/// The source of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
-    /// Whoever changes a row.
+    /// The statement that changes a row.
     No,
     /// A sequence: GENERATED ALWAYS AS IDENTITY.
     Identity,
@@ -34,7 +34,7 @@ pub struct UniqueIndex {
     pub name: String,
     /// Whether it is a constraint's.
     pub is_constraint: bool,
-    /// What it is over.
+    /// The columns and expressions that it is over.
     pub parts: Vec<IndexPart>,
     /// The text of the condition of its rows.
     pub predicate: Option<String>,
@@ -54,22 +54,26 @@ pub struct Target {
 }
 
 impl Target {
-    /// How many columns it has.
+    /// The number of its columns.
     pub fn width(&self) -> usize {
         self.relation.types.len()
     }
-    /// The type of a column; none if the binder does not know it.
+
+    /// The type of a column; `None` if the binder does not know it.
     pub(crate) fn type_of(&self, at: usize) -> Option<TypeId> {
         self.relation.types[at].map(|of| of.id)
     }
+
     /// Its columns, which may all be NULL.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let schema = self.relation.source.schema();
         schema.fields()[..self.width()].iter().map(|field| field.as_ref().clone().with_nullable(true)).collect()
     }
+
     pub(crate) fn column_name(&self, at: usize) -> String {
         self.relation.source.schema().field(at).name().clone()
     }
+
     /// The place of a column that is assigned to.
     pub(crate) fn place(&self, (name, behind): &(Ident, Vec<Postfix>)) -> Result<usize> {
         let schema = self.relation.source.schema();
@@ -83,7 +87,8 @@ impl Target {
             false => Err(BindError::unsupported("a value for a part of a column", name.span)),
         }
     }
-    /// The places of the columns that an INSERT names; of all if it names none.
+
+    /// The places of the columns that an INSERT names; of all without names.
     pub(crate) fn places(&self, named: &[(Ident, Vec<Postfix>)]) -> Result<Vec<usize>> {
         if named.is_empty() {
             return Ok((0..self.width()).collect());
@@ -100,7 +105,8 @@ impl Target {
         }
         Ok(places)
     }
-    /// Refuses a value for a column that takes none.
+
+    /// Refuses a value for a generated column.
     pub(crate) fn generated(&self, at: usize, message: impl FnOnce(&str) -> String) -> Result<()> {
         let name = self.column_name(at);
         let detail = match self.generations[at] {
@@ -110,7 +116,8 @@ impl Target {
         };
         Err(BindError::without_place(sqlstate::GENERATED_ALWAYS, message(&name)).detailed(detail))
     }
-    /// Refuses a value that INSERT gives to a column that takes none. An identity takes one if the
+
+    /// Refuses a value that INSERT gives to a generated column. An identity takes one if the
     /// statement says OVERRIDING SYSTEM VALUE.
     pub(crate) fn insertable(&self, at: usize, overriding_system: Option<bool>) -> Result<()> {
         if self.generations[at] == Generation::Identity && overriding_system == Some(true) {
@@ -120,7 +127,7 @@ impl Target {
     }
 }
 
-/// That a column of a type that PostgreSQL does not have takes no such value.
+/// The error that a column of a type without a counterpart in PostgreSQL does not take a value.
 pub(crate) fn no_value(target: &Target, at: usize, span: Span) -> BindError {
     BindError::unsupported(format!("a value of this type for column \"{}\"", target.column_name(at)), span)
 }

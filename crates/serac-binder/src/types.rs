@@ -1,12 +1,12 @@
-//! How Arrow stores the values of a type.
+//! Arrow's form of the values of a type.
 
 use crate::error::{BindError, NO_PLACE, Result};
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use serac_parser::tree::Span;
 use serac_pg::{ModifiedType, TypeId};
 
-/// The Arrow type of a type's values; none for types that are not stored. NUMERIC has two forms:
-/// this is the one in which each value has digits of its own, and `Decimal128` is the other.
+/// The Arrow type of a type's values; `None` for types that are not stored. NUMERIC has two forms:
+/// in this one each value has digits of its own; `Decimal128` is the other.
 pub fn arrow_type(id: TypeId) -> Option<DataType> {
     Some(match id {
         TypeId::BOOL => DataType::Boolean,
@@ -41,7 +41,7 @@ pub fn is_registered(id: TypeId) -> bool {
     id.name().starts_with("reg")
 }
 
-/// The type of values that Arrow stores so; none for those that the binder does not take.
+/// The type of values of an Arrow type; `None` for types that the binder does not take.
 pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
     Some(match data_type {
         DataType::Boolean => TypeId::BOOL,
@@ -71,7 +71,7 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
     })
 }
 
-/// The type of a list's elements; none of what is no list.
+/// The type of a list's elements; `None` for another type.
 pub(crate) fn element_type(list: &DataType) -> Option<&DataType> {
     match list {
         DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
@@ -81,7 +81,7 @@ pub(crate) fn element_type(list: &DataType) -> Option<&DataType> {
     }
 }
 
-/// How many lists are in each other.
+/// The depth of nested lists.
 pub(crate) fn dimensions(data_type: &DataType) -> usize {
     element_type(data_type).map_or(0, |element| 1 + dimensions(element))
 }
@@ -100,7 +100,7 @@ pub(crate) fn stored_as(id: TypeId) -> TypeId {
     }
 }
 
-/// How documents are stored; nothing else is.
+/// The stored form of documents, and of no other type.
 pub(crate) const DOCUMENT: DataType = DataType::LargeUtf8;
 
 /// Stands for the type of a column of which it is not known.

@@ -7,7 +7,7 @@ use serac_parser::tree::{
     Span, Special, StatementKind, TableExpr, TableKind, Window, With,
 };
 
-/// What a walk tells of: its relations, and what else may be of use.
+/// The findings of a walk: its relations, and other parts that are of use.
 pub trait Found {
     /// A relation.
     fn push(&mut self, relation: Name);
@@ -19,7 +19,7 @@ pub trait Found {
     fn name(&mut self, _: &Name) {}
     /// A call, behind those in it.
     fn call(&mut self, _: &Call) {}
-    /// A query, before what is in it.
+    /// A query, before its parts.
     fn query(&mut self, _: &Query) {}
     /// The end of the query that has begun last and not ended.
     fn query_ends(&mut self) {}
@@ -44,23 +44,24 @@ pub fn relations_of(query: &Query, found: &mut dyn Found) {
     found.query_ends();
 }
 
-/// Those of a query's clauses behind its body.
+/// The relations of a query's clauses behind its body.
 pub(crate) fn relations_of_clauses(query: &Query, found: &mut dyn Found) {
     of_order(&query.order_by, found);
     query.limit.iter().chain(&query.offset).for_each(|expr| of_expr(expr, found));
 }
 
-/// Those of the subqueries of VALUES.
+/// The relations of the subqueries of VALUES.
 pub(crate) fn relations_of_rows(rows: &[Vec<Expr>], found: &mut dyn Found) {
     rows.iter().flatten().for_each(|expr| of_expr(expr, found));
 }
 
-/// Those of an item of FROM.
+/// The relations of an item of FROM.
 pub(crate) fn relations_of_table(table: &TableExpr, found: &mut dyn Found) {
     of_table(table, found);
 }
 
-/// Those of a query or a change, but for its target, or of the arguments of CALL and EXECUTE.
+/// The relations of a query or a change, except its target, or of the arguments of CALL and
+/// EXECUTE.
 pub(crate) fn relations_of_statement(statement: &StatementKind, found: &mut dyn Found) {
     stacker::maybe_grow(STACK.0, STACK.1, || of_statement(statement, found));
 }
@@ -160,7 +161,7 @@ fn of_select(select: &Select, found: &mut dyn Found) {
     relations_of_expressions(select, found);
 }
 
-/// Those of the subqueries of a SELECT, but for those of FROM.
+/// The relations of the subqueries of a SELECT, except those of FROM.
 pub(crate) fn relations_of_expressions(select: &Select, found: &mut dyn Found) {
     if let Distinct::On(exprs) = &select.distinct {
         of_exprs(exprs, found);
@@ -229,7 +230,7 @@ fn of_exprs(exprs: &[Expr], found: &mut dyn Found) {
     exprs.iter().for_each(|expr| of_expr(expr, found));
 }
 
-/// Those of an expression.
+/// The relations of an expression.
 pub(crate) fn of_expr(expr: &Expr, found: &mut dyn Found) {
     stacker::maybe_grow(STACK.0, STACK.1, || of_kind(&expr.kind, found));
 }

@@ -1,4 +1,4 @@
-//! Window functions: which one a call means, over which window, and where it is computed.
+//! Window functions: the function that a call means, its window, and the place of its computation.
 //!
 //! A window may go on from one of the WINDOW clause, which has the partitions, and perhaps the
 //! order. The functions of a query are computed above its groups, those of one order of rows
@@ -38,7 +38,7 @@ struct Bounds {
     frame: WindowFrame,
 }
 
-/// A window as it is written, with what it has from those that it goes on from.
+/// A window as it is written, with the clauses of its base windows.
 struct Written<'w> {
     partition_by: &'w [Tree],
     order_by: &'w [serac_parser::tree::OrderItem],
@@ -46,11 +46,11 @@ struct Written<'w> {
     span: Span,
 }
 
-/// What computes a window function that is no aggregate.
+/// The implementation of a window function that is no aggregate.
 struct Computed {
     functions: Vec<(WindowFunctionDefinition, Vec<Expr>)>,
-    /// The value where there is no row at the distance that is asked for; then the last function
-    /// tells whether there is one.
+    /// The value if there is no row at the requested distance; then the last function tells whether
+    /// there is one.
     default: Option<Expr>,
     result: TypeId,
 }
@@ -151,7 +151,7 @@ impl Binder<'_> {
         let mut calls: Vec<Expr> = calls.collect();
         let value = match default {
             None => finished(calls, finish),
-            // The last of them tells whether there is such a row.
+            // The last function tells whether there is a row at the distance.
             Some(default) => {
                 let is_there = calls.swap_remove(1);
                 let whens = vec![(Box::new(Expr::IsNull(Box::new(is_there))), Box::new(default))];
@@ -160,6 +160,7 @@ impl Binder<'_> {
         };
         checked(value, result, span, context.schema)
     }
+
     /// A window function that is no aggregate.
     fn window_function(&self, name: &str, call: &Call, span: Span, context: Context<'_>) -> Result<Computed> {
         let arguments = self.arguments_of(call, context)?;
@@ -244,6 +245,7 @@ impl Binder<'_> {
         }
         Ok(Computed { functions, default, result })
     }
+
     fn window(&self, over: &Over, context: Context<'_>) -> Result<Bounds> {
         match over {
             Over::Named(name) => {
@@ -253,8 +255,9 @@ impl Binder<'_> {
             Over::Window(window) => self.bounds(&written(window, context.named_windows)?, context),
         }
     }
-    /// Binds the windows of the WINDOW clause: what is wrong with one is an error, also if no
-    /// function uses it.
+
+    /// Binds the windows of the WINDOW clause: an error in one is reported, even if no function
+    /// uses it.
     pub(crate) fn named_windows(&self, context: Context<'_>) -> Result<()> {
         for (at, (name, window)) in context.named_windows.iter().enumerate() {
             let before = &context.named_windows[..at];
@@ -267,6 +270,7 @@ impl Binder<'_> {
         }
         Ok(())
     }
+
     fn bounds(&self, window: &Written<'_>, context: Context<'_>) -> Result<Bounds> {
         let context = context.without_windows("window definitions");
         let value = |tree: &Tree, check: fn(TypeId) -> Result<()>| -> Result<Bound> {
@@ -313,6 +317,7 @@ impl Binder<'_> {
         frame.regularize_order_bys(&mut order_by)?;
         Ok(Bounds { partition_by, order_by, frame })
     }
+
     fn frame(
         &self,
         frame: &Frame,
@@ -360,6 +365,7 @@ impl Binder<'_> {
         };
         Ok(WindowFrame::new_bounds(units, bound(start), bound(end)))
     }
+
     /// The offset of a frame's bound, which is a constant.
     fn frame_offset(&self, tree: &Tree, clause: &str, context: Context<'_>) -> Result<Bound> {
         let without_aggregates = Some(match clause {
@@ -379,6 +385,7 @@ impl Binder<'_> {
             }
         }
     }
+
     /// The offset of a frame of rows or of groups.
     fn rows(&self, (offset, which): (Bound, &str), clause: &str, context: Context<'_>) -> Result<ScalarValue> {
         let (id, span) = (offset.id, offset.span);
@@ -396,8 +403,9 @@ impl Binder<'_> {
             _ => Err(BindError::unsupported("an offset of a window frame that is computed", span)),
         }
     }
-    /// The offsets of a frame of the values of an order, which become values of a type in which no
-    /// sum of one and an offset is too large.
+
+    /// The offsets of a frame over the values of an order. They become values of a type in which no
+    /// sum of a value and an offset overflows.
     fn range(
         &self,
         order: &mut SortExpr,
@@ -432,7 +440,7 @@ impl Binder<'_> {
                     let message = "invalid preceding or following size in window function";
                     return Err(BindError::without_place(sqlstate::INVALID_PRECEDING_OR_FOLLOWING_SIZE, message));
                 }
-                // No value of such a type is farther away from another.
+                // Values of this type are never farther apart.
                 Some(ScalarValue::Int64(Some(number))) if id != T::INT8 => {
                     values.push(ScalarValue::Int64(Some(number.min(1 << 33))));
                 }
@@ -460,7 +468,7 @@ impl Binder<'_> {
                 }
             }
             T::TIMESTAMPTZ => {
-                // Where clocks are put forward and back, a day is not always as long.
+                // In a time zone with clock changes, a day does not always have the same length.
                 let is_of_days = |value: &ScalarValue| match value {
                     ScalarValue::IntervalMonthDayNano(Some(interval)) => (interval.months, interval.days) != (0, 0),
                     _ => false,
@@ -595,7 +603,7 @@ fn named<'w>(name: &Ident, at: Span, windows: &'w [(Ident, Window)]) -> Result<W
     }
 }
 
-/// A window with what it has from the one that it goes on from.
+/// A window with the clauses that it inherits from its base window.
 fn written<'w>(window: &'w Window, before: &'w [(Ident, Window)]) -> Result<Written<'w>> {
     let own = Written {
         partition_by: &window.partition_by,

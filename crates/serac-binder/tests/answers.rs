@@ -27,8 +27,8 @@ use serac_pg::{ModifiedType, TypeId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Statements whose plans DataFusion alone refuses or gets wrong. Their columns are compared, and
-/// no rows.
+/// Statements whose plans only DataFusion refuses or gets wrong. Their columns are compared, and no
+/// rows.
 const REFUSED: &[&str] = &[
     "SELECT (SELECT x FROM u WHERE a = 5), (SELECT x FROM u WHERE a = 6)",
     "SELECT g, (SELECT count(*) FROM u WHERE (u.a = 1) = t.g) FROM t GROUP BY g ORDER BY g",
@@ -98,6 +98,7 @@ impl Environment for Tables {
         let name = TableReference::bare(name.to_string());
         Ok(Relation { source: table.clone(), name, types, key })
     }
+
     fn target(&self, name: &Name) -> Result<Target, BindError> {
         let relation = self.relation(name)?;
         let schema = relation.source.schema();
@@ -108,23 +109,29 @@ impl Environment for Tables {
         let relation = Relation { source, ..relation };
         Ok(Target { relation, name: name.to_string(), generations, indexes: Vec::new() })
     }
+
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.context.udf(name).ok()
     }
+
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.context.udaf(name).ok()
     }
+
     fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, _: &DFSchema) -> Result<Option<Expr>, BindError> {
         // Texts with numbers alone are cast in the statements.
         let is_known = (from, to) == (TypeId::TEXT, TypeId::INT4);
         Ok(is_known.then(|| datafusion::logical_expr::cast(expr.clone(), DataType::Int32)))
     }
+
     fn date_part(&self, field: &str, _: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
         Some((self.context.udf("date_part").ok()?, Some(field.to_owned())))
     }
+
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.context.udwf(name).ok()
     }
+
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>, BindError> {
         let Ok(function) = self.context.table_function(name) else { return Ok(None) };
         let state = self.context.state();
@@ -135,9 +142,11 @@ impl Environment for Tables {
         let types = schema.fields().iter().map(of_field).collect();
         Ok(Some(Relation { source, name: TableReference::bare(name), types, key: Vec::new() }))
     }
+
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         Some(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
+
     fn operate(&self, operator: Operator, left: Expr, right: Expr, _: &DFSchema) -> Result<Expr, BindError> {
         Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))))
     }
@@ -195,7 +204,7 @@ fn texts(batches: &[RecordBatch]) -> Vec<String> {
             columns.iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap()).collect();
         for row in 0..batch.num_rows() {
             let values: Vec<String> = formatters.iter().map(|column| column.value(row).to_string()).collect();
-            // Floats without a fraction have none in PostgreSQL's texts.
+            // Floats without a fraction have no point in PostgreSQL's texts.
             let values = values.into_iter().zip(batch.columns()).map(|(value, column)| match column.data_type() {
                 DataType::Float64 | DataType::Float32 => value.strip_suffix(".0").map(str::to_owned).unwrap_or(value),
                 _ => value,
@@ -206,7 +215,7 @@ fn texts(batches: &[RecordBatch]) -> Vec<String> {
     lines
 }
 
-/// What the binder makes of a statement, as the file has it.
+/// The binder's result for a statement, as the file has it.
 async fn answer(tables: &Tables, text: &str) -> Vec<String> {
     let (text, parameters) = match text.split_once(" -- ") {
         Some((text, parameters)) => (text, Some(parameters)),
@@ -266,7 +275,7 @@ async fn answer(tables: &Tables, text: &str) -> Vec<String> {
     }
 }
 
-/// Forms of DuckDB's that PostgreSQL does not have, each with one that means the same.
+/// Forms of DuckDB's that PostgreSQL does not have, each with an equivalent one.
 const ALIKE: &[(&str, &str)] = &[
     (
         "SELECT g, count(*), max(a) FROM t GROUP BY ALL ORDER BY g",
@@ -313,7 +322,7 @@ async fn forms_of_duckdb_mean_what_others_do() {
     }
 }
 
-/// Whether both are one error, whose place PostgreSQL does not tell.
+/// Whether both are one error, for which PostgreSQL gives no place.
 fn is_same_error(answer: &[String], expected: &[&str]) -> bool {
     let parts = |line: &str| {
         let mut words = line.splitn(4, ' ').map(str::to_owned);

@@ -1,5 +1,5 @@
-//! Statements that are long or deep: none overflows a small stack, and time grows with length
-//! alone.
+//! Long or deep statements: they do not overflow a small stack, and time grows linearly with
+//! length.
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DFSchema, TableReference};
@@ -24,6 +24,7 @@ impl Environment for Tables {
         let source = Arc::new(LogicalTableSource::new(Arc::new(Schema::new(fields))));
         Ok(Relation { source, name: TableReference::bare(name.to_string()), types, key: Vec::new() })
     }
+
     fn target(&self, name: &Name) -> Result<Target, BindError> {
         let relation = self.relation(name)?;
         let mut fields: Vec<Field> = relation.source.schema().fields().iter().map(|f| f.as_ref().clone()).collect();
@@ -33,18 +34,23 @@ impl Environment for Tables {
         let relation = Relation { source, ..relation };
         Ok(Target { relation, name: name.to_string(), generations, indexes: Vec::new() })
     }
+
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.0.udf(name).ok()
     }
+
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.0.udaf(name).ok()
     }
+
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.0.udwf(name).ok()
     }
+
     fn table_function(&self, _: &str, _: &[Expr]) -> Result<Option<Relation>, BindError> {
         Ok(None)
     }
+
     fn operate(&self, operator: Operator, left: Expr, right: Expr, _: &DFSchema) -> Result<Expr, BindError> {
         Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right))))
     }
@@ -230,8 +236,8 @@ fn time_grows_with_length() {
         assert_eq!(known, is_known, "{name}");
         let (long, _) = bound(statement(10_000));
         println!("{name}: {short:?}, {long:?}");
-        // Four times the length: less than the sixteen times of what is quadratic, and what is
-        // quick is not measured.
+        // Four times the length must cost less than the sixteen times of a quadratic algorithm;
+        // quick statements are not measured.
         let most = short * 10 + Duration::from_millis(500);
         assert!(long < most, "{name}: {short:?}, {long:?}");
     }

@@ -1,5 +1,5 @@
 //! The block map: a table's blocks by state, one character each (or one for several), as a picture
-//! that one can watch change.
+//! that is redrawn as it changes.
 //!
 //! The colour is the state, the shade how full the block's slots are. Without colours letters stand
 //! for the states, capital while most slots hold rows.
@@ -48,6 +48,7 @@ impl State {
             Self::Empty => "empty",
         }
     }
+
     fn letter(self) -> char {
         match self {
             Self::Hot => 'H',
@@ -57,6 +58,7 @@ impl State {
             Self::Empty => '.',
         }
     }
+
     fn color(self) -> Color {
         Color::Color256(match self {
             Self::Hot => 203,
@@ -66,7 +68,8 @@ impl State {
             Self::Empty => 240,
         })
     }
-    /// The character of blocks in this state with such a share of empty slots.
+
+    /// The character of blocks in this state with this share of empty slots.
     fn cell(self, empty_share: f64, colors: bool) -> char {
         match (self, colors) {
             (Self::Empty, _) => self.letter(),
@@ -99,9 +102,11 @@ impl Cell {
         };
         Self { state: if rows == 0 { State::Empty } else { state }, rows: rows.into(), slots }
     }
+
     fn with(self, other: Self) -> Self {
         Self { state: self.state.min(other.state), rows: self.rows + other.rows, slots: self.slots + other.slots }
     }
+
     fn empty_share(self) -> f64 {
         1.0 - self.rows as f64 / self.slots.max(1) as f64
     }
@@ -119,10 +124,11 @@ pub struct TableMap {
 }
 
 impl TableMap {
-    /// How many blocks there are.
+    /// The number of blocks.
     pub fn blocks(&self) -> usize {
         self.cells.len()
     }
+
     /// The map of a table that this process has open.
     fn of(name: String, table: &Table) -> Self {
         let data = &table.data;
@@ -133,7 +139,7 @@ impl TableMap {
     }
 }
 
-/// How pictures are drawn.
+/// The settings of pictures.
 #[derive(Clone, Copy, Debug)]
 pub struct Canvas {
     colors: bool,
@@ -145,7 +151,7 @@ impl Canvas {
     /// Without colours: for files and pipes.
     pub const PLAIN: Self = Self { colors: false, columns: 64, lines: MOST_LINES };
 
-    /// For standard output, whatever that is.
+    /// For standard output, a terminal or not.
     pub fn stdout() -> Self {
         let term = Term::stdout();
         let colors = term.is_term() && console::colors_enabled();
@@ -158,6 +164,7 @@ impl Canvas {
             None => Self { colors, ..Self::PLAIN },
         }
     }
+
     /// With so many lines for a table at the most.
     pub fn lines(self, lines: usize) -> Self {
         Self { lines, ..self }
@@ -216,7 +223,7 @@ impl Canvas {
         out
     }
 
-    /// The maps of the tables, with what the signs mean.
+    /// The maps of the tables, with the legend.
     pub fn draw(self, tables: &[TableMap]) -> String {
         let mut out: String = tables.iter().map(|table| self.table(table)).collect();
         if tables.is_empty() {

@@ -19,7 +19,7 @@ pub struct DemoArguments {
     keep: Option<std::path::PathBuf>,
 }
 
-/// What the refresh thread did.
+/// The figures of the refresh thread.
 #[derive(Default)]
 struct Refreshed {
     transactions: AtomicU64,

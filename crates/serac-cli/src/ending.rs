@@ -2,14 +2,14 @@
 //!
 //! If it has the folder open, other processes may work through it. Their statements and
 //! transactions go on for the time that `--wait` says; Ctrl-C shortens that. Then they are ended,
-//! as at the end of a server. Meanwhile nobody waits for this process in turn: it has let go of its
-//! standard input and output, of which the statement that it waits for may be the other end
+//! as at the end of a server. Meanwhile no other process waits for this one: it has closed its
+//! standard input and output, whose other end may be the statement that it waits for
 //! (`serac my.db -c … | serac my.db -c …`).
 //!
-//! SIGTERM, and SIGHUP unless it is ignored, end the process's own work at once: what runs is
-//! cancelled, and nothing else begins. Others' statements may go on for the `shutdown_timeout` of
-//! their server. Then the database is closed, so that what was acknowledged is kept at every level
-//! of durability, and the next process opens it. A second signal ends the process as SIGKILL does.
+//! SIGTERM, and SIGHUP unless it is ignored, end the process's own work at once: its statement is
+//! cancelled, and no other begins. Others' statements may go on for the `shutdown_timeout` of their
+//! server. Then the database is closed, so that acknowledged commits are kept at every level of
+//! durability, and the next process opens it. A second signal ends the process as SIGKILL does.
 
 use serac_server::folder::{CancelRunning, FolderDatabase, FolderSession, SessionOptions};
 use std::fs::File;
@@ -22,29 +22,28 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How long the end waits for others if nothing is said.
+/// The default of the time that the end waits for other processes.
 pub const WAIT_SECONDS: u64 = 60;
-/// How long the end waits for others before it says so.
+/// The time that the end waits for other processes before it reports the wait.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// To this the number of the signal is added that has ended a program, which is its status then.
 const SIGNALLED: i32 = 128;
 
-/// How far the process's end is.
+/// The phase of the process's end.
 #[derive(Default)]
 struct End {
-    /// The work has ended, or a signal has come. Who sets it first closes the database.
+    /// The work has ended, or a signal has come. The thread that sets it first closes the database.
     has_begun: AtomicBool,
     /// Others are not waited for any longer.
     is_urgent: AtomicBool,
-    /// What cancels the work.
+    /// Cancels the work.
     running: OnceLock<CancelRunning>,
 }
 
 /// Whether the process was started with a signal ignored, as by nohup.
 fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: Without a new action the call only writes the present one, of which zeros are one,
-    // too.
+    // SAFETY: Without a new action the call only writes the present one; zeros are a valid value.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init().sa_sigaction == libc::SIG_IGN
@@ -78,8 +77,8 @@ async fn at_signal(kind: SignalKind, database: FolderDatabase, end: Arc<End>) {
     std::process::exit(SIGNALLED + kind.as_raw_value());
 }
 
-/// Ctrl-C. One that is pressed is kept until it is asked for, from the first on: what listens anew
-/// each time misses those in between.
+/// Ctrl-C. From the first use on, a key press is kept until it is asked for: a new listener each
+/// time would miss those in between.
 pub struct Interrupts(Option<Signal>);
 
 impl Interrupts {
@@ -87,6 +86,7 @@ impl Interrupts {
     pub fn listen() -> Self {
         Self(signal(SignalKind::interrupt()).ok())
     }
+
     /// Waits for the next.
     pub async fn next(&mut self) {
         match &mut self.0 {
@@ -99,8 +99,8 @@ impl Interrupts {
 /// Puts /dev/null in the place of a standard stream.
 fn let_go(stream: i32) {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-        // SAFETY: Both are open files, and dup2 touches no memory of ours. Nobody owns a standard
-        // stream, so nobody's file is closed by this.
+        // SAFETY: Both are open files, and dup2 touches no memory of ours. Standard streams have no
+        // owner, so this closes no file of other code.
         unsafe { libc::dup2(null.as_raw_fd(), stream) };
     }
 }
@@ -112,7 +112,7 @@ fn pipe_of(stream: i32) -> Option<(u64, u64)> {
     is_pipe.then(|| (found.dev(), found.ino()))
 }
 
-/// Runs something in a session of a database, and closes the database if this process has it open.
+/// Runs work in a session of a database, and closes the database if this process has it open.
 /// `wait`: seconds that others may take to their end.
 pub fn with_session<F: Future<Output = Result<(), String>>>(
     runtime: &tokio::runtime::Runtime,
@@ -155,7 +155,7 @@ pub fn with_session<F: Future<Output = Result<(), String>>>(
     let mut is_told = false;
     let closed = database.close_when_idle(|running, waited| {
         if waited > TOLD_AFTER && !std::mem::replace(&mut is_told, true) {
-            // What was written there now would be taken for the work's output (`2>&1 |`).
+            // Text written there now would be taken for the work's output (`2>&1 |`).
             if shares_error_stream {
                 let_go(2);
             }

@@ -142,7 +142,7 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
     digits.trim().parse::<usize>().map(|n| n * unit).map_err(|_| format!("\"{text}\" is no amount of memory"))
 }
 
-/// The folder that a path names; none: the database is in memory.
+/// The folder that a path names; `None` for a database in memory.
 fn folder(path: &Option<PathBuf>) -> Option<PathBuf> {
     path.clone().filter(|path| path.as_os_str() != ":memory:")
 }
@@ -150,7 +150,7 @@ fn folder(path: &Option<PathBuf>) -> Option<PathBuf> {
 /// A database is made in a folder that is there: another is most likely a slip of the pen.
 ///
 /// # Errors
-/// What is missing.
+/// The missing part.
 pub fn check_folder(path: &Path) -> Result<(), String> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
@@ -212,6 +212,7 @@ impl OpenOptions {
         };
         StorageOptions { path, durability, salvage: self.salvage, ..StorageOptions::default() }
     }
+
     fn sql(&self) -> SqlOptions {
         SqlOptions {
             memory_limit: self.memory_limit,
@@ -220,6 +221,7 @@ impl OpenOptions {
             ..SqlOptions::default()
         }
     }
+
     /// The options that were said and hold for the process that opens the database.
     fn said(&self) -> Vec<&'static str> {
         let all = [
@@ -230,6 +232,7 @@ impl OpenOptions {
         ];
         all.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name).collect()
     }
+
     /// Opens the database in a folder, or one in memory, for this process alone.
     fn open(&self, path: &Option<PathBuf>) -> Result<SqlDatabase, String> {
         let path = folder(path);
@@ -238,6 +241,7 @@ impl OpenOptions {
         tell_recovery(&database);
         SqlDatabase::new(database, &self.sql()).map_err(|e| e.to_string())
     }
+
     /// Opens the database in a folder, or one in memory, or finds the process that has it open.
     fn attach(&self, path: &Option<PathBuf>, is_standalone: bool) -> Result<FolderDatabase, String> {
         let path = folder(path);
@@ -258,7 +262,7 @@ impl OpenOptions {
     }
 }
 
-/// Says what opening has found.
+/// Prints the findings of opening.
 fn tell_recovery(database: &Database) {
     let report = database.recovery_report();
     if report.transactions_replayed > 0 {
@@ -276,7 +280,7 @@ fn tell_recovery(database: &Database) {
         eprintln!("the log had an unfinished end, never acknowledged: {cut}");
     }
     if let Some(folder) = &report.kept_aside {
-        eprintln!("what was left out is kept in {}", folder.display());
+        eprintln!("the parts that were left out are kept in {}", folder.display());
     }
 }
 

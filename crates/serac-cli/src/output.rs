@@ -74,7 +74,7 @@ pub fn texts(batch: &RecordBatch, null: &'static str) -> impl Iterator<Item = Ve
     (0..batch.num_rows()).map(move |i| columns.iter().map(|c| c[i].clone()).collect())
 }
 
-/// Rows whose times are texts, as a session's settings have them; none if that cannot be.
+/// Rows whose times are texts, as a session's settings have them; `None` if that is impossible.
 fn in_style(batch: &RecordBatch, style: &TimeStyle) -> Option<RecordBatch> {
     let texts = |column: &ArrayRef| with_texts(column, style, Purpose::Text).ok();
     let columns = batch.columns().iter().map(texts).collect::<Option<Vec<_>>>()?;
@@ -126,8 +126,8 @@ fn json_of(array: &ArrayRef) -> Vec<String> {
     }
 }
 
-/// A text with signs in the place of what would steer the terminal: control characters, and those
-/// that turn the direction of writing. Ends of lines stay with `keep_lines`.
+/// A text with signs in place of characters that would steer the terminal: control characters, and
+/// those that turn the direction of writing. Ends of lines stay with `keep_lines`.
 pub fn printable(text: &str, keep_lines: bool) -> String {
     let steers = |c: char| {
         (c.is_control() && !(keep_lines && c == '\n'))
@@ -158,7 +158,7 @@ pub struct RowsWriter {
     /// The first rows, in the modes for people.
     shown: Vec<Vec<String>>,
     total: usize,
-    /// The settings of times of the session whose rows these are; none for the usual ones.
+    /// The settings of times of the rows' session; `None` for the defaults.
     style: Option<TimeStyle>,
 }
 
@@ -168,10 +168,12 @@ impl RowsWriter {
         let style = style_of_schema(&schema);
         Self { schema, mode, shown: Vec::new(), total: 0, style }
     }
+
     fn names(&self) -> Vec<&str> {
         self.schema.fields().iter().map(|f| f.name().as_str()).collect()
     }
-    /// What stands before the first row.
+
+    /// The text before the first row.
     pub fn start(&self) -> String {
         match self.mode {
             Mode::Csv => self.names().into_iter().map(csv_field).collect::<Vec<_>>().join(",") + "\n",
@@ -179,7 +181,8 @@ impl RowsWriter {
             _ => String::new(),
         }
     }
-    /// The text of some rows.
+
+    /// The text of a batch of rows.
     pub fn rows(&mut self, batch: &RecordBatch) -> String {
         let styled = self.style.as_ref().and_then(|style| in_style(batch, style));
         let batch = styled.as_ref().unwrap_or(batch);
@@ -214,8 +217,8 @@ impl RowsWriter {
         out
     }
 
-    /// What stands after the last row, ending with a newline. `width`: columns of the terminal, if
-    /// it goes to one.
+    /// The text after the last row, ending with a newline. `width`: columns of the terminal, if it
+    /// goes to one.
     pub fn finish(self, width: Option<usize>) -> String {
         let names: Vec<String> = self.names().into_iter().map(|name| printable(name, false)).collect();
         match self.mode {
@@ -321,6 +324,7 @@ impl CopyBar {
     pub fn new(progress: FolderProgress) -> Self {
         Self { progress, started: Instant::now(), bar: None }
     }
+
     /// Shows the present state.
     pub fn tick(&mut self) {
         if self.started.elapsed() < Self::PATIENCE {

@@ -1,6 +1,6 @@
-//! `serac run`: a program beside the data, of a database of this machine or of another one.
+//! `serac run`: a program beside the data, of a local or a remote database.
 //!
-//! The job's description is the same everywhere. Where it runs, its inputs are fetched in one
+//! The job's description is the same everywhere. The place of the job fetches its inputs in one
 //! snapshot: from the folder, through the process that has it open, or by Flight SQL from another
 //! machine (`--connect`).
 
@@ -130,7 +130,8 @@ fn program_path(name: &str) -> Result<String, String> {
         }
     };
     let path = std::path::absolute(&found).map_err(|error| format!("{name}: {error}"))?;
-    // A program of the system has links that are there for it, too, and some look at their name.
+    // A program of the system has links that are there for it, too, and its behaviour may depend on
+    // its name.
     let is_of_system = ["/usr", "/bin", "/sbin"].iter().any(|folder| path.starts_with(folder));
     let path = if is_of_system { path } else { path.canonicalize().map_err(|error| format!("{name}: {error}"))? };
     path.into_os_string().into_string().map_err(|path| format!("{}: its name is no text", path.display()))
@@ -195,6 +196,7 @@ impl InputSink {
         self.error = result.err();
         self.error.is_none()
     }
+
     fn finish(self) -> Result<StreamFile, ComputeError> {
         match (self.error, self.writer) {
             (Some(error), _) => Err(error),
@@ -209,11 +211,13 @@ impl Sink for InputSink {
         let begun = StreamFileWriter::new(schema, self.left).map(|writer| self.writer = Some(writer));
         self.keep(begun)
     }
+
     fn batch(&mut self, batch: &RecordBatch) -> bool {
         let Some(writer) = &mut self.writer else { unreachable!("the columns come first") };
         let written = writer.write(batch);
         self.keep(written)
     }
+
     fn complete(&mut self, _tag: &str, _rows: u64, _is_data: bool) {}
 }
 
@@ -267,7 +271,7 @@ async fn run_job(job: JobDescription, inputs: Vec<Input>, arguments: &RunArgumen
     let ran = loop {
         tokio::select! {
             ran = &mut work => break ran,
-            // Relaxed: who looks does nothing else by it.
+            // Relaxed: a reader only stops.
             _ = tokio::signal::ctrl_c() => cancelled.store(true, Ordering::Relaxed),
         }
     };
@@ -298,7 +302,7 @@ fn write_file(path: &Path, schema: &SchemaRef, batches: &[RecordBatch]) -> Resul
     file.flush().map_err(|error| failed(error.to_string()))
 }
 
-/// What becomes of the rows.
+/// Prints the rows, or loads them into a table.
 async fn use_rows(
     output: StreamFile,
     session: Option<&mut FolderSession>,
@@ -338,7 +342,7 @@ async fn use_rows(
     let term = Term::stdout();
     let size = term.size_checked().filter(|_| term.is_term());
     text.push_str(&writer.finish(size.map(|(_, width)| usize::from(width))));
-    // Where nobody reads any more (head, less) there is no error of ours.
+    // A closed output (head, less) is no error of ours.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }

@@ -13,7 +13,7 @@ pub enum Part {
     Command { line: String, statement: String },
 }
 
-/// What a statement that is not complete yet is in the middle of.
+/// The token in whose middle an incomplete statement is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Within {
     Statement,
@@ -32,7 +32,7 @@ impl Within {
     }
 }
 
-/// Where the text in quotes ends that `text` begins with; none if it is open. With `escapes`, a
+/// The end of the quoted text at the beginning of `text`; `None` if it is open. With `escapes`, a
 /// backslash hides the character behind it.
 fn quoted_length(text: &str, quote: u8, escapes: bool) -> Option<usize> {
     let bytes = text.as_bytes();
@@ -47,7 +47,7 @@ fn quoted_length(text: &str, quote: u8, escapes: bool) -> Option<usize> {
     None
 }
 
-/// The length of a comment in `/*` and `*/`, in which others may stand; none if it is open.
+/// The length of a comment in `/*` and `*/`, with nested ones; `None` if it is open.
 fn comment_length(text: &str) -> Option<usize> {
     let (mut depth, mut at) = (0, 0);
     while at + 1 < text.len() {
@@ -85,11 +85,11 @@ fn is_blank(text: &str) -> bool {
 pub struct Script {
     /// Whole lines, but for the last line of all.
     text: String,
-    /// Where the part begins that comes next.
+    /// The beginning of the next part.
     start: usize,
-    /// Where the token begins that is looked at next.
+    /// The beginning of the next token.
     at: usize,
-    /// Whether what comes next is the data of a COPY.
+    /// Whether the data of a COPY comes next.
     is_data: bool,
 }
 
@@ -97,6 +97,7 @@ impl Script {
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
+
     /// Adds lines at the end.
     pub fn push(&mut self, lines: &str) {
         self.text.drain(..self.start);
@@ -104,14 +105,15 @@ impl Script {
         self.start = 0;
         self.text.push_str(lines);
     }
+
     /// Puts the beginning of a statement before all that is left.
     pub fn put_back(&mut self, statement: &str) {
         self.text.insert_str(self.start, statement);
         self.at = self.start;
     }
 
-    /// The next complete part; an empty statement is none. If there is none: what the rest is in
-    /// the middle of.
+    /// The next complete part; an empty statement is skipped. The error names the token in whose
+    /// middle the rest is.
     fn part(&mut self) -> Result<Part, Within> {
         while self.at < self.text.len() {
             let (start, at) = (self.start, self.at);
@@ -138,7 +140,7 @@ impl Script {
                 b'$' => {
                     let tag_end = rest[1..].find('$').map(|n| n + 2);
                     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-                    // A sign within a word is a part of it, and one before a digit begins a
+                    // A `$` within a word is a part of it, and a `$` before a digit begins a
                     // parameter.
                     let opens = !self.text[start..at].ends_with(|c| is_word(c) || c == '$')
                         && !rest[1..].starts_with(|c: char| c.is_ascii_digit());
@@ -164,20 +166,24 @@ impl Script {
         }
         Err(Within::Statement)
     }
+
     /// The next complete part.
     pub fn next_complete(&mut self) -> Option<Part> {
         self.part().ok()
     }
+
     /// The last statement, which may do without a semicolon.
     pub fn last(&mut self) -> Option<Part> {
         let last = self.incomplete().map(|last| Part::Statement(last.trim().to_owned()));
         *self = Self::default();
         last
     }
-    /// What is left, if that is more than blanks and comments.
+
+    /// The rest, if that is more than blanks and comments.
     pub fn incomplete(&self) -> Option<&str> {
         Some(&self.text[self.start..]).filter(|rest| !is_blank(rest))
     }
+
     /// The token that the rest is in the middle of, once the complete parts are taken.
     pub fn within(&mut self) -> Within {
         self.part().err().unwrap_or(Within::Statement)
@@ -188,11 +194,13 @@ impl Script {
         let from = self.text[self.start..].find('\n').map_or(self.text.len(), |n| self.start + n + 1);
         (self.start, self.at, self.is_data) = (from, from, true);
     }
+
     /// Whether more data may come.
     pub fn is_in_data(&self) -> bool {
         self.is_data
     }
-    /// The data that is there: the lines up to one that is `\.`, which ends it, or all there are.
+
+    /// The available data: the lines up to one that is `\.`, which ends it, or all lines.
     pub fn data(&mut self) -> &str {
         if !self.is_data {
             return "";
@@ -218,9 +226,11 @@ mod tests {
     fn statement(text: &str) -> Part {
         Part::Statement(text.into())
     }
+
     fn command(statement: &str, line: &str) -> Part {
         Part::Command { line: line.into(), statement: statement.into() }
     }
+
     fn split(script: &str) -> (Vec<Part>, Script) {
         let mut script = Script::new(script);
         (std::iter::from_fn(|| script.next_complete()).collect(), script)

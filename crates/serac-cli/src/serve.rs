@@ -35,7 +35,7 @@ pub struct ServeArguments {
     flags: Flags,
 }
 
-/// How long a process that has the folder open may take to hand it over.
+/// The time that a process that has the folder open may take to hand it over.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The port that a Unix socket is named after where there is no other.
 const PG_PORT: u16 = 5432;
@@ -47,7 +47,8 @@ enum Place {
     Path(PathBuf),
 }
 
-/// Where clients of the operator language connect. What has a slash or no colon is a path.
+/// The addresses for clients of the operator language. A text with a slash or without a colon is a
+/// path.
 fn places(settings: &Settings) -> Result<Vec<Place>, String> {
     let text = settings.text("operators").unwrap_or_default();
     let place = |word: &str| match word.parse() {
@@ -89,13 +90,13 @@ fn folder_options(settings: &Settings) -> Result<FolderOptions, String> {
     })
 }
 
-/// What runs the programs of jobs.
+/// The runner of jobs' programs.
 fn programs(settings: &Settings) -> Result<Arc<dyn Programs>, String> {
     let most_bytes = settings.bytes("programs_memory")?.map_or(LocalPrograms::MOST_BYTES, |bytes| bytes as u64);
     Ok(Arc::new(LocalPrograms::new(most_bytes)))
 }
 
-/// Everything that the settings say, read before anything is done.
+/// The parsed settings, read before any action.
 struct Plan {
     pg: Option<SocketAddr>,
     pg_socket: Option<PathBuf>,
@@ -147,7 +148,7 @@ impl Plan {
     }
 
     /// Refuses addresses at which other machines could reach the data without a password, or read
-    /// what is sent, unless `allow_remote` permits it.
+    /// the traffic, unless `allow_remote` permits it.
     fn check_addresses(&self, allow_remote: bool) -> Result<(), String> {
         let remote = |address: &Option<SocketAddr>| {
             address.map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !allow_remote)
@@ -223,7 +224,7 @@ fn tls(settings: &Settings) -> Result<Option<TlsConfig>, String> {
     }
 }
 
-/// Whom the file with passwords names.
+/// The users in the file with passwords.
 fn users(settings: &Settings) -> Result<HashMap<String, Verifier>, String> {
     settings.parsed::<PathBuf>("passwords")?.map_or_else(|| Ok(HashMap::new()), |path| read_passwords(&path))
 }
@@ -254,10 +255,10 @@ fn read_passwords(path: &Path) -> Result<HashMap<String, Verifier>, String> {
             .ok_or_else(|| format!("{}, line {}: not of the form user:password", path.display(), i + 1))?;
         users.insert(user.into(), Verifier::new(password));
     }
-    if users.is_empty() { Err(format!("{} names nobody", path.display())) } else { Ok(users) }
+    if users.is_empty() { Err(format!("{} names no user", path.display())) } else { Ok(users) }
 }
 
-/// How long a client may take to say who it is.
+/// The time that a client may take to log in.
 fn login_timeout(settings: &Settings) -> Result<Duration, String> {
     let ever = Duration::from_secs(u32::MAX.into());
     Ok(settings.duration("login_timeout")?.unwrap_or(ever))
@@ -321,7 +322,7 @@ fn start_log(settings: &Settings) -> Result<(), String> {
     started.map_err(|error| error.to_string())
 }
 
-/// Opens the database, and says what was found.
+/// Opens the database, and prints the findings.
 fn open(plan: &Plan) -> Result<SqlDatabase, String> {
     let began = Instant::now();
     let tell =
@@ -336,7 +337,7 @@ fn open(plan: &Plan) -> Result<SqlDatabase, String> {
         warn!(what = %cut, "the log had an unfinished end, never acknowledged");
     }
     if let Some(folder) = &report.kept_aside {
-        warn!(folder = %folder.display(), "what was left out is kept");
+        warn!(folder = %folder.display(), "the parts that were left out are kept");
     }
     let name = plan.storage.path.as_ref().map_or_else(|| "in memory".into(), |path| path.display().to_string());
     info!(
@@ -359,6 +360,7 @@ impl Signals {
     fn new() -> std::io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
+
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
@@ -389,7 +391,7 @@ pub fn run(runtime: &tokio::runtime::Runtime, arguments: &ServeArguments) -> Res
             result
         }
         Served::CutShort => {
-            // What was acknowledged under full durability is in the log already; here the rest of
+            // Acknowledged commits under full durability are in the log already; here the rest of
             // the log follows.
             let flushed = db.database().storage().manager().log().map_or(Ok(()), |log| log.flush());
             flushed.map_err(|error| error.to_string())?;
@@ -414,8 +416,8 @@ fn cannot_listen(at: impl std::fmt::Display, error: &std::io::Error) -> String {
     format!("cannot listen on {at}: {error}")
 }
 
-/// Listens on an address and at a Unix socket, whichever is given, and says where that is. `file`
-/// makes the socket's path of what the setting says and of the address.
+/// Listens on an address and at a Unix socket, if given, and prints the places. `file` makes the
+/// socket's path of the setting and of the address.
 async fn listen(
     address: Option<SocketAddr>,
     scheme: &str,
@@ -437,7 +439,7 @@ async fn listen(
     Ok((listeners, places.join(" and ")))
 }
 
-/// How serving has ended.
+/// The end of serving.
 enum Served {
     /// In order: nothing runs any more. `result`: whether the checkpoint could be written.
     Ended { result: Result<(), String>, farewell: Option<Farewell> },
@@ -604,7 +606,7 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
     }
 }
 
-/// Says where the server listens. Nobody may read it, or read on: the server serves all the same.
+/// Prints the places where the server listens. A closed output does not stop the server.
 fn say(lines: &[String]) {
     let mut out = std::io::stdout().lock();
     lines.iter().for_each(|line| _ = writeln!(out, "{line}"));

@@ -14,7 +14,7 @@ use toml::Spanned;
 /// A setting that there is.
 struct Known {
     name: &'static str,
-    /// What stands for its value in the help.
+    /// The placeholder for its value in the help.
     value: &'static str,
     usual: Option<&'static str>,
     help: &'static str,
@@ -207,7 +207,7 @@ const KNOWN: [Known; 40] = [
     ),
 ];
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq)]
 enum Source {
     Default,
@@ -252,6 +252,7 @@ impl FromArgMatches for Flags {
             values: KNOWN.iter().filter_map(given).collect(),
         })
     }
+
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
@@ -278,6 +279,7 @@ impl Args for Flags {
             })
         })
     }
+
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
     }
@@ -298,7 +300,7 @@ impl Settings {
     /// Puts the settings together: flags before the environment before the file.
     ///
     /// # Errors
-    /// What is wrong in the file, and in which line.
+    /// The error in the file, with its line.
     pub fn new(flags: &Flags, environment: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let mut values = HashMap::new();
         for known in &KNOWN {
@@ -326,7 +328,7 @@ impl Settings {
         for known in &KNOWN {
             let line = match self.values.get(known.name) {
                 None => format!("# {} is not set", known.name),
-                // Who sees the settings need not see this.
+                // The token is secret, even from readers of the settings.
                 Some((_, source)) if known.name == "token" => format!("# token is set ({source})"),
                 Some((value, source)) => {
                     let plain = value.parse::<u64>().is_ok() || value.parse::<bool>().is_ok();
@@ -349,18 +351,22 @@ impl Settings {
             source => format!("{source}: {name}: {error}"),
         })
     }
+
     /// A value as text.
     pub fn text(&self, name: &str) -> Option<String> {
         self.values.get(name).map(|(value, _)| value.clone())
     }
+
     /// A value of a type that is read from text.
     pub fn parsed<T: FromStr<Err: std::fmt::Display>>(&self, name: &str) -> Result<Option<T>, String> {
         self.read(name, |text| text.parse().map_err(|error: T::Err| format!("\"{text}\": {error}")))
     }
-    /// A number; none for 0.
+
+    /// A number; `None` for 0.
     pub fn number(&self, name: &str) -> Result<Option<usize>, String> {
         Ok(self.parsed::<usize>(name)?.filter(|number| *number > 0))
     }
+
     /// Whether a switch is on.
     pub fn switch(&self, name: &str) -> Result<bool, String> {
         let read = |text: &str| match text {
@@ -370,6 +376,7 @@ impl Settings {
         };
         Ok(self.read(name, read)?.unwrap_or_default())
     }
+
     /// One of these words.
     pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T, String> {
         let read = |text: &str| {
@@ -379,17 +386,19 @@ impl Settings {
         };
         Ok(self.read(name, read)?.unwrap_or(words[0].1))
     }
-    /// Bytes; none for 0.
+
+    /// Bytes; `None` for 0.
     pub fn bytes(&self, name: &str) -> Result<Option<usize>, String> {
         Ok(self.read(name, crate::parse_bytes)?.filter(|bytes| *bytes > 0))
     }
-    /// A time; none for 0.
+
+    /// A time; `None` for 0.
     pub fn duration(&self, name: &str) -> Result<Option<Duration>, String> {
         Ok(self.read(name, parse_duration)?.filter(|duration| !duration.is_zero()))
     }
 }
 
-/// A time with its unit: ms, s, min, h; without one, seconds.
+/// A time with its unit (ms, s, min, h), by default seconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
@@ -466,7 +475,7 @@ mod tests {
                 .any(|line| line.starts_with("max_connections = 7 # ") && line.ends_with("serac.toml, line 2")),
             "{shown}"
         );
-        // What is shown can be read.
+        // The shown settings can be read back.
         assert!(toml::from_str::<toml::Table>(&shown).is_ok());
     }
 

@@ -1,4 +1,4 @@
-//! The examples of the book (`docs/book`) give what it shows.
+//! The examples of the book (`docs/book`) give the shown output.
 //!
 //! The `sql` blocks of a chapter run in order, in one fresh database in memory. A `text` block
 //! directly behind a `sql` block is the exact output, with its errors. A `sql` block without one
@@ -20,7 +20,7 @@ struct Block {
     text: String,
 }
 
-/// An example: a block that runs, and what it is to give, where the chapter says so.
+/// An example: a block that runs, and its expected output, if the chapter shows it.
 struct Example<'a> {
     block: &'a Block,
     shown: Option<&'a Block>,
@@ -52,7 +52,7 @@ fn files() -> Vec<(String, String)> {
 /// The fenced blocks of a chapter.
 ///
 /// # Errors
-/// What is wrong with its fences, each with its line.
+/// The errors of its fences, each with its line.
 fn blocks(text: &str) -> Result<Vec<Block>, Vec<String>> {
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;
@@ -82,7 +82,7 @@ fn blocks(text: &str) -> Result<Vec<Block>, Vec<String>> {
                 continue;
             }
         }
-        // What follows a wrong fence may be read wrongly, too.
+        // Text after a wrong fence may be read wrongly, too.
         break;
     }
     if let Some(block) = open.filter(|_| complaints.is_empty()) {
@@ -118,8 +118,8 @@ fn examples<'a>(text: &str, blocks: &'a [Block]) -> Result<Vec<Example<'a>>, Vec
     if complaints.is_empty() { Ok(examples) } else { Err(complaints) }
 }
 
-/// What the shell gives for each of these scripts, in one database; `None` where a script does not
-/// come to its end.
+/// The shell's output for each of these scripts, in one database; `None` if a script does not come
+/// to its end.
 fn outputs(scripts: &[&str]) -> Vec<Option<String>> {
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" --continue-on-error 2>&1", env!("CARGO_BIN_EXE_serac")]);
@@ -151,7 +151,7 @@ fn outputs(scripts: &[&str]) -> Vec<Option<String>> {
     outputs
 }
 
-/// How many examples of a chapter run, and what is wrong with it.
+/// The number of examples of a chapter that run, and its errors.
 fn check(text: &str) -> (usize, Vec<String>) {
     let blocks = match blocks(text) {
         Ok(blocks) => blocks,

@@ -1,9 +1,10 @@
-//! What README, the documents and the book show runs as it is written.
+//! The examples of README, the documents and the book run as they are written.
 //!
-//! Each fenced block is listed below, with how it runs, or why it does not. SQL in the book, and
-//! what it gives, are `book.rs`'s. Addresses are replaced by those of servers that the test starts,
-//! and the folder of the database by one of its own. Rust is compiled by the documentation tests of
-//! `seracdb`. Python needs the packages that scripts/readers installs; psql needs to be there.
+//! Each fenced block is listed below, with the way it runs, or the reason why it does not. SQL in
+//! the book, with its output, is `book.rs`'s. Addresses are replaced by those of servers that the
+//! test starts, and the folder of the database by one of its own. Rust is compiled by the
+//! documentation tests of `seracdb`. Python needs the packages that scripts/readers installs; psql
+//! needs to be there.
 
 mod common;
 
@@ -13,10 +14,10 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// How a block runs.
+/// The way a block runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// What is typed at the shell's prompts gives what is shown.
+    /// Input at the shell's prompts gives the shown output.
     Console,
     /// `serac serve` with these addresses starts, and psql connects if the block says so.
     Serve,
@@ -24,10 +25,10 @@ enum Way {
     Script,
     /// As the file that --config names.
     Config,
-    /// It is what the last statement of the text before it gives.
+    /// It is the result of the last statement of the text before it.
     ErrorOf(&'static str),
-    /// Behind the blocks before it in the file, against a server; after statements that make what
-    /// it is about.
+    /// After the blocks before it in the file, against a server, and after statements that make its
+    /// subject.
     Python(&'static str),
     /// In a folder with a checkpoint.
     PythonInFolder,
@@ -158,7 +159,7 @@ struct Block {
 }
 
 impl Block {
-    /// Whether `book.rs` reads it, or nobody, because it is a drawing.
+    /// Whether `book.rs` reads it, or no test, because it is a drawing.
     fn is_elsewhere(&self) -> bool {
         self.file.starts_with("docs/book/") && matches!(self.language.as_str(), "sql" | "text" | "plain")
     }
@@ -200,7 +201,7 @@ fn blocks() -> Vec<Block> {
     blocks
 }
 
-/// The blocks that run in some way, with it.
+/// The blocks that run in a wanted way, with it.
 fn running(wanted: impl Fn(Way) -> bool) -> Vec<(Block, Way)> {
     let way = |block: &Block| {
         let found = BLOCKS.iter().find(|(file, first, _)| *file == block.file && block.text.starts_with(first));
@@ -246,7 +247,7 @@ fn shell(folder: &Path, line: &str) -> Command {
     command
 }
 
-/// What the session of README gives, which also makes its table.
+/// The output of README's session, which also makes its table.
 fn console(folder: &Path, block: &Block) -> String {
     let typed = block.text.lines().filter_map(|line| {
         let (prompt, typed) = line.split_once("> ")?;
@@ -304,7 +305,7 @@ fn scripts_run() {
     assert!(all.len() > 1);
     for (block, _) in all {
         let folder = folder();
-        // What the scripts load.
+        // The file that the scripts load.
         std::fs::write(folder.path().join("people.csv"), "name,born\nada,1815-12-10\n").unwrap();
         std::fs::write(folder.path().join("trips.csv"), "day,passengers\n2024-02-29,3\n").unwrap();
         let made = "gzip -k trips.csv && target/release/serac -c \"COPY (SELECT 1 AS a) TO 'part.parquet'\"";
@@ -321,7 +322,7 @@ struct Served {
 }
 
 impl Served {
-    /// Runs the lines of a script up to one that starts a server, with ports that are free.
+    /// Runs the lines of a script up to one that starts a server, with free ports.
     fn new(folder: &Path, script: &str) -> Self {
         let mut before = script.lines().filter(|line| !line.trim().is_empty());
         let line = loop {

@@ -30,7 +30,7 @@ fn a_second_shell_works_through_the_first() {
     assert!(holder.ask("SET lock_timeout = '50ms'; UPDATE t SET v = 'holder' WHERE id = 1;").is_empty());
     assert!(guest.ask("COMMIT;").is_empty());
     assert_eq!(holder.ask("SELECT v FROM t WHERE id = 1;"), ["v", "guest"]);
-    // What a session has made for itself is its own, and goes with it.
+    // Objects that a session has made for itself are private, and are dropped with it.
     assert!(guest.ask("CREATE TEMP TABLE own (a INT); PREPARE p AS SELECT 5 AS five;").is_empty());
     assert_eq!(guest.ask("EXECUTE p; SELECT count(*) AS n FROM own;"), ["five", "5", "n", "0"]);
     assert!(holder.ask("BEGIN; SAVEPOINT s;").is_empty());
@@ -42,7 +42,7 @@ fn a_second_shell_works_through_the_first() {
         (error.contains("ERROR 55P03") || error.contains("ERROR 40001")) && error.contains("ERROR 42P01"),
         "{error}"
     );
-    // Now another one opens the folder.
+    // Now another process opens the folder.
     assert_eq!(run(&db, &["-c", "SELECT count(*) AS n FROM t"], "").0, "n\n2\n");
 }
 
@@ -174,7 +174,7 @@ fn a_guest_takes_over_when_the_holder_is_killed() {
     assert!(second.ask("BEGIN; INSERT INTO t VALUES (3);").is_empty());
     holder.kill();
     // One of them opens the folder, and the other works through it. The open transaction is gone,
-    // and its session says so before it runs anything else.
+    // and its session reports that before the next statement runs.
     assert_eq!(first.ask("SELECT a FROM t ORDER BY a;"), ["a", "1", "2"]);
     assert!(second.ask("INSERT INTO t VALUES (4); SELECT a FROM t; COMMIT;").is_empty());
     assert_eq!(second.ask("SELECT a FROM t ORDER BY a;"), ["a", "1", "2"]);
@@ -198,7 +198,7 @@ fn the_rest_of_a_lost_transaction_does_not_commit() {
     running.send(ENDLESS);
     wait_for_endless(&mut holder, 1);
     holder.kill();
-    // The one learns of it by the statement that ran, the other by its next one.
+    // The running client learns of it by its statement, the idle one by its next statement.
     for (guest, row) in [(&mut idle, 3), (&mut running, 13)] {
         let rest = format!("INSERT INTO t VALUES ({row}); INSERT INTO t VALUES (100 + {row}); SAVEPOINT s;");
         assert!(guest.ask(&rest).is_empty());
@@ -234,7 +234,7 @@ fn a_session_with_state_does_not_go_on_silently() {
         assert!(first.finish().1);
         let mut holder = Shell::ready(&db);
         let mut guests: Vec<Shell> = states.iter().map(|_| Shell::ready(&db)).collect();
-        // Of these, one has nothing any more.
+        // One of these has no state any more.
         let mut without = Shell::ready(&db);
         without.ask("SET search_path = s; CREATE TEMP TABLE own (a INT); PREPARE p AS SELECT 1; DISCARD ALL;");
         without
@@ -355,7 +355,7 @@ fn a_holder_that_ends_waits_for_the_statements_of_others() {
     let (_outer, db) = folder();
     let mut holder = Shell::ready(&db);
     holder.ask("CREATE TABLE t (a INT);");
-    // A load whose data come for longer than a holder waits that is told to end.
+    // A load whose data come for longer than an ending holder waits.
     let mut load = start(&["load", db.to_str().unwrap(), "-", "--table", "t"]);
     let mut input = load.stdin.take().unwrap();
     let mut idle = Shell::ready(&db);
@@ -476,7 +476,7 @@ fn a_standalone_process_has_the_folder_alone() {
     let holder = Shell::ready(&db);
     let (_, error, succeeded) = run(&db, &["--standalone", "-c", "SELECT 1"], "");
     assert!(!succeeded && error.contains("open in another process"), "{error}");
-    // What only the process that opens can choose is not passed over.
+    // An option that only the opening process can choose is not ignored.
     let (_, error, succeeded) = run(&db, &["--durability", "off", "-c", "SELECT 1"], "");
     assert!(!succeeded && error.contains("--durability"), "{error}");
     assert!(holder.finish().1);
@@ -632,7 +632,7 @@ fn nothing_acknowledged_is_lost_while_holders_are_killed() {
             std::thread::sleep(Duration::from_millis(100 + numbers.below(400)));
             let lock = std::fs::read_to_string(db.join("LOCK")).unwrap_or_default();
             if let Ok(pid) = lock.split(' ').next().unwrap_or_default().parse::<u32>() {
-                // The number of a process that has ended is not given to another one so soon.
+                // The number of a process that has ended is not reused so soon.
                 let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
             }
         }

@@ -22,7 +22,7 @@ fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -47,7 +47,8 @@ fn a_copy_at_a_pipe_holds_nobody_up() {
     let (outer, db) = folder();
     let mut holder = Shell::ready(&db);
     holder.ask("CREATE TABLE t (a INT); INSERT INTO t SELECT x FROM generate_series(1, 200000) AS g (x);");
-    // Nobody opens the other ends of these, and of the third somebody who reads nothing.
+    // The other ends of these are not opened, and the third is opened by a process that does not
+    // read.
     let [unread, unwritten, stuck] = ["unread", "unwritten", "stuck.csv"].map(|name| outer.path().join(name));
     [&unread, &unwritten, &stuck].into_iter().for_each(|path| make_pipe(path));
     let reader = File::options().read(true).write(true).open(&stuck).unwrap();
@@ -65,7 +66,8 @@ fn a_copy_at_a_pipe_holds_nobody_up() {
     assert_eq!(run(&db, &["-c", "SELECT count(*) AS n FROM t"], "").0, "n\n200000\n");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 
-    // A timeout ends one, here and there; so do Ctrl-C, an administrator, and the client's end.
+    // A timeout ends a statement, here and there; so do Ctrl-C, an administrator, and the client's
+    // end.
     for shell in [&mut holder, &mut Shell::ready(&db)] {
         for copy in &copies {
             let began = Instant::now();
@@ -86,7 +88,7 @@ fn a_copy_at_a_pipe_holds_nobody_up() {
     wait_until("their threads end", || copying_threads(holder.child.id()) == 0);
     drop(reader);
 
-    // With somebody at the other end, all goes through.
+    // With a reader at the other end, all of it goes through.
     let mut guest = Shell::ready(&db);
     let read = std::thread::spawn({
         let unread = unread.clone();
@@ -140,7 +142,7 @@ fn piped_commands_do_not_wait_for_each_other() {
         let sevens = "7\n".repeat(1 + i);
         assert_eq!(run(&db, &["-c", "SELECT a FROM t"], "").0, format!("a\n{sevens}"), "{error}");
     }
-    // The second ends while the first reads what the third, which comes last, writes.
+    // The second ends while the first reads the output of the third, which comes last.
     let (shown, error, took) = piped(
         "((sleep 1.5; exec \"$SERAC\" \"$DB\" -c 'COPY (SELECT 8) TO STDOUT') \
          | (sleep 0.5; exec \"$SERAC\" \"$DB\" -c 'COPY t FROM STDIN')) & \
@@ -178,7 +180,7 @@ fn a_holder_that_ends_waits_for_a_bounded_time() {
 #[test]
 fn a_holder_that_is_told_to_end_ends_in_order() {
     let (_outer, db) = folder();
-    // What is acknowledged is kept only by an end in order.
+    // Only an orderly end keeps acknowledged commits.
     let mut holder = Shell::start(&db, &["--durability", "off"]);
     holder.ask("CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1);");
     let (mut idle, mut running, mut open) = (Shell::ready(&db), Shell::ready(&db), Shell::ready(&db));
@@ -237,7 +239,7 @@ fn stop(mut server: Child) {
     assert!(server.wait().unwrap().success());
 }
 
-/// Which process has the folder open.
+/// The process that has the folder open.
 fn holder_of(db: &Path) -> String {
     let lock = std::fs::read_to_string(db.join("LOCK")).unwrap_or_default();
     lock.split(' ').next().unwrap_or_default().to_owned()

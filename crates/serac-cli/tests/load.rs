@@ -14,18 +14,22 @@ impl Folder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
+
     fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
+
     fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         std::fs::write(self.path(name), content).unwrap();
         self.path(name)
     }
-    /// Whether it went well, what it said, and what it complained of.
+
+    /// Success, output, and error output.
     fn load(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> (bool, String, String) {
         let output = serac(&[&["load", &self.path("db")][..], arguments].concat(), input);
         (output.status.success(), text(&output.stdout), text(&output.stderr))
     }
+
     fn rows(&self, sql: &str) -> String {
         let output = serac(&[&self.path("db"), "--mode", "csv", "-c", sql], "");
         assert!(output.status.success(), "{sql}: {}", text(&output.stderr));
@@ -54,7 +58,7 @@ fn files_are_loaded_into_a_table_that_is_made_of_their_columns() {
     rows(&format!("COPY t TO '{parquet}'"));
     assert_eq!(load(&["--create", "--table", "u", "--", &parquet]).1, "6 rows loaded into u\n");
     assert!(rows(&query.replace("FROM t", "FROM u")).ends_with(expected));
-    // Nothing of a file that cannot be read.
+    // No row of an unreadable file is loaded.
     std::fs::write(&parquet, "no Parquet").unwrap();
     let (done, _, error) = load(&["--create", "--table", "v", "--", &parquet]);
     assert!(!done && error.contains("22P04"), "{error}");
@@ -78,8 +82,7 @@ fn the_form_of_csv_is_found_out() {
         assert!(done, "{error}");
         assert_eq!(folder.rows(&format!("SELECT * FROM {table} ORDER BY 1")), wanted, "{error}");
     }
-    // A header names columns of a table that is there, in any order; what is said goes before what
-    // is found.
+    // A header names columns of an existing table, in any order; options precede detection.
     let file = folder.write("e.csv", "NAME,zip\neve,00001\n");
     assert!(folder.load(&["--table", "a", &file], "").0);
     assert_eq!(folder.rows("SELECT * FROM a WHERE name = 'eve'"), "zip,name,born\n00001,eve,\n");

@@ -29,7 +29,8 @@ impl Served {
     fn new(folder: &Path) -> Self {
         Self::with(folder, &["--operators", "socket"])
     }
-    /// With these arguments, of which one is `--operators socket`.
+
+    /// With these arguments, including `--operators socket`.
     fn with(folder: &Path, arguments: &[&str]) -> Self {
         let mut child = serac()
             .args(["serve", "db"])
@@ -44,28 +45,34 @@ impl Served {
         assert!(line.contains("operator language") && line.contains("socket"), "{line}");
         Self { child: Some(child), folder: folder.to_owned() }
     }
+
     fn client(&self) -> Command {
         let mut command = serac();
         command.args(["operators", "--connect", "socket"]).current_dir(&self.folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
+
     fn start(&self) -> Child {
         self.client().spawn().unwrap()
     }
+
     fn run(&self, script: &str) -> Output {
         run(&mut self.client(), script)
     }
-    /// What a script prints that has no errors.
+
+    /// The output of a script without errors.
     fn shown(&self, script: &str) -> String {
         let output = self.run(script);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
+
     /// Waits for the server's end, and says whether that was in order.
     fn ends(&mut self) -> bool {
         self.child.take().unwrap().wait().unwrap().success()
     }
+
     fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
@@ -283,7 +290,7 @@ fn what_clients_were_told_is_there_after_each_kill() {
             assert!(told > count.0, "client {number} was told of nothing");
             let first = number as i64 * 10_000_000;
             let is_there = |row: i64| rows.contains(&(first + row));
-            // What an earlier kill left open is as it was then.
+            // A state that an earlier kill left open stays as it was then.
             let missing = (count.0..told).find(|row| !is_there(*row));
             assert_eq!(
                 missing, None,
@@ -385,7 +392,7 @@ fn shutdown_ends_the_server_and_disconnects_others() {
     let mut errors = String::new();
     idle.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     assert!(errors.contains("the server is shutting down"), "{errors}");
-    // Nobody answers any more.
+    // There is no answer any more.
     assert_eq!(served.run("info()\n").status.code(), Some(1));
     assert_eq!(Served::new(folder.path()).shown("print(d.t.a)\n"), "3\n");
 }
@@ -415,7 +422,7 @@ fn at_a_terminal_the_graph_of_a_batch_is_drawn() {
     command.args(["-qec", &format!("{} operators db", env!("CARGO_BIN_EXE_serac")), "/dev/null"]);
     command.current_dir(folder.path()).env("TERM", "dumb").env("HOME", folder.path());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Behind the statements, what ends the input of a terminal.
+    // Behind the statements, the end of a terminal's input.
     let shown = text(&run(&mut command, &format!("{statements}\u{4}")).stdout);
     for drawn in ["── level 1 ─", " ┌─── p = select(d.t.a)", " └─┬─ f = fetch(d.t.a, p)", "└─ s = sum(f)"]
     {

@@ -25,21 +25,25 @@ impl Database {
         database.sql(ROWS);
         database
     }
+
     fn ran(&self, statements: &str, role: Option<&str>) -> Output {
         let mut arguments = vec![self.path.as_str(), "--mode", "csv", "-c", statements];
         arguments.extend(role.iter().flat_map(|role| ["--user", role]));
         serac(&arguments, "")
     }
+
     fn sql(&self, statements: &str) -> String {
         let output = self.ran(statements, None);
         assert!(output.status.success(), "{statements}: {}", text(&output.stderr));
         text(&output.stdout)
     }
+
     fn error(&self, statements: &str, role: Option<&str>) -> String {
         let output = self.ran(statements, role);
         assert!(!output.status.success(), "{statements}: {}", text(&output.stdout));
         text(&output.stderr)
     }
+
     fn run(&self, options: &[&str], program: &[&str]) -> Output {
         let mut arguments = vec!["run", self.path.as_str(), "--mode", "csv"];
         arguments.extend(options);
@@ -151,7 +155,7 @@ fn a_job_ends_with_its_statement() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
-/// Ends a process, whatever becomes of the test.
+/// Ends a process, even if the test fails.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -236,11 +240,11 @@ fn functions_are_made_used_granted_and_dropped_and_survive_a_restart() {
         let error = database.error(statement, None);
         assert!(error.contains(sqlstate), "{statement}: {error}");
     }
-    // One that gives other columns than it says.
+    // A job whose columns differ from its declaration.
     let other = create.replace("later(least BIGINT)", "wide(least BIGINT)").replace(", word TEXT", "");
     database.sql(&other);
     assert!(database.error("SELECT * FROM wide(1)", None).contains("42804"));
-    // One that reads itself.
+    // A function that reads itself.
     let circle = r#"{"inputs": [{"query": "SELECT * FROM circle()"}], "stages": [{"program": "/bin/cat"}]}"#;
     database.sql(&format!("CREATE FUNCTION circle() RETURNS TABLE (a INT) LANGUAGE external AS '{circle}'"));
     assert!(database.error("SELECT * FROM circle()", None).contains("42P17"));
@@ -283,7 +287,7 @@ fn a_module_of_webassembly_is_a_job_that_anybody_may_call() {
     assert!(database.error(&create, Some("reader")).contains("42P13"));
 }
 
-/// A command in the network namespace of a host, or why there is none.
+/// A command in the network namespace of a host, or the reason why there is none.
 fn host(name: &str, words: &[&str]) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", name]).args(words);

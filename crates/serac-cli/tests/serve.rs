@@ -85,7 +85,7 @@ fn unix_sockets_are_named_in_use_and_gone_at_the_end() {
         command.args(["serve", "--pg-socket"]).arg(folder.path()).arg("--flight-socket").arg(&flight);
         command
     };
-    // What a server has left behind that was killed.
+    // A socket left behind by a server that was killed.
     drop(UnixListener::bind(&socket).unwrap());
     let mut child = command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -155,10 +155,12 @@ impl Served {
         let addresses = schemes.iter().map(address).collect();
         Self { addresses, child: Some(child) }
     }
+
     fn signal(&self, signal: &str) {
         let process = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
     }
+
     fn get(&self, path: &str) -> String {
         let mut socket = TcpStream::connect(self.addresses.last().unwrap()).unwrap();
         write!(socket, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -166,6 +168,7 @@ impl Served {
         socket.read_to_string(&mut answer).unwrap();
         answer
     }
+
     fn end(mut self) -> (bool, String) {
         let output = self.child.take().unwrap().wait_with_output().unwrap();
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
@@ -182,7 +185,7 @@ impl Drop for Served {
     }
 }
 
-/// Says as a client of PostgreSQL who it is, and sends a statement.
+/// Logs in as a client of PostgreSQL, and sends a statement.
 fn send(address: &str, sql: &str) -> TcpStream {
     let mut socket = TcpStream::connect(address).unwrap();
     let mut message = 196_608i32.to_be_bytes().to_vec();
@@ -210,7 +213,7 @@ fn ask(address: &str, sql: &str) -> (TcpStream, String) {
     (socket, answer)
 }
 
-/// What the server says, up to the `readies`-th time that it is ready.
+/// The server's messages, up to the `readies`-th ReadyForQuery.
 fn read_ready(socket: &mut TcpStream, readies: usize) -> String {
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut answer = Vec::new();
@@ -352,7 +355,7 @@ fn serve_small_segments(path: &std::path::Path) -> Served {
     Served::new(&mut command, &["postgresql://"])
 }
 
-/// What a query gives after the server was killed, in CSV.
+/// The result of a query after the server was killed, in CSV.
 fn rows_after_kill(served: Served, path: &std::path::Path, sql: &str) -> String {
     served.signal("-KILL");
     served.end();
@@ -368,8 +371,8 @@ fn what_commits_during_a_checkpoint_is_there_after_a_kill() {
         let path = folder.path().join(format!("db{delay}"));
         let served = serve_small_segments(&path);
         let address = &served.addresses[0];
-        // The checkpoint has something to write. The transaction hands parts of itself to the log
-        // before it commits.
+        // The checkpoint has data to write. The transaction hands parts of itself to the log before
+        // it commits.
         let made = "CREATE TABLE other (a INTEGER, b TEXT); CREATE TABLE t (a INTEGER, b TEXT); \
                     INSERT INTO other SELECT x, repeat('o', 100) FROM generate_series(1, 100000) AS g (x)";
         assert!(ask(address, made).1.contains("INSERT 0 100000"));
@@ -414,7 +417,7 @@ fn rows_copied_into_a_recycled_block_are_what_they_were_after_a_kill() {
 #[test]
 fn functions_keep_to_the_memory_limit_and_the_memory_goes_back() {
     const LIMIT: u64 = 256 << 20;
-    /// What functions may hold beside it, and what a server has anyway: see the book, "Limits".
+    /// The memory that functions may hold beside it, plus a server's base: see the book, "Limits".
     const BESIDE: u64 = 320 << 20;
     let mut command = serac();
     command.args(["serve", "--pg", "127.0.0.1:0", "--memory-limit", "256MB", "--threads", "2"]);
@@ -435,12 +438,12 @@ fn functions_keep_to_the_memory_limit_and_the_memory_goes_back() {
     let doubled = (0..40).fold("SELECT s AS x0 FROM t".to_owned(), |inner, level| {
         format!("SELECT x{level} || x{level} AS x{} FROM ({inner}) AS q{level}", level + 1)
     });
-    // Each another one, so that none is computed for all.
+    // Each is different, so that none is computed for all.
     let columns: Vec<String> = (0..500).map(|column| format!("max(length(repeat(s, {})))", 900 + column)).collect();
     let columns = columns.join(", ");
     // A cast may give far more than it takes: a number of a document has no exponent.
     let documents = "SELECT max(length((('[' || repeat('1e100000,', 20)) || a || ']')::jsonb::text)) FROM t";
-    // What is refused, with the SQLSTATE, and what is not. What "?" stands beside may be either:
+    // Statements that are refused, with the SQLSTATE, and those that are not. "?" allows either:
     // two threads may want more than there is.
     let statements: &[(&str, &str)] = &[
         ("SELECT count(repeat(s, 20000)) FROM t", "53200"),

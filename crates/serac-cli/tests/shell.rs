@@ -355,8 +355,8 @@ fn a_script_ends_where_it_says_so() {
     }
 }
 
-/// What the shell shows at a terminal where these lines are typed; nothing where there is no
-/// `script` (util-linux), which makes the terminal.
+/// The shell's screen at a terminal where these lines are typed; `None` without `script`
+/// (util-linux), which makes the terminal.
 fn at_terminal(columns: u16, lines: &[&str]) -> Option<String> {
     let home = tempfile::tempdir().unwrap();
     let command = format!("stty cols {columns} rows 40; \"{}\"", env!("CARGO_BIN_EXE_serac"));

@@ -1,10 +1,10 @@
-//! How long a database takes to open:
+//! Measures how long a database takes to open:
 //! `cargo run --release -p serac-engine --example opening -- <folder> indexes [rows]`, or
 //! `… few [openings]`.
 //!
 //! `indexes` makes a table of ten columns with ten indexes (a primary key and nine others, of which
-//! two are over texts), writes a checkpoint, and opens the database three times. `few` makes a
-//! database of six rows and opens it again and again, each time with a row more. The folder must
+//! two are over texts) and writes a checkpoint. Then it opens the database three times. `few` makes
+//! a database of six rows and opens it again and again, each time with a row more. The folder must
 //! not be there.
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
@@ -31,8 +31,8 @@ fn key(at: usize) -> KeyDefinition {
     KeyDefinition { name, columns: vec![at], unique: primary, primary, constraint: primary, ..Default::default() }
 }
 
-/// A number that looks random, another one for each column: some columns have few values, most have
-/// many.
+/// A pseudo-random number, different for each column. Few columns have a small domain; the others
+/// have many values.
 fn number(row: i64, at: usize) -> i64 {
     let mixed = (row as u64 ^ (at as u64) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8;
     match at {

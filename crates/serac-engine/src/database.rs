@@ -1,10 +1,10 @@
 //! `Database`: one open database, in a folder or in memory.
 //!
-//! **A clean end** ([`Database::close`], or the last clone that goes) writes a checkpoint of what
-//! was committed since the last one, so that the next opening replays nothing. Its cost is bounded:
-//! where a checkpoint would write many blocks because of a little log, that log is left to the next
+//! **A clean end** ([`Database::close`], or the drop of the last clone) writes a checkpoint of the
+//! commits since the last one, so that the next opening replays nothing. Its cost is bounded. If a
+//! checkpoint would write many blocks because of a little log, that log is left to the next
 //! opening, which reads it faster. A checkpoint that fails then is no harm: the log has everything.
-//! Without a log (durability off) the checkpoint is all that keeps what was committed: commits are
+//! Without a log (durability off) the checkpoint is the only durable copy of commits. Commits are
 //! refused before it is taken, and accepted again if it fails.
 
 use crate::catalog::catalog_changes::CatalogLocks;
@@ -47,7 +47,7 @@ pub(crate) struct DatabaseInner {
     /// Versions with the timestamps from which they count, ascending.
     pub(crate) catalogs: Arc<Mutex<CatalogVersions>>,
     pub(crate) catalog_locks: CatalogLocks,
-    /// Held from looking for the newest catalog to publishing the next one. Before the commit
+    /// Held from reading the newest catalog to publishing the next one. Taken before the commit
     /// latch.
     pub(crate) catalog_commits: Mutex<()>,
     pub(crate) next_id: AtomicU32,
@@ -55,16 +55,16 @@ pub(crate) struct DatabaseInner {
     recovery: RecoveryReport,
     merger: Merger,
     pub(crate) procedures: Procedures,
-    /// How often roles are connected.
+    /// The number of connections of each role.
     pub(crate) logins: Mutex<HashMap<RoleId, u32>>,
     /// Changes with every commit that changes roles, owners or grants.
     security_version: AtomicU64,
     /// Whether a checkpoint that was begun by itself is running.
     checkpointing: AtomicBool,
-    /// Held by who closes the database.
+    /// Held by the thread that closes the database.
     closing: Mutex<()>,
-    /// Bytes of log up to which none is begun by itself: so much as there was when one failed, and
-    /// some more.
+    /// Bytes of log below which no checkpoint is begun by itself: the size when one failed, plus a
+    /// margin.
     no_checkpoint_before: AtomicU64,
 }
 
@@ -94,6 +94,7 @@ impl Recovering {
         self.drop_unused(storage);
         Ok(())
     }
+
     /// Drops data that was made for tables which their transaction has dropped again.
     fn drop_unused(&mut self, storage: &Storage) {
         let used: BTreeSet<TableId> = self.catalog.tables().map(|table| table.definition.id).collect();
@@ -107,6 +108,7 @@ impl RecoveryCatalog for Recovering {
             .map_err(|e| StorageError::InvalidInput(format!("the checkpoint's catalog cannot be read: {e}")))?;
         self.follow(storage, &state)
     }
+
     fn apply_meta(&mut self, storage: &Storage, payload: &[u8]) -> Result<(), StorageError> {
         match MetaRecord::from_bytes(payload).map_err(into_storage)? {
             MetaRecord::Catalog(state) => self.follow(storage, &state),
@@ -129,10 +131,11 @@ impl Database {
     /// An empty database in memory.
     ///
     /// # Errors
-    /// None expected.
+    /// No error is expected.
     pub fn in_memory() -> Result<Self> {
         Self::open_with(StorageOptions::default())
     }
+
     /// Opens or makes the database in the folder `path`, with full durability.
     ///
     /// # Errors
@@ -140,6 +143,7 @@ impl Database {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(StorageOptions { path: Some(path.as_ref().to_owned()), ..Default::default() })
     }
+
     /// Opens or makes a database.
     ///
     /// # Errors
@@ -176,7 +180,7 @@ impl Database {
         // From now on rows may move.
         inner.storage.set_follower(Arc::new(IndexFollower::new(&inner)));
         if !inner.recovery.lost.is_empty() || inner.recovery.kept_aside.is_some() {
-            // What was salvaged becomes a whole database at once, so that the next opening is like
+            // The salvaged data becomes a whole database at once, so that the next opening is like
             // any other.
             inner.checkpoint()?;
         }
@@ -192,13 +196,13 @@ impl Database {
         Transaction::new(self.0.clone(), txn, catalog, owner)
     }
 
-    /// The next value of a sequence of `catalog`. Not undone by a rollback. What shows the value
-    /// must wait for the ticket of the transaction to which `snapshot` belongs.
+    /// The next value of a sequence of `catalog`. Not undone by a rollback. A result that shows the
+    /// value must wait for the ticket of the transaction to which `snapshot` belongs.
     ///
     /// # Errors
     /// [`crate::EngineError::Missing`], [`crate::EngineError::SequenceExhausted`],
-    /// [`crate::EngineError::InUse`] while the sequence's direction is being changed, or what keeps
-    /// the log from taking a reservation.
+    /// [`crate::EngineError::InUse`] while the sequence's direction is being changed, or an error
+    /// of the log.
     pub fn next_value(&self, snapshot: &Snapshot, catalog: &Catalog, schema: &str, name: &str) -> Result<i64> {
         let sequence = catalog.sequence(schema, name)?;
         let (value, reserved_at) =
@@ -206,12 +210,13 @@ impl Database {
         snapshot.note_read(reserved_at);
         Ok(value)
     }
+
     /// Makes a sequence go on after `value`, or with it if it has not been called. Not undone by a
     /// rollback. `snapshot` is as in [`next_value`](Self::next_value).
     ///
     /// # Errors
-    /// [`crate::EngineError::Missing`], [`crate::EngineError::OutOfBounds`], or what keeps the log
-    /// from taking it.
+    /// [`crate::EngineError::Missing`], [`crate::EngineError::OutOfBounds`], or an error of the
+    /// log.
     pub fn set_value(
         &self,
         snapshot: &Snapshot,
@@ -234,20 +239,24 @@ impl Database {
     pub fn storage(&self) -> &Arc<Storage> {
         &self.0.storage
     }
+
     /// The current catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.0.newest_catalog()
     }
-    /// A number that changes with every commit that changes roles, owners or grants: what was found
-    /// allowed under another number must be looked at again.
+
+    /// A number that changes with every commit that changes roles, owners or grants: a privilege
+    /// that was checked under another number must be checked again.
     pub fn security_version(&self) -> u64 {
         // Acquire: pairs with the Release in `publish`, before which the new catalog is there.
         self.0.security_version.load(Ordering::Acquire)
     }
-    /// What opening found.
+
+    /// The findings of opening.
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.0.recovery
     }
+
     /// Figures.
     pub fn metrics(&self) -> StorageMetrics {
         self.0.storage.metrics()
@@ -256,7 +265,7 @@ impl Database {
     /// Writes a checkpoint beside running transactions and drops the log it makes unnecessary.
     ///
     /// # Errors
-    /// When files cannot be written.
+    /// An error when files cannot be written.
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
         self.0.checkpoint()
     }
@@ -265,19 +274,19 @@ impl Database {
     pub(crate) fn checkpoint_if_due(inner: &Arc<DatabaseInner>) {
         let Some(log) = inner.storage.manager().log() else { return };
         let (bytes, limit) = (log.live_bytes(), inner.storage.options().checkpoint_log_bytes);
-        // Relaxed: at worst one is tried once more. Acquire: pairs with the Release at the end of
-        // the last one.
+        // Relaxed: at worst a checkpoint is tried once more. Acquire: pairs with the Release at the
+        // end of the last checkpoint.
         if bytes <= limit.max(inner.no_checkpoint_before.load(Ordering::Relaxed))
             || inner.checkpointing.swap(true, Ordering::Acquire)
         {
             return;
         }
         let running = CheckpointByItself(inner.clone());
-        // Where no thread can be started, the next commit tries again.
+        // If no thread can be started, the next commit tries again.
         let _ = serac_sync::thread::Builder::new().name("serac-checkpoint".into()).spawn(move || {
             let inner = &running.0;
-            // One that fails leaves the old one and the log in place. On a disk that is full, to
-            // try again with each commit would be no help.
+            // A failed checkpoint leaves the old one and the log in place. On a full disk, a new
+            // attempt with each commit would not help.
             let not_before = if inner.checkpoint().is_ok() { 0 } else { bytes + limit / 8 };
             inner.no_checkpoint_before.store(not_before, Ordering::Relaxed);
         });
@@ -299,14 +308,14 @@ struct CheckpointByItself(Arc<DatabaseInner>);
 
 impl Drop for CheckpointByItself {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire before the next one.
+        // Release: pairs with the Acquire before the next checkpoint.
         self.0.checkpointing.store(false, Ordering::Release);
     }
 }
 
 impl Drop for DatabaseInner {
     fn drop(&mut self) {
-        // A thread that panics may have left anything behind; the log is in order.
+        // A thread that panics may have left an inconsistent state; the log is consistent.
         if !std::thread::panicking() {
             let _ = self.close();
         }
@@ -323,13 +332,14 @@ impl DatabaseInner {
             (serde_json::to_string(&state).expect("a catalog is plain data"), ids)
         })?)
     }
+
     fn close(&self) -> Result<()> {
         let _one_at_a_time = self.closing.lock();
         if self.storage.is_closed() {
             return Ok(self.storage.close()?);
         }
         if self.storage.options().durability == Durability::Off {
-            // What is committed beside the checkpoint would not be in it, and nowhere else.
+            // A commit beside the checkpoint would not be in it, and so nowhere.
             self.storage.manager().refuse_commits();
             if let Err(error) = self.checkpoint() {
                 self.storage.manager().accept_commits();
@@ -345,25 +355,30 @@ impl DatabaseInner {
         }
         Ok(self.storage.close()?)
     }
+
     pub(crate) fn catalog_at(&self, start: Timestamp) -> Arc<Catalog> {
         self.version_at(start).1
     }
-    /// The catalog in a snapshot, which counts as read: what it says (that a table is there, or has
-    /// been emptied) must not be shown before it is durable.
+
+    /// The catalog in a snapshot, which counts as read. Its facts (a table exists, or has been
+    /// emptied) must not be shown before they are durable.
     pub(crate) fn catalog_of(&self, snapshot: &Snapshot) -> Arc<Catalog> {
         let (timestamp, catalog) = self.version_at(snapshot.start());
         snapshot.note_read(Timestamp(timestamp));
         catalog
     }
+
     fn version_at(&self, start: Timestamp) -> (u64, Arc<Catalog>) {
         let catalogs = self.catalogs.lock();
         let at = catalogs.partition_point(|(ts, _)| *ts <= start.0);
         catalogs[at.max(1) - 1].clone()
     }
+
     /// The newest version of the catalog.
     pub(crate) fn newest_catalog(&self) -> Arc<Catalog> {
         self.catalog_at(Timestamp(u64::MAX))
     }
+
     pub(crate) fn publish(&self, timestamp: Timestamp, catalog: Arc<Catalog>) {
         catalog.tables().for_each(|table| table.data.set_freeze_format(table.definition.freeze_format));
         self.merger.watch(bitmaps(&catalog).map(|bitmap| &bitmap.entries));
@@ -380,10 +395,12 @@ impl DatabaseInner {
             self.security_version.fetch_add(1, Ordering::Release);
         }
     }
+
     /// The present roles, owners and grants.
     pub(crate) fn security(&self) -> Arc<Security> {
         self.newest_catalog().security.clone()
     }
+
     /// Reserves values for a definition of a sequence, unless the committed one goes the other way.
     /// Returns the commit that did it; zero without a log.
     fn reserve(
@@ -403,6 +420,7 @@ impl DatabaseInner {
             }
         })
     }
+
     /// Logs that values of a sequence are reserved, if `is_valid` says so, which nothing that
     /// others commit can change before this commit. Returns that; zero without a log.
     fn log_reservation(&self, id: u32, reserved: Mark, is_valid: impl FnOnce() -> Result<()>) -> Result<Timestamp> {
@@ -415,8 +433,8 @@ impl DatabaseInner {
     }
 }
 
-/// Takes the versions out that no snapshot that is alive may look for, and none that begins: with
-/// the latch of the versions held, at most the last one is newer than the clock.
+/// Takes out the versions that no present or future snapshot may look for. While the latch of the
+/// versions is held, at most the last one is newer than the clock.
 fn forget_unseen(catalogs: &mut CatalogVersions, manager: &TransactionManager) -> CatalogVersions {
     let readers = manager.readers_of_published();
     let replaced: Vec<u64> = catalogs.iter().skip(1).map(|(made, _)| *made).collect();
@@ -425,14 +443,14 @@ fn forget_unseen(catalogs: &mut CatalogVersions, manager: &TransactionManager) -
     catalogs.extract_if(.., |(made, _)| is_unseen(*made)).collect()
 }
 
-/// What a commit of DDL does once no snapshot is older: the versions before it go, and with them
-/// the memory of what only they have.
+/// The action of a DDL commit once no snapshot is older: the versions before it are dropped, and
+/// with them the memory that only they hold.
 pub(crate) fn forget_versions_later(db: &DatabaseInner) -> impl FnOnce() + Send + 'static {
     let (catalogs, manager) = (Arc::downgrade(&db.catalogs), Arc::downgrade(db.storage.manager()));
     move || {
         if let (Some(catalogs), Some(manager)) = (catalogs.upgrade(), manager.upgrade()) {
             let unseen = forget_unseen(&mut catalogs.lock(), &manager);
-            // Without the latch.
+            // Dropped without the latch.
             drop(unseen);
         }
     }
@@ -487,7 +505,7 @@ mod tests {
         }
         assert!(db.0.catalog_at(early.snapshot().start()).schemas["public"].views.is_empty());
         drop(early);
-        // Those that nobody can look for any more go.
+        // Versions that no snapshot can look for are dropped.
         let mut txn = db.begin();
         txn.create_view("public", view("last".into()), false).unwrap();
         txn.commit().unwrap();

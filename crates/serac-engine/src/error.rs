@@ -53,10 +53,10 @@ pub enum EngineError {
     /// As [`Conflict`](Self::Conflict), with a transaction that is still running.
     #[error("could not serialize access: {0}")]
     Blocked(String, Arc<Blocker>),
-    /// Something is used by a concurrent transaction.
+    /// An object is used by a concurrent transaction.
     #[error("{0}")]
     InUse(String),
-    /// A named thing does not exist.
+    /// An object with a name does not exist.
     #[error("{kind} \"{name}\" does not exist")]
     Missing {
         /// "table", "column", …
@@ -71,10 +71,10 @@ pub enum EngineError {
         wanted: &'static str,
         /// The relation's name.
         name: String,
-        /// Of which kind it is: "view", …
+        /// Its kind: "view", …
         kind: &'static str,
     },
-    /// A named thing exists already.
+    /// An object with a name exists already.
     #[error("{kind} \"{name}\" already exists")]
     Exists {
         /// "table", "column", …
@@ -85,18 +85,18 @@ pub enum EngineError {
     /// A table cannot be truncated, as others refer to it.
     #[error("cannot truncate a table referenced in a foreign key constraint")]
     TruncatesReferenced {
-        /// Which table refers to which.
+        /// The referring and the referenced table.
         detail: String,
     },
     /// A parameter has a value that it cannot have.
     #[error("{0}")]
     InvalidParameter(String),
-    /// Something else depends on what is to be dropped.
+    /// An object depends on the one that is to be dropped.
     #[error("cannot drop {what} because {dependent} depends on it")]
     Dependent {
-        /// What is to be dropped.
+        /// The object that is to be dropped.
         what: String,
-        /// What depends on it.
+        /// The object that depends on it.
         dependent: String,
     },
     /// A NULL in a NOT NULL column.
@@ -133,11 +133,11 @@ pub enum EngineError {
         operation: &'static str,
         /// The table changed.
         table: String,
-        /// Schema and name of the table whose constraint it is.
+        /// Schema and name of the table with the constraint.
         child: Box<(String, String)>,
         /// The constraint.
         constraint: String,
-        /// Which key.
+        /// The key.
         detail: String,
     },
     /// A foreign key that references columns without a unique key.
@@ -158,13 +158,13 @@ pub enum EngineError {
         /// The row, where it is known.
         row: Option<Arc<FailingRow>>,
     },
-    /// A foreign key whose columns are not of the types of those that they refer to: apart from
-    /// integers, keys are compared by their bytes.
+    /// A foreign key whose columns differ in type from the referenced ones: apart from integers,
+    /// keys are compared by their bytes.
     #[error("foreign key constraint \"{constraint}\" cannot be implemented")]
     ForeignKeyTypes {
         /// The constraint.
         constraint: String,
-        /// Which columns.
+        /// The columns.
         detail: String,
     },
     /// A row for a table that does not have all its columns yet
@@ -173,7 +173,7 @@ pub enum EngineError {
     Incomplete {
         /// The table.
         table: String,
-        /// How many columns have no name yet.
+        /// The number of columns without a name.
         missing: u32,
     },
     /// A string longer than its column.
@@ -196,7 +196,7 @@ pub enum EngineError {
     OutOfBounds {
         /// The sequence.
         sequence: String,
-        /// What it is to have.
+        /// The rejected value.
         value: i64,
         /// Its smallest value.
         min: i64,
@@ -226,13 +226,13 @@ pub enum EngineError {
     Login {
         /// Its SQLSTATE.
         sqlstate: &'static str,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// A grant that makes no sense.
     #[error("{0}")]
     InvalidGrant(String),
-    /// The change of something that every database has under this name.
+    /// The change of an object that every database has under this name.
     #[error("{kind} name \"{name}\" is reserved")]
     Reserved {
         /// "role"
@@ -240,13 +240,13 @@ pub enum EngineError {
         /// Its name.
         name: String,
     },
-    /// What is to be revoked has been granted on.
+    /// The grantee has granted the revoked privilege on.
     #[error("dependent privileges exist")]
     DependentPrivileges,
     /// Not supported.
     #[error("{0}")]
     Unsupported(String),
-    /// Whoever has wanted it wants it no more.
+    /// The client has cancelled the work.
     #[error("canceling statement due to user request")]
     Cancelled,
     /// Work that would take more memory than there is for it.
@@ -259,7 +259,8 @@ pub enum EngineError {
     },
 }
 
-/// Whose constraint a change of a parent violates; that of a child names its own table already.
+/// Names the table whose constraint a change of a parent violates; an error about a child names its
+/// own table already.
 fn on_child(operation: &str, (_, child): &(String, String)) -> String {
     if operation == "insert or update" { String::new() } else { format!(" on table \"{child}\"") }
 }
@@ -360,7 +361,7 @@ impl EngineError {
         }
     }
 
-    /// Schema and name of the table whose constraint does not hold.
+    /// Schema and name of the table with the violated constraint.
     pub fn constrained_table(&self) -> Option<(&str, &str)> {
         match self {
             Self::NotNull { schema, table, .. }

@@ -1,11 +1,11 @@
-//! JSON documents as columns keep them: texts in one normal form, that of PostgreSQL's `jsonb`, so
-//! that documents which mean the same are the same bytes.
+//! JSON documents as columns keep them: texts in the normal form of PostgreSQL's `jsonb`. Documents
+//! with the same meaning are the same bytes.
 //!
-//! In normal form an object's keys are sorted by length and then by bytes, each once (the last of
-//! equal ones counts); numbers have no exponent and keep their fraction's zeros; one blank stands
-//! behind each comma and colon; and only what must be escaped is. A part of a document in normal
-//! form is a slice of it, which is how [`member`], [`element`] and [`at_path`] find it without
-//! building anything.
+//! In normal form, an object's keys are sorted by length and then by bytes, each once (the last of
+//! equal ones counts). Numbers have no exponent and keep their fraction's zeros. One blank stands
+//! behind each comma and colon. Only characters that must be escaped are. A part of a document in
+//! normal form is a slice of it: [`member`], [`element`] and [`at_path`] find it without building a
+//! value.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, LargeStringArray};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Arrays and objects inside each other at the most.
 pub(crate) const MOST_LEVELS: usize = 512;
-/// Digits of a number before and behind the point at the most: what PostgreSQL's numeric has.
+/// The most digits of a number before and behind the point: those of PostgreSQL's numeric.
 const MOST_DIGITS: (usize, usize) = (131_072, 16_383);
 
 /// A document.
@@ -37,7 +37,7 @@ pub enum Json {
     Object(Vec<(String, Json)>),
 }
 
-/// Why a text is no document.
+/// The reason why a text is no document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidJson {
     /// It is no JSON.
@@ -64,7 +64,8 @@ impl InvalidJson {
             Self::Depth => sqlstate::STATEMENT_TOO_COMPLEX,
         }
     }
-    /// What a statement says of it.
+
+    /// The statement's error message for it.
     pub(crate) fn message(&self) -> &'static str {
         match self {
             Self::Syntax(_) => "invalid input syntax for type json",
@@ -73,6 +74,7 @@ impl InvalidJson {
             Self::Depth => "stack depth limit exceeded",
         }
     }
+
     /// More about it.
     pub(crate) fn detail(&self) -> Option<&str> {
         match self {
@@ -183,7 +185,7 @@ impl Json {
     /// Reads a document.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The error in the text.
     pub fn parse(text: &str) -> Result<Self, InvalidJson> {
         let parsed = || {
             let mut jiter = Jiter::new(text.as_bytes());
@@ -232,9 +234,9 @@ impl Json {
         }
     }
 
-    /// Whether all of `other` is in this document, as PostgreSQL's `@>` has it: an array holds what
-    /// has each of its elements somewhere in it, and, at the top, also a value that is one of its
-    /// elements.
+    /// Whether all of `other` is in this document, as PostgreSQL's `@>` has it. An array contains
+    /// another array if each element of that one is in an element of it. At the top, an array also
+    /// contains a value that is one of its elements.
     pub fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Array(elements), Self::Array(_) | Self::Object(_)) => self.holds(other, elements),
@@ -242,6 +244,7 @@ impl Json {
             _ => self.holds(other, &[]),
         }
     }
+
     /// As [`contains`](Self::contains) below the top.
     fn holds(&self, other: &Self, elements: &[Self]) -> bool {
         match (self, other) {
@@ -254,6 +257,7 @@ impl Json {
             (a, b) => a.equals(b),
         }
     }
+
     fn holds_value(&self, other: &Self) -> bool {
         match self {
             Self::Array(elements) => self.holds(other, elements),
@@ -267,6 +271,7 @@ impl Json {
         self.write_pretty(&mut out, 0);
         out
     }
+
     fn write_pretty(&self, out: &mut String, level: usize) {
         let line = |out: &mut String, level: usize| {
             out.push('\n');
@@ -292,14 +297,14 @@ impl Json {
                         out.push(',');
                     }
                     line(out, level + 1);
-                    write_string(out, key).expect("memory takes what is written");
+                    write_string(out, key).expect("writes to memory succeed");
                     out.push_str(": ");
                     value.write_pretty(out, level + 1);
                 }
                 line(out, level);
                 out.push('}');
             }
-            other => write!(out, "{other}").expect("memory takes what is written"),
+            other => write!(out, "{other}").expect("writes to memory succeed"),
         }
     }
 }
@@ -363,7 +368,7 @@ impl fmt::Display for Json {
 /// A text's document in normal form; the text itself if it is.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The error in the text.
 pub fn normalized(text: &str) -> Result<Cow<'_, str>, InvalidJson> {
     let normal = Json::parse(text)?.to_string();
     Ok(if normal == text { Cow::Borrowed(text) } else { Cow::Owned(normal) })
@@ -372,7 +377,7 @@ pub fn normalized(text: &str) -> Result<Cow<'_, str>, InvalidJson> {
 /// Documents (LargeUtf8) in normal form; arrays of other types as they are.
 ///
 /// # Errors
-/// What is wrong with one of them.
+/// The error in one of the texts.
 pub fn normal_documents(array: &ArrayRef) -> Result<ArrayRef, InvalidJson> {
     let Some(documents) = array.as_string_opt::<i64>() else { return Ok(array.clone()) };
     let normal = documents.iter().map(|document| document.map(normalized).transpose());
@@ -407,7 +412,7 @@ pub fn member<'d>(document: &'d str, key: &str) -> Option<&'d str> {
     None
 }
 
-/// The elements of an array in normal form; none of other values.
+/// The elements of an array in normal form; empty for other values.
 pub fn elements(document: &str) -> impl Iterator<Item = &str> {
     let mut jiter = Jiter::new(document.as_bytes());
     let mut first = document.starts_with('[');
@@ -423,9 +428,9 @@ pub fn elements(document: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The element of an array with this number, from 0; from the end where that is negative. What is
-/// neither array nor object is the only element of one, as in PostgreSQL. Of a document in normal
-/// form.
+/// The element of an array with this number, counted from 0, or from the end if the number is
+/// negative. A value that is neither array nor object is the only element of an array, as in
+/// PostgreSQL. The document is in normal form.
 pub fn element(document: &str, number: i64) -> Option<&str> {
     if !document.starts_with(['[', '{']) {
         return matches!(number, 0 | -1).then_some(document);
@@ -437,7 +442,7 @@ pub fn element(document: &str, number: i64) -> Option<&str> {
     elements(document).nth(number)
 }
 
-/// The keys and values of an object in normal form; none of other values.
+/// The keys and values of an object in normal form; empty for other values.
 pub fn members(document: &str) -> impl Iterator<Item = (String, &str)> {
     let mut jiter = Jiter::new(document.as_bytes());
     let mut first = document.starts_with('{');
@@ -454,7 +459,7 @@ pub fn members(document: &str) -> impl Iterator<Item = (String, &str)> {
     })
 }
 
-/// What lies at a path of keys and numbers of elements in a document in normal form.
+/// The value at a path of keys and element numbers in a document in normal form.
 pub fn at_path(document: &str, path: impl IntoIterator<Item = impl AsRef<str>>) -> Option<&str> {
     path.into_iter().try_fold(document, |document, step| {
         let step = step.as_ref();
@@ -465,7 +470,7 @@ pub fn at_path(document: &str, path: impl IntoIterator<Item = impl AsRef<str>>) 
     })
 }
 
-/// A value in normal form as a text: strings without quotes and escapes; none for `null`.
+/// A value in normal form as a text: strings without quotes and escapes; `None` for `null`.
 pub fn as_text(value: &str) -> Option<Cow<'_, str>> {
     match value.as_bytes().first() {
         Some(b'n') => None,
@@ -486,6 +491,7 @@ mod tests {
     fn normal(text: &str) -> String {
         normalized(text).unwrap().into_owned()
     }
+
     fn parsed(text: &str) -> Json {
         Json::parse(text).unwrap()
     }

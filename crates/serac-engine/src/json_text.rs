@@ -1,5 +1,5 @@
-//! Documents as texts that were given, which is what PostgreSQL's type `json` keeps: blanks, the
-//! order of keys, equal keys and escapes stay as they are.
+//! Documents as the texts that were given, which PostgreSQL's type `json` keeps: blanks, the order
+//! of keys, equal keys and escapes stay as they are.
 //!
 //! A text is checked once ([`check`]) and read part by part afterwards. Nothing here goes into
 //! itself: a document may be as deep as memory allows, but for those that are checked.
@@ -27,14 +27,14 @@ enum Token {
 #[derive(Clone, Debug)]
 struct Lexer<'d> {
     text: &'d str,
-    /// Where the last token begins, and where it ends.
+    /// The beginning of the last token, and its end.
     start: usize,
     end: usize,
-    /// Whether what escapes stand for is checked as well.
+    /// Whether the characters that escapes stand for are checked as well.
     escapes: bool,
 }
 
-/// A letter, a digit, or what may be part of one to PostgreSQL.
+/// A letter, a digit, or another byte that PostgreSQL takes as part of a word.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
@@ -47,23 +47,28 @@ impl<'d> Lexer<'d> {
     fn new(text: &'d str, escapes: bool) -> Self {
         Self { text, start: 0, end: 0, escapes }
     }
+
     fn token(&self) -> &'d str {
         &self.text[self.start..self.end]
     }
+
     fn wrong<T>(detail: String) -> Result<T, InvalidJson> {
         Err(InvalidJson::Syntax(detail))
     }
-    /// That the token which ends at a place is none.
+
+    /// The error that the token which ends at a place is invalid.
     fn invalid<T>(&self, end: usize) -> Result<T, InvalidJson> {
         Self::wrong(format!("Token \"{}\" is invalid.", &self.text[self.start..end]))
     }
-    /// That something else is expected in the place of the last token.
+
+    /// The error that another token is expected in place of the last one.
     fn expected<T>(&self, what: &str) -> Result<T, InvalidJson> {
         match self.start == self.text.len() {
             true => Self::wrong("The input string ended unexpectedly.".into()),
             false => Self::wrong(format!("Expected {what}, but found \"{}\".", self.token())),
         }
     }
+
     /// The next token.
     fn next(&mut self) -> Result<Token, InvalidJson> {
         let bytes = self.text.as_bytes();
@@ -112,7 +117,8 @@ impl<'d> Lexer<'d> {
             }
         })
     }
-    /// Where the number ends that begins here.
+
+    /// The end of the number that begins here.
     fn number(&self) -> Result<usize, InvalidJson> {
         let bytes = self.text.as_bytes();
         let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
@@ -142,7 +148,8 @@ impl<'d> Lexer<'d> {
         }
         if is_wrong { self.invalid(at) } else { Ok(at) }
     }
-    /// Where the string ends that begins here.
+
+    /// The end of the string that begins here.
     fn string(&self) -> Result<usize, InvalidJson> {
         let bytes = self.text.as_bytes();
         let of_low = || Self::wrong("Unicode low surrogate must follow a high surrogate.".into());
@@ -201,6 +208,7 @@ impl<'d> Lexer<'d> {
             at += 1;
         }
     }
+
     /// The value that comes next, of a text that has been checked.
     fn value(&mut self) -> Option<&'d str> {
         let mut token = self.next().ok()?;
@@ -224,7 +232,7 @@ impl<'d> Lexer<'d> {
 /// `escapes`: whether all of its strings can be read as well.
 fn checked(text: &str, escapes: bool) -> Result<(), InvalidJson> {
     let mut lexer = Lexer::new(text, escapes);
-    // What the place is inside of: true for an object.
+    // The containers around this place: true for an object.
     let mut inside: Vec<bool> = Vec::new();
     let mut token = lexer.next()?;
     let key = |lexer: &mut Lexer<'_>| match lexer.next()? {
@@ -277,15 +285,15 @@ fn checked(text: &str, escapes: bool) -> Result<(), InvalidJson> {
     }
 }
 
-/// Whether a text is a document. What its escapes stand for does not matter.
+/// Whether a text is a document. The characters that its escapes stand for are not checked.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The error in the text.
 pub fn check(text: &str) -> Result<(), InvalidJson> {
     checked(text, false)
 }
 
-/// What is wrong with a text that is no document of jsonb.
+/// The error in a text that is no document of jsonb.
 pub(crate) fn error_of(text: &str) -> Option<InvalidJson> {
     checked(text, true).err()
 }
@@ -293,7 +301,7 @@ pub(crate) fn error_of(text: &str) -> Option<InvalidJson> {
 /// Whether all strings of a document can be read.
 ///
 /// # Errors
-/// What is wrong with one of them.
+/// The error in one of the escapes.
 pub fn check_escapes(text: &str) -> Result<(), InvalidJson> {
     let mut lexer = Lexer::new(text, true);
     while text.contains('\\') && lexer.next()? != Token::End {}
@@ -303,7 +311,7 @@ pub fn check_escapes(text: &str) -> Result<(), InvalidJson> {
 /// Checks documents (LargeUtf8); arrays of other types are as they are.
 ///
 /// # Errors
-/// What is wrong with one of them.
+/// The error in one of the documents.
 pub fn check_documents(array: &ArrayRef) -> Result<(), InvalidJson> {
     let Some(documents) = array.as_string_opt::<i64>() else { return Ok(()) };
     documents.iter().flatten().try_for_each(check)
@@ -323,13 +331,14 @@ struct Parts<'d> {
 }
 
 impl<'d> Parts<'d> {
-    /// None of a value that is neither.
+    /// No element if the value is neither.
     fn of(document: &'d str) -> Self {
         let mut lexer = Lexer::new(document, false);
         let first = lexer.next();
         let is_object = matches!(first, Ok(Token::ObjectStart));
         Self { lexer, is_object, is_done: !is_object && !matches!(first, Ok(Token::ArrayStart)) }
     }
+
     fn part(&mut self) -> Option<(&'d str, &'d str)> {
         if self.is_object {
             // A comma stands before all but the first.
@@ -381,7 +390,7 @@ pub fn member<'d>(document: &'d str, key: &str) -> Option<&'d str> {
     parts.filter(|(own, _)| is_object && is_key(own, key)).last().map(|(_, value)| value)
 }
 
-/// The elements of an array; none of other values.
+/// The elements of an array; empty for other values.
 pub fn elements(document: &str) -> impl Iterator<Item = &str> {
     let parts = Parts::of(document);
     let is_object = parts.is_object;
@@ -397,14 +406,14 @@ pub fn element(document: &str, number: i64) -> Option<&str> {
     elements(document).nth(number)
 }
 
-/// The keys and values of an object, all of equal keys; none of other values.
+/// The keys and values of an object, all of equal keys; empty for other values.
 pub fn members(document: &str) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
     let parts = Parts::of(document);
     let is_object = parts.is_object;
     parts.filter_map(move |(key, value)| Some((as_text(key).filter(|_| is_object)?, value)))
 }
 
-/// What is at a step of a path: all members with its key, or the element with its number.
+/// A step of a path: all members with its key, or the element with its number.
 enum Step<'d, 'p> {
     Members(Parts<'d>, &'p str),
     Element(Option<&'d str>),
@@ -431,8 +440,7 @@ impl<'d> Iterator for Step<'d, '_> {
     }
 }
 
-/// What lies at a path of keys and numbers of elements: the last that is found, where keys are
-/// equal.
+/// The value at a path of keys and element numbers: the last match, if keys are equal.
 pub fn at_path<'d>(document: &'d str, path: &[&str]) -> Option<&'d str> {
     let Some(first) = path.first() else { return Some(trimmed(document)) };
     let mut found = None;
@@ -455,7 +463,8 @@ pub fn at_path<'d>(document: &'d str, path: &[&str]) -> Option<&'d str> {
 pub fn without_nulls(document: &str) -> String {
     let mut out = String::with_capacity(document.len());
     let mut lexer = Lexer::new(document, false);
-    // What the place is inside of: whether it is an object, and whether something stands in it.
+    // The containers around this place: whether each is an object, and whether it has a member or
+    // element already.
     let mut inside: Vec<(bool, bool)> = Vec::new();
     while let Ok(mut token) = lexer.next() {
         match token {
@@ -501,7 +510,7 @@ pub fn without_nulls(document: &str) -> String {
 
 /// Writes a string with its quotes.
 pub fn quote(out: &mut String, text: &str) {
-    write_string(out, text).expect("memory takes what is written");
+    write_string(out, text).expect("writes to memory succeed");
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What salvaged rows do not keep of the constraints. Nothing is deleted for it: which of the rows
-//! is wrong, or what is missing, only their owner can say.
+//! Constraints that salvaged rows violate. No row is deleted for them: only the owner of the rows
+//! can say which row is wrong or missing.
 
 use crate::catalog::Catalog;
 use crate::constraint::foreign_key::key_at;
@@ -7,11 +7,11 @@ use crate::error::Result;
 use crate::table::{Table, TableIndex};
 use serac_storage::{BlockNo, RowBuffer, RowId, Snapshot, Value};
 
-/// Says which unique keys have several rows, and which foreign keys have rows without a parent.
-/// The indexes have just been filled: they have what `snapshot` sees, and no more.
+/// Names the unique keys that have several rows, and the foreign keys that have rows without a
+/// parent. The indexes have just been filled: they have exactly the rows that `snapshot` sees.
 ///
 /// # Errors
-/// When a row lies in a damaged file.
+/// An error when a row lies in a damaged file.
 pub(crate) fn violations(catalog: &Catalog, snapshot: &Snapshot) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for table in catalog.tables() {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The value in row `row` of an array whose type is `column_type`'s Arrow type.
 ///
 /// # Panics
-/// When the array has another type.
+/// If the array has another type.
 pub fn value_at(array: &ArrayRef, row: usize, column_type: ColumnType) -> Value<'_> {
     if array.is_null(row) {
         return Value::Null;
@@ -61,9 +61,9 @@ pub fn value_at(array: &ArrayRef, row: usize, column_type: ColumnType) -> Value<
 /// A value that outlives the row it was read from.
 #[derive(Clone, PartialEq, Debug)]
 pub enum OwnedValue {
-    /// Of fixed width.
+    /// A value of fixed width.
     Fixed(Value<'static>),
-    /// Of any length.
+    /// A value of any length.
     Bytes(Box<[u8]>),
 }
 
@@ -116,7 +116,7 @@ fn text_of(value: &OwnedValue) -> Option<&str> {
 /// An array of `column_type`'s Arrow type, the inverse of [`value_at`].
 ///
 /// # Panics
-/// When a value is not of the type.
+/// If a value is not of the type.
 pub fn array_of(values: &[OwnedValue], column_type: ColumnType) -> ArrayRef {
     /// The number in a value that is not NULL.
     fn int(value: Value<'_>) -> i128 {

@@ -1,5 +1,5 @@
-//! Bitmap indexes beside writers: in every snapshot they say what a scan of it finds, whatever is
-//! committed, rolled back, built, dropped and recovered.
+//! Bitmap indexes beside writers: in every snapshot they return the rows that a scan of it finds.
+//! Transactions commit and roll back, and indexes are built, dropped and recovered.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn table(txn: &Transaction) -> Arc<Table> {
 const WORDS: [&str; 6] =
     ["", "one", "two", "three", "a word of more than fifteen bytes", "a word of more than fifteen letters"];
 
-/// Rows whose `a` and `b` are few values, NULL among them.
+/// Rows whose `a` and `b` have few distinct values, NULL among them.
 fn batch(rng: &mut StdRng, rows: usize) -> RecordBatch {
     let few = |rng: &mut StdRng| Some(rng.random_range(-5..6)).filter(|n| *n != 0);
     let id: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|_| rng.random_range(0..1_000_000))));
@@ -51,8 +51,7 @@ fn batch(rng: &mut StdRng, rows: usize) -> RecordBatch {
         .unwrap()
 }
 
-/// What the transaction itself is told by its indexes is what it finds in the table, its own
-/// changes included.
+/// A transaction's indexes return the rows that it finds in the table, its own changes included.
 fn check_own(txn: &Transaction, table: &Table) {
     let own = txn.own_bitmap_changes();
     for index in &table.bitmaps {

@@ -95,7 +95,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
     let before = scan(&db.begin(), &parent);
     let (stop, children) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (started, moved) = (Instant::now(), AtomicBool::new(false));
-    // On a busy machine it may take a while until somebody gets anywhere.
+    // On a busy machine it may take a while until a thread makes progress.
     let running = || {
         let is_done = moved.load(Ordering::Relaxed) && children.load(Ordering::Relaxed) > 0;
         started.elapsed() < time || !is_done && started.elapsed() < time + Duration::from_secs(600)
@@ -191,7 +191,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
                 }
             }
         }));
-        // Bitmap indexes say what scans find, in every snapshot.
+        // Bitmap indexes return the rows of scans, in every snapshot.
         workers.push(scope.spawn(move || {
             while running() {
                 let txn = db.begin();
@@ -199,7 +199,7 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
                 table(&txn, "parent").verify_bitmaps(txn.snapshot());
             }
         }));
-        // Who holds a snapshot goes on seeing what it saw.
+        // A snapshot that is held sees the same rows as before.
         workers.push(scope.spawn(move || {
             while running() {
                 std::thread::sleep(Duration::from_millis(50));
@@ -264,7 +264,8 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
     parent.data.verify();
 }
 
-/// Of a copy whose row could not leave, in a transaction that the log does not take.
+/// The index entries of a copy whose row could not leave, in a transaction that the log does not
+/// take.
 #[test]
 fn a_compaction_that_is_rolled_back_leaves_no_index_entries() {
     let folder = tempfile::tempdir().unwrap();
@@ -298,7 +299,7 @@ fn a_compaction_that_is_rolled_back_leaves_no_index_entries() {
         ids.map(|id| parent.indexes[0].entries.rows(&parent.indexes[0].key_of(&[Value::Int64(id); 3]).0).len()).max()
     };
     assert_eq!(clean(), Some(1));
-    // A child pins all parents but one.
+    // A child pins all parents except one.
     let mut pinning = db.begin();
     let child = table(&pinning, "child");
     for id in (16..2 * slots).step_by(16) {

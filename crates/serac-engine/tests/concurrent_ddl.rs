@@ -1,5 +1,5 @@
-//! DDL of transactions that overlap: side by side where it is about different things, one after the
-//! other or a conflict where it is not.
+//! DDL of transactions that overlap: side by side on different objects, one after the other or a
+//! conflict on the same object.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn open(path: Option<&Path>) -> Database {
     Database::open_with(StorageOptions { path, gc_threads: 0, freeze_after: None, ..Default::default() }).unwrap()
 }
 
-/// The database as it would be after a crash: from its files as they are now. What is durable is
+/// The database as it would be after a crash: from its files as they are now. All durable data is
 /// there.
 fn crashed(path: &Path) -> (tempfile::TempDir, Database) {
     fn copy(from: &Path, to: &Path) {
@@ -50,7 +50,7 @@ fn crashed(path: &Path) -> (tempfile::TempDir, Database) {
     (folder, db)
 }
 
-/// A transaction that waits for nobody.
+/// A transaction that does not wait.
 fn begin(db: &Database) -> Transaction {
     let mut txn = db.begin();
     txn.set_lock_timeout(Duration::ZERO);
@@ -163,7 +163,7 @@ fn one_name_goes_to_one_transaction() {
     b.restart();
     assert_error(b.create_sequence("public", sequence("a")), "42P07");
     b.rollback();
-    // Names of indexes, of roles, and of what was there.
+    // Names of indexes, of roles, and of dropped objects.
     let index = |column: usize| KeyDefinition { name: "i".into(), columns: vec![column], ..Default::default() };
     let (mut a, mut b) = (begin(&db), begin(&db));
     a.create_index("public", "t", index(1)).unwrap();
@@ -196,7 +196,7 @@ fn a_relation_and_an_index_do_not_get_one_name() {
     assert_error(txn.create_index("public", "t", index("t")), "42P07");
     let bitmap = BitmapDefinition { name: "t".into(), column: 1 };
     assert_error(txn.create_bitmap_index("public", "t", bitmap), "42P07");
-    // Foreign keys of one name: the names of their indexes are nobody's choice.
+    // Foreign keys of one name: the names of their indexes are not chosen by the user.
     for name in ["c", "d"] {
         let mut child = keyed("public", name);
         child.foreign_keys.push(references("parent", 1, "t"));
@@ -281,7 +281,7 @@ fn nothing_is_said_or_granted_of_a_schema_that_is_dropped() {
         dropping.commit().unwrap();
         assert_error(change(&mut changing), "40001");
         changing.rollback();
-        // Who makes it again begins with nothing.
+        // A table that is made again begins empty.
         let mut txn = begin(&db);
         txn.create_schema("s").unwrap();
         txn.commit().unwrap();
@@ -444,8 +444,8 @@ fn the_memory_of_data_that_is_gone_is_given_back() {
 
 // ---- random transactions
 
-/// What a catalog is like: its tables with their columns and the ids of their rows, sequences,
-/// indexes, comments, roles, and who was granted what.
+/// A model of the catalog: its tables with their columns and the ids of their rows, sequences,
+/// indexes, comments, roles, and grants.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Model {
     tables: BTreeMap<String, (Vec<String>, BTreeSet<i64>)>,
@@ -457,7 +457,7 @@ struct Model {
 }
 
 impl Model {
-    /// A table or sequence has another name, or none.
+    /// Renames a table or sequence; `None` drops it.
     fn rename(&mut self, name: &str, to: Option<&str>) {
         let comment = self.comments.remove(name);
         self.comments.extend(to.map(str::to_owned).zip(comment));
@@ -539,14 +539,16 @@ impl Change {
             _ => Self::Insert(name, random.random_range(0..64)),
         }
     }
-    /// Whether it would change nothing: such a statement locks nothing either, so others may change
-    /// what it found.
+
+    /// Whether it would change nothing. Then it locks nothing either, so concurrent transactions
+    /// may change the objects that it found.
     fn is_done(&self, txn: &Transaction) -> bool {
         let Self::Grant(name, role) = *self else { return false };
         let security = &txn.catalog().security;
         let is_same = |grantee| security.name_of(grantee) == role;
         security.all_grants().any(|(object, grant)| object.name() == name && is_same(grant.grantee))
     }
+
     fn run(&self, txn: &mut Transaction) -> Result<(), EngineError> {
         match *self {
             Self::CreateTable(name) => txn.create_table(keyed("public", name)).map(drop),
@@ -576,6 +578,7 @@ impl Change {
         }?;
         txn.check_statement_end()
     }
+
     fn model(&self, model: &mut Model) {
         match *self {
             Self::CreateTable(name) => {
@@ -623,8 +626,8 @@ struct Open {
     savepoints: Vec<(Savepoint, usize)>,
 }
 
-/// Several open transactions, played by one thread: those that commit add up to what they would be
-/// one after the other, also after a crash or a clean end.
+/// Several open transactions, played by one thread. The committed ones have the same result as one
+/// after the other, also after a crash or a clean end.
 fn play(seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let folder = tempfile::tempdir().unwrap();
@@ -682,7 +685,7 @@ fn play(seed: u64) {
                     Ok(()) => open.done.push(change),
                     Err(error) => {
                         let sqlstate = error.sqlstate();
-                        // Names of tables and of views are the same, so one may be of the other
+                        // Tables and views share their names, so a statement may meet the other
                         // kind (42809).
                         let expected = [
                             "40001", "55006", "42P07", "42P01", "42701", "42703", "42704", "42710", "42809", "2BP01",
@@ -699,7 +702,7 @@ fn play(seed: u64) {
         }
         open_ones[slot] = Some(open);
         if random.random_bool(0.01) {
-            // Beside open transactions, of which nothing is left.
+            // Beside open transactions, which leave no changes.
             assert_eq!(describe(&crashed(&path).1), model, "after a crash");
         }
     }

@@ -2,12 +2,12 @@
 //! referential action.
 //!
 //! One thread plays several open transactions of all levels of isolation, one statement at a time,
-//! with savepoints, DDL that rewrites parents, compaction and collections of garbage in between,
-//! all chosen by a seed: also which tables there are, how few keys, and how often each kind of
-//! statement comes, so that some runs consist of what others hardly have. The oracle reads tables
-//! by scans: in no snapshot have two rows the same key, in no committed state is there a child
-//! without its parent, and indexes find what scans find. A failure prints its seed and the step;
-//! `SERAC_SEED=n` replays one seed and tells each step, `SERAC_STRESS=1` runs many.
+//! with savepoints, DDL that rewrites parents, compaction and garbage collection in between. A seed
+//! chooses all steps, the tables, the number of keys, and how often each kind of statement comes.
+//! So each run stresses different statements. The oracle reads tables by scans. No snapshot has two
+//! rows with the same key, no committed state has a child without its parent, and indexes find the
+//! rows that scans find. A failure prints its seed and the step; `SERAC_SEED=n` replays one seed
+//! and tells each step, `SERAC_STRESS=1` runs many.
 
 mod common;
 
@@ -93,7 +93,7 @@ fn open(tables: &[&str]) -> Database {
 
 type Row = BTreeMap<String, Option<i64>>;
 
-/// What the transaction sees of a table, by a scan.
+/// The rows of a table that the transaction sees, by a scan.
 fn rows(txn: &Transaction, table: &Table) -> Vec<(RowId, Row)> {
     let (mut buffer, mut rows) = (RowBuffer::default(), Vec::new());
     for no in 0..table.data.block_count() {
@@ -173,21 +173,21 @@ const DDL: usize = 9;
 struct World {
     db: Database,
     tables: Vec<&'static str>,
-    /// How many of the statements, at the least, are about the parent.
+    /// The smallest share of the statements that are about the parent.
     parents: f64,
     ids: i64,
     child_ids: i64,
     weights: [u32; KINDS],
-    /// How many transactions are open at the most.
+    /// The most transactions that are open at a time.
     slots: usize,
     levels: Vec<Level>,
-    /// Of 100 steps.
+    /// Per 100 steps.
     collections: u32,
-    /// Of 100 steps: begin a reader, or end it.
+    /// Per 100 steps: begin a reader, or end it.
     readers: u32,
-    /// Of 100 steps: a transaction of one statement.
+    /// Per 100 steps: a transaction of one statement.
     short: u32,
-    /// Of 100 steps of a transaction.
+    /// Per 100 steps of a transaction.
     commits: u32,
     random: StdRng,
     open: [Option<Open>; SLOTS],
@@ -202,7 +202,7 @@ impl World {
         self.random.random_bool(0.95).then(|| self.random.random_range(0..ids))
     }
 
-    /// One statement; the caller undoes one that fails. What it is goes into `told`.
+    /// One statement; the caller undoes one that fails. Its text goes into `told`.
     fn statement(&mut self, txn: &mut Transaction, told: &mut String) -> Result<(), EngineError> {
         let name = *self.tables.choose(&mut self.random).unwrap();
         let name = if self.random.random_bool(self.parents) { "p" } else { name };
@@ -223,7 +223,7 @@ impl World {
             };
             table.definition.columns.iter().map(|column| of(column).map_or(Value::Null, Value::Int64)).collect()
         };
-        // Rows without an id are nobody's parents.
+        // Rows without an id are not parents.
         let with_id: Vec<_> = rows.iter().filter(|(_, values)| values["id"].is_some()).collect();
         let victim = if self.random.random_bool(0.9) { with_id.choose(&mut self.random).copied() } else { None };
         let victim = victim.or_else(|| rows.choose(&mut self.random)).map(|(row, values)| (*row, values["id"]));
@@ -413,7 +413,7 @@ fn play(seed: u64, tells: bool) -> Result<(), String> {
         (weights[0], weights[DELETE]) = (20, 20);
     }
     let levels = random.random_range(1..=LEVELS.len());
-    // Without rows, nothing happens.
+    // Without rows, no change is possible.
     weights[0] += 5;
     if !family {
         weights[LOCK] = *[0, 1].choose(&mut random).unwrap();
@@ -469,7 +469,7 @@ fn play(seed: u64, tells: bool) -> Result<(), String> {
     played.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        // What the panic has left is not dropped: its locks may be held.
+        // The world is not dropped after a panic: its locks may be held.
         std::mem::forget(world);
         format!("SERAC_SEED={seed}, step {step}: {}", text.unwrap_or_default())
     })

@@ -26,7 +26,7 @@ fn references(parent: &str, on_delete: ReferentialAction) -> ForeignKeyDefinitio
     ForeignKeyDefinition { on_delete, ..common::references(&format!("{parent}_fkey"), 1, parent) }
 }
 
-/// A database whose garbage is collected when the test says so.
+/// A database whose garbage is collected when the test calls for it.
 fn open() -> Database {
     Database::open_with(StorageOptions { gc_threads: 0, freeze_after: None, ..Default::default() }).unwrap()
 }
@@ -113,7 +113,7 @@ fn a_key_that_has_come_since_it_was_looked_for_is_no_duplicate_to_its_arbiter() 
     let mut other = db.begin();
     insert(&mut other, "t", [Some(1), Some(3), None]).unwrap();
     other.commit().unwrap();
-    // Only the index that the statement names, or any if it names none.
+    // Only the index that the statement names, or any without a name.
     for (arbiter, sqlstate) in [(None, "40001"), (Some(first), "40001"), (Some(second), "23505")] {
         let before = txn.savepoint();
         let inserted = txn.insert_free_row(&t, arbiter, &row);
@@ -136,7 +136,7 @@ fn a_pin_outlives_older_ones_of_the_same_parent() {
         let mut second = db.begin();
         insert(&mut second, "c", [Some(11), Some(1), None]).unwrap();
         second.commit().unwrap();
-        // Nobody needs the first child's pin any more; the deleter needs the second one's.
+        // The first child's pin is not needed any more; the deleter needs the second one's.
         db.storage().run_gc();
         assert_conflict(delete(&mut deleter, "p", 1));
         drop(deleter);
@@ -160,7 +160,7 @@ fn no_pin_is_left_behind() {
     let mut aborted = db.begin();
     insert(&mut aborted, "c", [Some(12), Some(1), None]).unwrap();
     committed.commit().unwrap();
-    // Runs what the commit has put off, while the other's pin is there.
+    // Runs the deferred actions of the commit, while the other's pin is there.
     aborted.refresh();
     db.storage().run_gc();
     aborted.rollback();
@@ -198,7 +198,7 @@ fn children_are_added_beside_ddl_that_keeps_their_parents() {
     insert(&mut child, "c", [Some(10), Some(1), None]).unwrap();
     ddl.commit().unwrap();
     child.commit().unwrap();
-    // One who adds a child with a catalog of before the DDL begins again.
+    // A transaction that adds a child with a catalog of before the DDL begins again.
     let mut old = db.begin();
     let mut ddl = db.begin();
     ddl.drop_index("public", "p_x").unwrap();
@@ -662,8 +662,7 @@ fn validation_looks_at_a_bounded_number_of_entries() {
         insert(&mut txn, "t", [Some(id), None, None]).unwrap();
     }
     txn.commit().unwrap();
-    // Ranges in which nothing changes, of a table in which something does. All are within what one
-    // range may have.
+    // Unchanged ranges of a table with a change elsewhere. All are within the limit of one range.
     for (ranges, committed) in [(4, true), (5, false)] {
         let mut reader = db.begin();
         reader.set_serializable(true);
@@ -703,12 +702,12 @@ fn nobody_writes_to_a_table_as_it_was_before_its_indexes_were_made_anew() {
     txn.commit().unwrap();
     let mut txn = db.begin();
     assert_conflict(txn.insert(&old, &row(5)));
-    // Nor after it has written to the table as it is.
+    // The same after it has written to the table as it is.
     let p = table(&txn, "p");
     txn.insert(&p, &row(6)).unwrap();
     assert_conflict(txn.insert(&old, &row(7)));
     txn.commit().unwrap();
-    // Nor to what it has changed itself.
+    // The same for its own changes.
     let mut txn = db.begin();
     txn.insert(&p, &row(8)).unwrap();
     txn.drop_index("public", "p_x").unwrap();

@@ -190,8 +190,8 @@ fn who_has_closed_a_database_does_not_write_to_its_folder_any_more() {
     assert_eq!(rows(&open(path, &files).begin()), 2);
 }
 
-/// Who is shown a value has the promise that it was drawn, also if nothing else was written, and
-/// also if somebody else's reservation covers it.
+/// A value that is shown was durably drawn, even if nothing else was written, and even if another
+/// transaction's reservation covers it.
 #[test]
 fn a_value_of_a_sequence_is_not_shown_before_its_reservation_is_durable() {
     let folder = tempfile::tempdir().unwrap();
@@ -335,7 +335,7 @@ fn what_is_salvaged_and_breaks_a_constraint_is_named() {
     txn.commit().unwrap().wait().unwrap();
     freeze(&table);
     freeze(&table);
-    // What the log has of that is no longer needed.
+    // The log's part of it is no longer needed.
     for _ in 0..3 {
         let mut txn = db.begin();
         for id in 0..1_000 {
@@ -444,7 +444,7 @@ fn reopened(path: &Path, db: Database, clean: bool) -> Database {
     open(path, &files)
 }
 
-/// What one definition reserves says nothing about the values of the other.
+/// A reservation of one definition does not cover the values of the other.
 #[test]
 fn a_direction_that_is_not_committed_reserves_nothing() {
     for memory in [true, false] {

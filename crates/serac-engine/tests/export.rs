@@ -104,7 +104,7 @@ fn a_held_batch_neither_stops_writers_nor_changes() {
     let now = scan(&db.begin(), &table);
     assert_eq!(now.iter().map(RecordBatch::num_rows).sum::<usize>(), ROWS as usize - 1);
     assert_eq!(now[0].column(1).as_string_view().value(3), "changed beside the reader");
-    // What was lent out outlives the database.
+    // Lent arrays outlive the database.
     drop((table, db));
     assert_eq!(held, before);
 }

@@ -1,5 +1,5 @@
-//! Where no thread can be started, an opening that needs one fails with an error, and work that
-//! threads would share is done by the caller.
+//! If no thread can be started, an opening that needs one fails with an error. Work that threads
+//! would share is done by the caller.
 
 mod common;
 

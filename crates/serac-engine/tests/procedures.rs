@@ -67,8 +67,8 @@ fn balance(txn: &Transaction, number: i32) -> Option<(RowId, i64)> {
     Some((id, row.get(0).unwrap()))
 }
 
-/// Where a lookup found a key last is where the next one looks first: it must not find what its
-/// snapshot does not see, nor another key.
+/// A lookup starts at the place where the last lookup found the key. It must not find a row that
+/// its snapshot does not see, nor another key.
 #[test]
 fn what_was_found_before_leads_nobody_astray() {
     let db = accounts();

@@ -40,12 +40,12 @@ fn stream(rows: i64, form: VarlenForm) -> Result<FFI_ArrowArrayStream, EngineErr
     txn.insert_batch(&table, &batch.slice(half, batch.num_rows() - half))?;
     txn.commit()?.wait()?;
     let all: Vec<usize> = (0..batch.num_columns()).collect();
-    // The stream keeps what it needs: the database may go.
+    // The stream keeps its memory: the database may go.
     Ok(c_stream(db.begin().scan_arrow(&table, &all, &[])?.with_varlen(form)))
 }
 
-/// Fills `*out` with a stream of `rows` rows, whose texts come as views (`form` 0), with offsets
-/// (1) or as dictionaries (2); leaves it released if that fails.
+/// Fills `*out` with a stream of `rows` rows, whose texts are views (`form` 0), have offsets (1) or
+/// are dictionaries (2). Leaves it released if that fails.
 ///
 /// # Safety
 /// `out` points to room for an ArrowArrayStream, which the caller owns and releases.
@@ -56,6 +56,6 @@ pub unsafe extern "C" fn serac_example_stream(rows: i64, form: i32, out: *mut FF
         eprintln!("{error}");
         FFI_ArrowArrayStream::empty()
     });
-    // SAFETY: the caller gives room for it; what is there is no value yet.
+    // SAFETY: the caller gives room for it; the place holds no value yet.
     unsafe { out.write(stream) };
 }

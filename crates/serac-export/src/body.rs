@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-/// Where a buffer begins in the body: a multiple of this.
+/// The alignment of a buffer in the body.
 const ALIGNMENT: usize = 64;
 static PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
@@ -38,6 +38,7 @@ impl Pieces {
             self.pieces.push_back(piece);
         }
     }
+
     pub(crate) fn push_front(&mut self, piece: Bytes) {
         self.remaining += piece.len();
         self.pieces.push_front(piece);
@@ -56,9 +57,11 @@ impl Buf for Pieces {
     fn remaining(&self) -> usize {
         self.remaining
     }
+
     fn chunk(&self) -> &[u8] {
         self.pieces.front().map_or(&[], |piece| piece)
     }
+
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let count = slices.len().min(self.pieces.len());
         for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
@@ -66,6 +69,7 @@ impl Buf for Pieces {
         }
         count
     }
+
     fn advance(&mut self, mut bytes: usize) {
         assert!(bytes <= self.remaining, "advanced by {bytes} of {} bytes", self.remaining);
         self.remaining -= bytes;
@@ -80,7 +84,7 @@ impl Buf for Pieces {
     }
 }
 
-/// A buffer as what [`Bytes`] can own.
+/// A buffer in a form that [`Bytes`] can own.
 struct Shared(Buffer);
 
 impl AsRef<[u8]> for Shared {
@@ -92,10 +96,10 @@ impl AsRef<[u8]> for Shared {
 /// A buffer of an array, which may stand in several parts.
 pub(crate) type Parts = SmallVec<[Buffer; 1]>;
 
-/// The buffers of a batch, and what the header says about them.
+/// The buffers of a batch, and their description in the header.
 pub(crate) struct Body<L = fn(&Buffer) -> bool> {
     pub(crate) nodes: Vec<FieldNode>,
-    /// Where buffers stand in the body if they stand one behind the other.
+    /// The places of buffers in the body if they stand one behind the other.
     pub(crate) places: Vec<arrow_ipc::Buffer>,
     pub(crate) variadic: Vec<i64>,
     /// The buffers, one for each place.
@@ -117,13 +121,16 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
     pub(crate) fn lending(lends: L) -> Self {
         Self { nodes: Vec::new(), places: Vec::new(), variadic: Vec::new(), buffers: Vec::new(), bytes: 0, lends }
     }
+
     fn lends(&self, heaps: &[Buffer]) -> bool {
         !heaps.is_empty() && heaps.iter().all(&self.lends)
     }
+
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
-    /// The buffers one behind the other, with what lies between them.
+
+    /// The buffers one behind the other, with the padding between them.
     pub(crate) fn into_pieces(self) -> Pieces {
         let mut pieces = Pieces::default();
         for (parts, place) in self.buffers.into_iter().zip(&self.places) {
@@ -137,16 +144,19 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
     fn push(&mut self, buffer: Buffer) {
         self.push_parts(smallvec![buffer]);
     }
+
     /// Appends a buffer that stands in several.
     fn push_joined(&mut self, parts: impl IntoIterator<Item = Buffer>) {
         self.push_parts(parts.into_iter().collect());
     }
+
     fn push_parts(&mut self, parts: Parts) {
         let bytes = parts.iter().map(Buffer::len).sum::<usize>();
         self.places.push(arrow_ipc::Buffer::new(self.bytes as i64, bytes as i64));
         self.bytes += bytes.next_multiple_of(ALIGNMENT);
         self.buffers.push(parts);
     }
+
     /// Appends how many rows there are, and which of them are NULL.
     fn push_validity(&mut self, parts: &[ArrayRef]) {
         let (rows, nulls) = (rows_of(parts), parts.iter().map(|part| part.null_count()).sum::<usize>());
@@ -166,11 +176,13 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
             }
         });
     }
+
     fn push_views(&mut self, views: &Buffer, heaps: &[Buffer]) {
         self.push(views.clone());
         heaps.iter().for_each(|heap| self.push(heap.clone()));
         self.variadic.push(heaps.len() as i64);
     }
+
     /// Appends offsets, from 0 on; which values they are of.
     fn push_offsets<O: OffsetSizeTrait>(&mut self, offsets: &OffsetBuffer<O>) -> Range<usize> {
         let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
@@ -181,6 +193,7 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
         });
         first.as_usize()..last.as_usize()
     }
+
     fn push_bytes<T: ByteArrayType>(&mut self, parts: &[ArrayRef]) {
         let arrays = || parts.iter().map(|part| part.as_bytes::<T>());
         if let [whole] = parts {
@@ -201,16 +214,19 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
             array.values().slice_with_length(first, last - first)
         }));
     }
+
     fn push_fixed(&mut self, parts: &[ArrayRef], width: usize) {
         self.push_joined(parts.iter().map(|part| {
             let data = part.to_data();
             data.buffers()[0].slice_with_length(data.offset() * width, data.len() * width)
         }));
     }
+
     fn push_list<O: OffsetSizeTrait>(&mut self, list: &GenericListArray<O>) -> Result<(), ArrowError> {
         let values = self.push_offsets(list.offsets());
         self.push_child(&list.values().slice(values.start, values.len()))
     }
+
     fn push_union(&mut self, union: &UnionArray) -> Result<(), ArrowError> {
         self.push(union.type_ids().inner().clone());
         if let Some(offsets) = union.offsets() {
@@ -219,6 +235,7 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
         let DataType::Union(fields, _) = union.data_type() else { unreachable!("it is one") };
         fields.iter().try_for_each(|(id, _)| self.push_child(union.child(id)))
     }
+
     /// An array within another. Dictionaries are counted at the top only.
     fn push_child(&mut self, array: &ArrayRef) -> Result<(), ArrowError> {
         if words_of(array).is_some() {
@@ -281,8 +298,9 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
         self.push_array(&concat(&parts)?)
     }
-    /// Appends arrays whose values can lie one behind the other, uncopied, if they are of such a
-    /// type.
+
+    /// Appends arrays uncopied, if they are of a type whose values can be concatenated by their
+    /// buffers.
     fn push_plain(&mut self, parts: &[ArrayRef]) -> bool {
         let data_type = parts[0].data_type();
         if !is_plain(data_type) {
@@ -319,8 +337,7 @@ fn is_plain(data_type: &DataType) -> bool {
     has_offsets || width_of(data_type).is_some()
 }
 
-/// Whether no values of such columns are copied by [`Body::push_column`], or a bit for each at
-/// most.
+/// Whether [`Body::push_column`] copies at most a bit per value of columns of this type.
 pub(crate) fn joins_cheaply(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Null | DataType::Boolean) || is_plain(data_type)
 }
@@ -390,9 +407,9 @@ pub(crate) fn with_own_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowEr
     RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect::<Result<_, _>>()?)
 }
 
-/// The array; if it is one of views, holding just what they name. That of a frozen block whose rows
-/// are all there does already; the heap of a hot one also holds what was overwritten, and what
-/// others have not committed, which is nobody's business.
+/// The array; an array of views holds just the bytes that they name. An array of a frozen block
+/// with all rows does already. The heap of a hot block also holds overwritten bytes and uncommitted
+/// ones, which are private.
 pub fn exact(array: &ArrayRef) -> ArrayRef {
     fn is_exact(views: &[u128], nulls: Option<&NullBuffer>, heaps: &[Buffer]) -> bool {
         let held: usize = heaps.iter().map(Buffer::len).sum();

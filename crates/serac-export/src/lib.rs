@@ -1,4 +1,4 @@
-//! Arrow out: what leaves the engine as Arrow, without a step of export (Mainlining Databases §5).
+//! Arrow out: data leaves the engine as Arrow, without a step of export (Mainlining Databases §5).
 //!
 //! In process, [`serac_engine::Transaction::scan_arrow`] gives record batches; [`c_stream()`] hands
 //! them to another language through Arrow's C stream interface (feature `ffi`). Over the network,

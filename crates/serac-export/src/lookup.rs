@@ -1,11 +1,11 @@
-//! What requests of all kinds have in common: tables and columns by name, and snapshots that may
-//! leave the process.
+//! Common parts of all requests: tables and columns by name, and snapshots that may leave the
+//! process.
 
 use serac_engine::{Database, EngineError, Table, Transaction};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// A table, and the positions of the columns that a request names; of all if it names none.
+/// A table, and the positions of the columns that a request names; of all without names.
 pub(crate) fn table_and_columns(
     txn: &Transaction,
     schema: &str,
@@ -25,10 +25,10 @@ pub(crate) fn column(table: &Table, name: &str) -> Result<usize, EngineError> {
     table.definition.column(name).ok_or_else(|| EngineError::Missing { kind: "column", name: name.into() })
 }
 
-/// A transaction all of whose snapshot is durable: nothing may leave the process before it is.
+/// A transaction whose snapshot is durable: before that, no data may leave the process.
 ///
 /// # Errors
-/// Why the log has failed.
+/// The failure of the log.
 pub(crate) async fn begin_durable(database: &Database) -> Result<Transaction, String> {
     let txn = database.begin();
     let (durable, wait) = oneshot::channel();

@@ -1,5 +1,5 @@
-//! Arrow's C stream interface: what another language holds neither stops writers nor changes, and
-//! goes back from any thread.
+//! Arrow's C stream interface: arrays that another language holds neither stop writers nor change,
+//! and are released from any thread.
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
@@ -32,7 +32,7 @@ fn filled() -> (Database, Arc<Table>) {
     (db, table)
 }
 
-/// What a C program would do: move the struct out of a raw pointer, and read.
+/// Does the work of a C program: moves the struct out of a raw pointer, and reads.
 fn import(mut stream: FFI_ArrowArrayStream) -> ArrowArrayStreamReader {
     // SAFETY: the pointer is to a stream that was just exported; `from_raw` leaves an empty one
     // behind.

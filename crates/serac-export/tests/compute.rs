@@ -1,4 +1,4 @@
-//! Programs beside the data: what they get, what they give, and what they cannot do.
+//! Programs beside the data: their inputs, their outputs, and their isolation.
 #![cfg(target_os = "linux")]
 
 use arrow_array::{Int64Array, RecordBatch, StringArray};
@@ -49,7 +49,7 @@ fn text_of(outcome: &Outcome) -> String {
     String::from_utf8_lossy(outcome.output.map().unwrap().as_ref()).into_owned()
 }
 
-/// What a script writes.
+/// The output of a script.
 fn says(script: &str) -> String {
     text_of(&runs(&job([shell(script)]), Vec::new()).unwrap())
 }
@@ -200,8 +200,8 @@ fn a_program_that_allocates_without_end_is_refused_or_ended() {
         ComputeError::Failed { errors, .. } => assert!(errors.contains("Out of memory"), "{errors}"),
         other => panic!("{other}"),
     }
-    // None of several processes has too much (40 MiB each, as Perl keeps a constant and its copy),
-    // but all have together.
+    // No single process has too much (40 MiB each, as Perl keeps a constant and its copy), but all
+    // together have.
     let hold = "my $all = q(x) x (20 << 20); sleep 100";
     job.stages = vec![Stage::Program(shell(&format!("for i in 1 2 3 4; do perl -e '{hold}' & done; wait")))];
     assert_eq!(limit_of(&job), PassedLimit::Memory(64 << 20));
@@ -304,7 +304,7 @@ fn a_program_has_no_network() {
          print connect($s, pack_sockaddr_in({port}, inet_aton('127.0.0.1'))) ? 'connected' : 'refused'"
     );
     assert_eq!(text_of(&runs(&job([perl(&script)]), Vec::new()).unwrap()), "no socket");
-    // Without the filter's help: there is no device but its own loopback.
+    // Without the filter's help: its own loopback is the only device.
     assert_eq!(says("cat /proc/net/dev | grep -c :"), "1\n");
 }
 
@@ -347,6 +347,7 @@ impl Account for Room {
         self.held.fetch_add(bytes, Ordering::SeqCst);
         Ok(())
     }
+
     fn shrink(&self, bytes: u64) {
         self.held.fetch_sub(bytes, Ordering::SeqCst);
     }
@@ -510,7 +511,7 @@ mod wasm {
         assert_eq!(ran.unwrap_err().sqlstate(), "53200");
     }
 
-    /// A module with this body of `run`, whose output is its input unless that says otherwise.
+    /// A module with this body of `run`, whose output is its input by default.
     fn module(body: &str) -> Stage {
         let text = format!(
             r#"(module
@@ -530,6 +531,7 @@ mod wasm {
         );
         Stage::Wasm(wat::parse_str(text).unwrap())
     }
+
     fn job_of(stage: Stage) -> JobDescription {
         JobDescription { stages: vec![stage], ..job([]) }
     }
@@ -567,7 +569,7 @@ mod wasm {
         for trap in ["unreachable", "(drop (call $deep (i32.const 0)))", "(drop (i32.load (i32.const -4)))"] {
             assert_eq!(error(trap, &|_| {}).sqlstate(), "38000", "{trap}");
         }
-        // Memory that is refused: what it has stays what it was, and the rest is its own to see.
+        // Memory that is refused: the module's memory stays, and it sees the refusal.
         let grow = "(if (i32.ne (memory.grow (i32.const 60000)) (i32.const -1)) (then unreachable))";
         let outcome = runs(&job_of(module(grow)), vec![input("numbers")]).unwrap();
         assert_eq!(joined(&rows_of(&outcome)), batch());

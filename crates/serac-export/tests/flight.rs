@@ -1,5 +1,5 @@
 //! Tables over Flight: the rows are those of SQL, all endpoints of a flight read one snapshot, and
-//! what cannot be answered says why.
+//! a refused request gets its reason.
 
 mod common;
 
@@ -76,7 +76,7 @@ async fn all_types_arrive_as_sql_sees_them_from_hot_and_frozen_blocks() {
         if step == "empty" {
             assert!(batches.is_empty());
             let schema = client.get_schema(FlightDescriptor::new_path(vec!["every".into()])).await.unwrap();
-            // Of a query's columns, any may be NULL.
+            // Any column of a query may be NULL.
             let of_query = |schema: &Schema| -> Vec<Field> {
                 let field = |field: &Arc<Field>| field.as_ref().clone().with_nullable(true);
                 schema.fields().iter().map(field).collect()
@@ -89,13 +89,13 @@ async fn all_types_arrive_as_sql_sees_them_from_hot_and_frozen_blocks() {
         let received = sorted(&batches);
         assert_eq!(received.columns(), sql.columns(), "{step}");
         release(&mut client, info).await;
-        // What is sent is what the rows need: nothing that was overwritten.
+        // Only the bytes that the rows need are sent, no overwritten ones.
         for batch in &batches {
             let x = batch.column_by_name("x").unwrap().as_string_view();
             let needed: usize = x.iter().flatten().map(str::len).filter(|&len| len > 12).sum();
             assert_eq!(x.data_buffers().iter().map(|b| b.len()).sum::<usize>(), needed, "{step}");
         }
-        // The other forms, whatever the blocks have.
+        // The other forms, for any form of the blocks.
         for strings in ["utf8", "dictionary"] {
             let request = format!(r#"{{"table": "every", "decimals": "decimal64", "strings": "{strings}"}}"#);
             let info = client.get_flight_info(command(&request)).await.unwrap();
@@ -202,7 +202,7 @@ async fn all_endpoints_of_a_flight_read_one_snapshot_beside_writers() {
         assert_eq!(info.endpoint.len(), 4);
         let mut rows = Vec::new();
         for endpoint in info.endpoint.iter().rev() {
-            // Fetched one after the other, while the writer goes on.
+            // Fetched in turn, while the writer goes on.
             tokio::time::sleep(Duration::from_millis(30)).await;
             let ticket = endpoint.ticket.clone().unwrap();
             rows.extend(client.do_get(ticket).await.unwrap().try_collect::<Vec<_>>().await.unwrap());
@@ -216,7 +216,7 @@ async fn all_endpoints_of_a_flight_read_one_snapshot_beside_writers() {
         seen.push(all.num_rows());
     }
     assert!(seen.is_sorted() && seen[0] < seen[4], "{seen:?}");
-    // What is not held sees what has come since.
+    // A stream without a held snapshot sees later changes.
     let latest = r#"{"table": "account", "columns": ["id"], "snapshot": "latest", "endpoints": 3}"#;
     let info = client.get_flight_info(command(latest)).await.unwrap();
     stop.store(true, Ordering::Relaxed);
@@ -257,7 +257,7 @@ async fn snapshots_are_held_for_a_bounded_time_unless_they_are_renewed() {
     assert_eq!(db.database().storage().manager().active_count(), 0);
     let again = client.cancel_flight_info(CancelFlightInfoRequest::new(renewed)).await.unwrap();
     assert_eq!(again.status(), CancelStatus::NotCancellable);
-    // The sweeper needs nobody to ask.
+    // The sweeper works without a request.
     client.get_flight_info(path()).await.unwrap();
     assert_eq!(db.database().storage().manager().active_count(), 1);
     tokio::time::sleep(lease * 2).await;
@@ -299,8 +299,8 @@ async fn what_cannot_be_answered_says_why() {
     assert_eq!(error.code(), Code::NotFound);
     let error = status(client.handshake("me").await.unwrap_err());
     assert_eq!(error.code(), Code::Unimplemented);
-    // A table that goes away under its tickets: what is held is still read, what is not is not
-    // there.
+    // A table that is dropped under its tickets: a held snapshot is still read, and otherwise the
+    // table is gone.
     let held = client.get_flight_info(path(&["t"])).await.unwrap();
     let latest = client.get_flight_info(command(r#"{"table": "t", "snapshot": "latest"}"#)).await.unwrap();
     execute(&db, "DROP TABLE t").await;
@@ -418,7 +418,7 @@ async fn a_server_that_is_stopped_ends_its_streams_and_takes_no_more_calls() {
     let mut stream = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
     let mut rows = stream.next().await.unwrap().unwrap().num_rows();
     served.stop.send(()).unwrap();
-    // What is running may end.
+    // A running stream may end.
     while let Some(batch) = stream.next().await {
         rows += batch.unwrap().num_rows();
     }
@@ -511,7 +511,7 @@ async fn a_role_reads_what_it_may() {
         let command = command(&format!(r#"{{"table": "open", "columns": ["n"], "snapshot": "{snapshot}"}}"#));
         let info = client.get_flight_info(command).await.unwrap();
         assert_eq!(fetch(&mut client, &info).await[0].num_rows(), 1);
-        // What the ticket was given for counts no more.
+        // The privileges at the time of the ticket count no more.
         execute(&db, "REVOKE SELECT ON open FROM reader").await;
         let error = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.map(|_| ()).unwrap_err();
         assert_eq!(status(error).code(), Code::PermissionDenied, "{snapshot}");
@@ -521,7 +521,7 @@ async fn a_role_reads_what_it_may() {
         let flights: Vec<_> = client.list_flights(vec![]).await.unwrap().try_collect().await.unwrap();
         assert_eq!(flights.len(), 1);
     }
-    // As soon as there is a password, nobody comes in without showing something.
+    // Once there is a password, no client is admitted without a credential.
     execute(&db, "ALTER ROLE reader PASSWORD 'secret'").await;
     let error = client.get_flight_info(FlightDescriptor::new_path(vec!["open".into()])).await.unwrap_err();
     assert_eq!(status(error).code(), Code::Unauthenticated);

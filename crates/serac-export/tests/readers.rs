@@ -1,6 +1,6 @@
-//! pyarrow and Polars read what leaves the database, value by value: over Flight, from Arrow IPC
-//! files and streams, and through the C stream interface. Needs Python with both, which
-//! scripts/test installs (scripts/peers too).
+//! pyarrow and Polars read the database's output, value by value: over Flight, from Arrow IPC files
+//! and streams, and through the C stream interface. Needs Python with both, which scripts/test
+//! installs (scripts/peers too).
 
 mod common;
 

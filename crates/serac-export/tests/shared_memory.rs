@@ -1,5 +1,5 @@
-//! Images in shared memory: their rows are those of SQL, what lies in data files is not copied, and
-//! nobody gets what a role may not read.
+//! Images in shared memory: their rows are those of SQL, buffers in data files are not copied, and
+//! a client gets only columns that its role may read.
 
 mod common;
 
@@ -45,10 +45,10 @@ async fn image(db: &SqlDatabase, request: &SnapshotRequest) -> SharedImage {
     image_for(db, None, &SharedMemory::default(), request).await.unwrap()
 }
 
-/// What a client reads; every value is checked.
+/// The rows that a client reads; every value is checked.
 fn read(image: &SharedImage) -> Vec<Table> {
     let manifest = Manifest::decode(image.manifest.encode()).unwrap();
-    // SAFETY: nobody writes to the files of a checkpoint.
+    // SAFETY: the files of a checkpoint are never written to.
     let range = unsafe { map(&manifest, &image.descriptors) }.unwrap();
     let tables = manifest.read(&range).unwrap();
     let copied = manifest.read(&map_and_copy(&manifest, &image.descriptors).unwrap()).unwrap();
@@ -118,7 +118,7 @@ async fn rows_are_those_of_sql_and_those_in_data_files_are_not_copied() {
 
         let db = open(folder.path());
         check(&db, "opened again").await;
-        // What was read before is still there, although its database has gone.
+        // Earlier reads are still there, although their database has gone.
         assert_eq!(read(&shared)[0].batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 20_000);
         db.database().close().unwrap();
     }
@@ -176,7 +176,7 @@ async fn forms_columns_and_names_are_those_of_the_request() {
         assert_eq!(rows(&table, &sql).columns(), sql.columns(), "{strings:?}");
     }
 
-    // A table without rows, one without wanted columns, and what is not there.
+    // A table without rows, one without wanted columns, and a missing one.
     execute(&db, "CREATE TABLE nothing (a INTEGER, t TEXT)").await;
     let empty = read(&image(&db, &SnapshotRequest::new([("public", "nothing")])).await);
     assert_eq!((empty[0].batches.len(), empty[0].schema.fields().len()), (0, 2));
@@ -325,7 +325,7 @@ async fn descriptors_of_all_images_together_are_bounded() {
     assert_eq!(rows(&read(&one)[0], &sql).columns(), sql.columns());
     drop((one, copied));
     assert_eq!(memory.open_descriptors(), 0);
-    // A quarter of what this process may open.
+    // A quarter of the files that this process may open.
     assert!(SharedMemoryOptions::default().most_descriptors >= 1);
 }
 

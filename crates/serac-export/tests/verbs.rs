@@ -1,5 +1,5 @@
-//! One-sided access by an RDMA device: `scripts/rdma-test` runs this in a virtual machine that has
-//! one. Elsewhere the tests are ignored.
+//! One-sided access by an RDMA device: `scripts/rdma-test` runs this in a virtual machine with a
+//! device. Elsewhere the tests are ignored.
 
 mod one_sided;
 
@@ -30,7 +30,7 @@ async fn tables_over_flight() {
     suite::all(device()).await;
 }
 
-/// What the other process does: connects to the address that it is given, and waits for its end.
+/// The other process: connects to the address that it is given, and waits for its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "is the other process of a test"]
 async fn another_process() {

@@ -1,6 +1,6 @@
-//! The aggregates of a session. Here, mode (), percentile_disc (fraction) and percentile_cont
-//! (fraction), WITHIN GROUP (ORDER BY value): the first two give one of the values, and the last
-//! one what lies between two of them. All keep the values of a group.
+//! The aggregates of a session. They are mode (), percentile_disc (fraction) and percentile_cont
+//! (fraction), WITHIN GROUP (ORDER BY value). The first two return one of the values, and the last
+//! one interpolates between two of them. All keep the values of a group.
 
 use super::array_keys::ordered;
 use super::definition::no_function;
@@ -17,7 +17,7 @@ use serac_values::SqlError;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What an aggregate looks for.
+/// The value that an aggregate looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Wanted {
     MostFrequent,
@@ -48,7 +48,7 @@ pub fn functions() -> [AggregateUDF; 6] {
 }
 
 impl OrderedSet {
-    /// The fraction that is asked for; none if it is NULL.
+    /// The requested fraction; `None` if it is NULL.
     fn fraction(&self, args: &AccumulatorArgs) -> Result<Option<f64>> {
         let of_one_row = RecordBatchOptions::new().with_row_count(Some(1));
         let nothing = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &of_one_row)?;
@@ -76,11 +76,13 @@ impl AggregateUDFImpl for OrderedSet {
             Wanted::Continuous => "percentile_cont",
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        // The first is what the rows are ordered by.
+        // The first is the sort key of the rows.
         let is_fraction = |fraction: &DataType| fraction.is_numeric() || fraction.is_null();
         match (self.wanted, given) {
             (Wanted::MostFrequent, [value]) => Ok(vec![value.clone()]),
@@ -93,13 +95,16 @@ impl AggregateUDFImpl for OrderedSet {
             _ => Err(no_function(self.name(), given.get(1..).unwrap_or_default())),
         }
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(given[0].clone())
     }
+
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         let values = DataType::new_list(args.input_fields[0].data_type().clone(), true);
         Ok(vec![Arc::new(Field::new(format!("{}[values]", args.name), values, true))])
     }
+
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let Some(order) = args.order_bys.first() else {
             let message = format!("WITHIN GROUP is required for ordered-set aggregate {}", self.name());
@@ -116,22 +121,24 @@ impl AggregateUDFImpl for OrderedSet {
         let data_type = args.expr_fields[0].data_type().clone();
         Ok(Box::new(Values { pick, options: order.options, data_type, values: Vec::new() }))
     }
+
     fn supports_within_group_clause(&self) -> bool {
         true
     }
+
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Insensitive
     }
 }
 
-/// Which of the values in their order is the result.
+/// The rule that picks the result among the ordered values.
 #[derive(Debug)]
 enum Pick {
     /// The first of those that are there most often.
     MostFrequent,
-    /// The first with at least this share of all values up to it; none for NULL.
+    /// The first with at least this share of all values up to it; an inner `None` for NULL.
     Fraction(Option<f64>),
-    /// What lies between the two around this share; none for NULL.
+    /// The value between the two around this share; `None` for NULL.
     Between(Option<f64>),
 }
 
@@ -155,6 +162,7 @@ impl Values {
         }
         Ok(())
     }
+
     fn all(&self) -> Result<ArrayRef> {
         let arrays: Vec<&dyn Array> = self.values.iter().map(AsRef::as_ref).collect();
         Ok(if arrays.is_empty() { new_empty_array(&self.data_type) } else { concat(&arrays)? })
@@ -165,14 +173,17 @@ impl Accumulator for Values {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.add(&values[0])
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let lists = states[0].as_list::<i32>();
         lists.iter().flatten().try_for_each(|values| self.add(&values))
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let all = self.all()?;
         Ok(vec![SingleRowListArrayBuilder::new(all).build_list_scalar()])
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let all = self.all()?;
         if all.is_empty() {
@@ -202,6 +213,7 @@ impl Accumulator for Values {
         };
         ScalarValue::try_from_array(&sorted, at.min(sorted.len() - 1))
     }
+
     fn size(&self) -> usize {
         size_of_val(self) + self.values.iter().map(|array| array.get_array_memory_size()).sum::<usize>()
     }

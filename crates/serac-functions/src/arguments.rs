@@ -15,7 +15,7 @@ fn any(given: &[DataType]) -> Option<Types> {
     (!given.is_empty()).then(|| (given.to_vec(), DataType::Int32))
 }
 
-/// How many of the arguments are NULL, or are not, row by row.
+/// The number of arguments that are NULL, or are not, row by row.
 fn count(args: &[ArrayRef], null: bool) -> Result<ArrayRef, SqlError> {
     let nulls: Vec<_> = args.iter().map(|array| array.logical_nulls()).collect();
     let is_null = |i: usize, row| nulls[i].as_ref().is_some_and(|nulls| nulls.is_null(row));
@@ -23,7 +23,7 @@ fn count(args: &[ArrayRef], null: bool) -> Result<ArrayRef, SqlError> {
     Ok(Arc::new((0..args[0].len()).map(of_row).collect::<Int32Array>()))
 }
 
-/// The type in which two values are compared. What is written as a text is one of the other's type.
+/// The type in which two values are compared. A literal in quotes has the other's type.
 fn common(given: &[DataType]) -> Option<DataType> {
     let [left, right] = given else { return None };
     match (is_text(left), is_text(right)) {

@@ -13,7 +13,7 @@ fn out_of_range(what: &str) -> SqlError {
     SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("{what} out of range"))
 }
 
-/// The decimal type of integers and decimals alike; none if there are others. NULL is of any type.
+/// The decimal type of integers and decimals alike; `None` for other types. NULL is of any type.
 fn decimal(given: &[DataType]) -> Option<DataType> {
     let mut most = 0;
     for argument in given {
@@ -53,7 +53,7 @@ fn lcm(a: i128, b: i128) -> Option<i128> {
     if a == 0 || b == 0 { Some(0) } else { (a / gcd(a, b)).checked_mul(b)?.checked_abs() }
 }
 
-/// Applies `f` to two integers or decimals of one scale. None of it is a value that is out of
+/// Applies `f` to two integers or decimals of one scale. If `f` returns `None`, the value is out of
 /// range.
 fn whole(args: &[ArrayRef], f: impl Fn(i128, i128) -> Option<i128>) -> SqlResult<ArrayRef> {
     let (left, right) = (&args[0], &args[1]);

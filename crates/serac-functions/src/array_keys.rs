@@ -1,8 +1,8 @@
-//! array_key (a): bytes in the order in which PostgreSQL has arrays, equal for equal ones.
+//! array_key (a): bytes in PostgreSQL's order of arrays, equal for equal ones.
 //!
-//! Arrays are compared by their elements in a row, of which NULL is the last and equal to NULL;
-//! then by how many there are, and then by their dimensions. Elements are bytes of Arrow's rows,
-//! none of which begins as the end of an array does: with [`END`].
+//! Arrays are compared by their elements in order, where NULL is the last and equal to NULL; then
+//! by the number of elements, and then by their dimensions. Elements are bytes of Arrow's rows,
+//! which never begin like the end of an array: with [`END`].
 
 use super::definition::{Definition, Types};
 use super::elements::as_lists;

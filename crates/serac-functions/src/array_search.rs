@@ -1,8 +1,8 @@
 //! Functions that look for values in arrays, change them, or join arrays.
 //!
-//! Values are equal as PostgreSQL's `=` of their type says: NaN is equal to itself, both zeros are
-//! one number, and intervals are as long as they are. NULL is looked for as a value, but is an
-//! element of no other array where one contains another.
+//! Values are equal by PostgreSQL's `=` of their type: NaN is equal to itself, both zeros are one
+//! number, and intervals compare by length. A search finds NULL as a value, but for containment
+//! NULL is an element of no other array.
 
 use crate::array_keys::ordered;
 use crate::definition::{Definition, Types};
@@ -106,7 +106,7 @@ fn position_types(given: &[DataType]) -> Option<Types> {
     }
 }
 
-/// Two arrays of elements of one type, and whether something holds.
+/// The types for a predicate on two arrays with elements of one type.
 fn two_arrays(given: &[DataType]) -> Option<Types> {
     let [left, right] = given else { return None };
     let list = DataType::new_list(common(deepest(left)?, deepest(right)?)?, true);
@@ -214,7 +214,7 @@ fn removed(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     list_of(elements, lengths, lists.nulls().cloned())
 }
 
-/// An array with a value in the place of the elements that are equal to another one.
+/// An array with a new value in place of the elements that are equal to an old one.
 fn replaced(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let lists = flat(&args[0], "replacing elements of")?;
     let equal = equality(lists.values(), &args[1])?;
@@ -234,7 +234,7 @@ fn list_of(elements: ArrayRef, lengths: Vec<usize>, nulls: Option<NullBuffer>) -
     Ok(Arc::new(ListArray::try_new(field, OffsetBuffer::from_lengths(lengths), elements, nulls)?))
 }
 
-/// Whether all elements of the second array, or any, are elements of the first. NULL is none.
+/// Whether all elements of the second array, or any, are elements of the first. NULL is no element.
 fn contained(args: &[ArrayRef], all: bool) -> Result<ArrayRef, SqlError> {
     let [left, right] = [0, 1].map(|at| super::arrays::all_elements(&args[at..=at]));
     let (left, right) = (as_lists(&left?)?, as_lists(&right?)?);
@@ -265,8 +265,8 @@ fn joined_types(given: &[DataType]) -> Option<Types> {
     (levels(&left).abs_diff(levels(&right)) <= 1).then_some((vec![left, right], deeper))
 }
 
-/// Arrays one after the other. NULL beside an array is nothing, and so is an array without
-/// elements; one of a dimension less is an element of the other.
+/// Concatenates arrays. NULL or an empty array adds no elements; an array of one dimension less
+/// becomes an element of the other.
 fn joined(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let deepest = levels(args[0].data_type()).max(levels(args[1].data_type()));
     let side = |list: &ArrayRef| {
@@ -289,7 +289,7 @@ fn joined(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     list_of(take(&both, &UInt64Array::from(taken), None)?, lengths, Some(NullBuffer::from(there)))
 }
 
-/// Each array as an array whose element it is; one without elements as one that has none.
+/// Each array as an array whose only element it is; an array without elements as an empty one.
 fn as_elements(lists: ListArray) -> ListArray {
     let lengths: Vec<usize> =
         (0..lists.len()).map(|row| usize::from(lists.is_valid(row) && lists.value_length(row) > 0)).collect();

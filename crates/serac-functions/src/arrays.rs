@@ -56,7 +56,7 @@ const fn number_of_dimensions_as(name: &'static str) -> Definition {
     }
 }
 
-/// How many dimensions an array has. NULL of an array without elements.
+/// The number of an array's dimensions. NULL of an array without elements.
 fn number_of_dimensions(arrays: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let (mut count, mut inner) = (0, arrays[0].data_type());
     while let Some(next) = element(inner) {

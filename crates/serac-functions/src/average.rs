@@ -1,6 +1,5 @@
-//! avg (): of decimals exact while they are added ([`super::exact_sums`]) and rounded as PostgreSQL
-//! does, to four digits more than the values have; DataFusion's cuts off. Of other types it is
-//! DataFusion's.
+//! avg (). Decimals are added exactly ([`super::exact_sums`]) and rounded as PostgreSQL does, to
+//! four digits more than the values have; DataFusion's truncates. Other types use DataFusion's.
 
 use super::exact_sums::{Finish, OfDistinct, OfGroups, OfRows, state_fields};
 use super::float_sums::Finite;
@@ -15,7 +14,7 @@ pub(super) struct Average {
     of_any_type: OfAnyType,
 }
 
-/// What becomes of the sum of values of a type, if these are decimals.
+/// The final step for the sum of values of a type, if these are decimals.
 fn finish(values: &DataType, result: &DataType) -> Option<Finish> {
     match (values, result) {
         (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => {
@@ -29,15 +28,19 @@ impl AggregateUDFImpl for Average {
     fn name(&self) -> &str {
         "avg"
     }
+
     fn aliases(&self) -> &[String] {
         self.of_any_type.aliases()
     }
+
     fn signature(&self) -> &Signature {
         self.of_any_type.signature()
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.of_any_type.return_type(given)
     }
+
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         let values = args.input_fields[0].data_type();
         match (finish(values, args.return_type()), args.is_distinct) {
@@ -46,6 +49,7 @@ impl AggregateUDFImpl for Average {
             (None, _) => self.of_any_type.state_fields(args),
         }
     }
+
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let values = args.expr_fields[0].data_type().clone();
         Ok(match (finish(&values, args.return_type()), args.is_distinct) {
@@ -55,12 +59,14 @@ impl AggregateUDFImpl for Average {
             (None, _) => return self.of_any_type.accumulator(args),
         })
     }
+
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         match finish(args.expr_fields[0].data_type(), args.return_type()) {
             Some(_) => !args.is_distinct,
             None => self.of_any_type.groups_accumulator_supported(args),
         }
     }
+
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let values = args.expr_fields[0].data_type().clone();
         match finish(&values, args.return_type()) {
@@ -71,6 +77,7 @@ impl AggregateUDFImpl for Average {
             None => self.of_any_type.create_groups_accumulator(args),
         }
     }
+
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::Identical
     }

@@ -1,5 +1,5 @@
-//! Functions of BYTEA that have the names of those of texts in PostgreSQL: position, substr,
-//! overlay and the trimming ones; convert_to and convert_from, between texts and bytes.
+//! Functions of BYTEA that share their names with those of texts in PostgreSQL: position, substr,
+//! overlay and the trimming ones. Also convert_to and convert_from, between texts and bytes.
 
 use super::definition::{Definition, Types};
 use crate::sql_result::SqlResult;
@@ -47,7 +47,7 @@ fn number(args: &[ArrayRef], at: usize, row: usize) -> Option<i64> {
     args.get(at).map(|numbers| numbers.as_primitive::<Int32Type>().value(row).into())
 }
 
-/// Bytes for each row whose arguments have values.
+/// Bytes for each row without a NULL argument.
 fn each(args: &[ArrayRef], of: impl Fn(usize) -> SqlResult<Vec<u8>>) -> SqlResult<ArrayRef> {
     let mut all = BinaryViewBuilder::new();
     for row in 0..args[0].len() {
@@ -59,8 +59,7 @@ fn each(args: &[ArrayRef], of: impl Fn(usize) -> SqlResult<Vec<u8>>) -> SqlResul
     Ok(Arc::new(all.finish()))
 }
 
-/// The bytes from a number on, which counts from one, and so many; all behind it if that is not
-/// told.
+/// The bytes from a position on, counted from one, with a length; without a length, all behind it.
 fn part(of: &[u8], from: i64, length: Option<i64>) -> SqlResult<&[u8]> {
     if length.is_some_and(|length| length < 0) {
         return Err(SqlError::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
@@ -82,7 +81,7 @@ fn overlaid(of: &[u8], new: &[u8], from: i64, length: i64) -> SqlResult<Vec<u8>>
     Ok([part(of, 1, Some(from - 1))?, new, part(of, rest, None)?].concat())
 }
 
-/// The number of the first byte of a part, from one; zero if it is not there.
+/// The position of the first byte of a part, from one; zero if it is not there.
 fn position(of: &[u8], part: &[u8]) -> i32 {
     match part.len() {
         0 => 1,

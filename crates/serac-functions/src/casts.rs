@@ -1,13 +1,13 @@
-//! Casts that mean in PostgreSQL what they do not mean in DataFusion: of texts that are integers,
-//! truth values, dates and times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) or JSON, of
-//! numbers that lose digits, which are rounded, not cut, of numbers that are too large or too small
-//! for a float, of arrays, whose elements are cast one by one, and of times, floats and arrays that
-//! become texts. Such a cast becomes a function, through which the optimizer does not compare:
-//! `n::INTEGER = 2` holds for 2.3, too.
+//! Casts whose meaning in PostgreSQL differs from DataFusion's. They are casts of texts to
+//! integers, truth values, dates and times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) and
+//! JSON. Casts of numbers that lose digits round and do not truncate, and numbers that are too
+//! large or too small for a float fail. Arrays are cast element by element. Times, floats and
+//! arrays have PostgreSQL's texts. Each of these casts becomes a function, which the optimizer does
+//! not unwrap in comparisons: `n::INTEGER = 2` holds for 2.3, too.
 //!
 //! Casts whose results may be far larger than their arguments become functions as well, so that
-//! [`super::accounted`] counts them: of arrays, too, and of views of texts, which many rows may
-//! share, to texts that each row has for itself.
+//! [`super::accounted`] counts them. These are casts of arrays, and of views of texts, which many
+//! rows may share, to texts that each row has for itself.
 
 use crate::typed::rewrite_typed;
 use datafusion::arrow::array::{
@@ -92,7 +92,7 @@ fn is_of_elements(from: &DataType, to: &DataType) -> bool {
     is_list(from) && is_list(to) && from != to
 }
 
-/// Whether a cast does what DataFusion's does, and stands here to be counted.
+/// Whether a cast equals DataFusion's, and is here only to be counted.
 fn is_counted(from: &DataType, to: &DataType) -> bool {
     *from == DataType::Utf8View && *to == DataType::Utf8
 }
@@ -190,11 +190,11 @@ fn arrays_of_texts(texts: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError
     if lists.data_type() == to { Ok(lists) } else { with_converted_elements(&lists, to, &|_, _| None) }
 }
 
-/// Elements as those of a type, by other rules than those of casts; none where these do.
+/// Elements converted to a type by rules that differ from casts; `None` if casts apply.
 pub(super) type OtherRules<'r> = &'r dyn Fn(&ArrayRef, &DataType) -> Option<Result<ArrayRef, SqlError>>;
 
-/// Arrays as others, whose elements are of another type.
-/// `other` converts elements by other rules than here, where it knows any.
+/// Converts the elements of arrays to another type. `other` converts elements by rules of its own,
+/// if it has any.
 pub(super) fn with_converted_elements(
     lists: &ArrayRef,
     to: &DataType,
@@ -206,7 +206,7 @@ pub(super) fn with_converted_elements(
     };
     let lists = cast(lists, &DataType::List(Arc::new(Field::new_list_field(from.clone(), true))))?;
     let (_, offsets, elements, nulls) = lists.as_list::<i32>().clone().into_parts();
-    // What lies behind a NULL is no element.
+    // Values behind a NULL list are no elements.
     let is_there = |list: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(list));
     let mut kept = BooleanBufferBuilder::new(elements.len());
     kept.append_n(offsets[0] as usize, false);
@@ -228,7 +228,7 @@ pub(super) fn with_converted_elements(
     Ok(Arc::new(ListArray::try_new(wanted.clone(), offsets, elements, nulls)?))
 }
 
-/// The cast of what is no constant.
+/// The cast of a non-constant.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Converted {
     wanted: DataType,
@@ -256,13 +256,16 @@ impl ScalarUDFImpl for Converted {
             _ => "bytea_in",
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(self.wanted.clone())
     }
-    /// What is relative to the present is read when that is known.
+
+    /// A text relative to the present is read when the present is known.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let (Some(now), [Expr::Literal(value, _)]) = (info.query_execution_start_time(), &args[..]) else {
             return Ok(ExprSimplifyResult::Original(args));
@@ -274,6 +277,7 @@ impl ScalarUDFImpl for Converted {
         let time = time.map_err(SqlError::external)?;
         Ok(ExprSimplifyResult::Simplified(Expr::Literal(ScalarValue::try_from_array(&time, 0)?, None)))
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let apply = |arrays: &[ArrayRef]| converted(&arrays[0], &self.wanted).map_err(SqlError::external);
         make_scalar_function(apply, Vec::new())(&args.args)
@@ -318,12 +322,12 @@ pub fn cast_of_text(expr: &Expr, wanted: &DataType) -> Option<Expr> {
     is_late.then(|| late_cast(expr.clone(), wanted))
 }
 
-/// An expression, whose types are coerced, with what is here in the place of casts.
+/// An expression, whose types are coerced, with these functions in place of casts.
 pub fn with_own_casts(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(expr.transform_up(|expr| rewrite(expr, schema))?.data)
 }
 
-/// Puts what is here in the place of casts. Comes after types are coerced.
+/// Replaces casts by the functions of this module. Comes after types are coerced.
 #[derive(Debug)]
 pub struct Casts;
 
@@ -331,6 +335,7 @@ impl AnalyzerRule for Casts {
     fn name(&self) -> &str {
         "casts"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_typed(plan, |part| matches!(part, Expr::Cast(to) if may_be_ours(to.field.data_type())), rewrite)
     }

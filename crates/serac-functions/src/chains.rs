@@ -1,6 +1,6 @@
-//! A long row of `+` and `-` as one call: `"serac chain"('+-+', a, b, c, d)` does the steps one
-//! after the other. Operators in each other, thousands of them, would ask for their types far too
-//! often, and on a stack as deep. All operands have the type of the result.
+//! A long row of `+` and `-` as one call: `"serac chain"('+-+', a, b, c, d)` does the steps in
+//! order. Thousands of nested operators would ask for their types far too often, and on a deep
+//! stack. All operands have the type of the result.
 
 use super::float_errors::check_floats;
 use datafusion::arrow::array::{ArrayRef, Datum};
@@ -35,15 +35,18 @@ impl ScalarUDFImpl for Chain {
     fn name(&self) -> &str {
         NAME
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
             [_, first, rest @ ..] if rest.iter().all(|one| one == first) => Ok(first.clone()),
             _ => Err(wrong()),
         }
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [ColumnarValue::Scalar(operators), first, rest @ ..] = &args.args[..] else { return Err(wrong()) };
         let operators = operators.try_as_str().flatten().ok_or_else(wrong)?;

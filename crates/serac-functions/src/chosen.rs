@@ -1,5 +1,5 @@
-//! `coalesce`, `greatest`, `least` and arrays that are written out: DataFusion's, which also take a
-//! literal in quotes beside values of another type, whose type it then has. `CommonTypes` casts it.
+//! `coalesce`, `greatest`, `least` and array constructors: DataFusion's, which also take a literal
+//! in quotes beside values of another type, and then give it that type. `CommonTypes` casts it.
 
 use super::accounted::coerced;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
@@ -39,33 +39,42 @@ impl ScalarUDFImpl for Chosen {
     fn name(&self) -> &str {
         self.inner.name()
     }
+
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match (coerced(&self.inner, given), of_others(given)) {
             (Err(_), Some(one)) => Ok(vec![one.clone(); given.len()]),
             (coerced, _) => coerced,
         }
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.inner.return_type(given)
     }
+
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         self.inner.return_field_from_args(args)
     }
+
     fn simplify(&self, args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
         self.inner.simplify(args, context)
     }
+
     fn conditional_arguments<'a>(&self, args: &'a [Expr]) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
         self.inner.conditional_arguments(args)
     }
+
     fn short_circuits(&self) -> bool {
         self.inner.short_circuits()
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         self.inner.invoke_with_args(args)
     }

@@ -1,11 +1,10 @@
-//! The type in which two values are compared, or of which one of two values is, as PostgreSQL has
-//! it.
+//! The type in which two values are compared, or the common type of two values, as in PostgreSQL.
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use serac_values::text_types::is_text;
 
-/// What operands are for.
+/// The purpose of operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum OperandPurpose {
     /// They are compared.
@@ -38,7 +37,7 @@ fn wide_decimal(left: &DataType, right: &DataType) -> Option<DataType> {
     (precision > 38).then_some(DataType::Decimal256(precision as u8, scale as i8))
 }
 
-/// What two types become together; none where DataFusion's answer is right.
+/// The common type of two types; `None` if DataFusion's answer is right.
 pub fn common_type(left: &DataType, right: &DataType, purpose: OperandPurpose) -> Option<DataType> {
     use DataType::{Date32, Decimal128, Float32, Float64, Time64, Timestamp};
     let one_way = |left: &DataType, right: &DataType| match (left, right) {

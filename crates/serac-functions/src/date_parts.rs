@@ -1,5 +1,5 @@
 //! Parts of times that have fractions, and those that DataFusion does not know:
-//! `extract (second FROM t)` is 1.25, not 1. Of a date it takes the midnight at which that begins.
+//! `extract (second FROM t)` is 1.25, not 1. A date counts as its midnight.
 
 use super::definition::{Definition, Types, no_function, strict_results};
 use super::interval_operators::as_intervals;
@@ -24,7 +24,7 @@ use serac_values::text_types::{is_text, is_text_or_null};
 use std::sync::Arc;
 
 const MICROS_PER_MINUTE: i64 = 60_000_000;
-/// Of a year, as intervals have it.
+/// The quarter days of a year, as intervals have it.
 const QUARTER_DAYS_PER_YEAR: i64 = 1_461;
 
 const SECONDS: DataType = DataType::Decimal128(8, 6);
@@ -36,7 +36,7 @@ const JULIAN: DataType = DataType::Decimal128(38, 20);
 /// The Julian number of 1970-01-01.
 const JULIAN_1970: i128 = 2_440_588;
 
-/// The first name of a part, which may be written in the plural and be abbreviated; none if it is
+/// The first name of a part, which may be written in the plural and be abbreviated; `None` if it is
 /// unknown.
 fn part_of(name: &str) -> Option<&'static str> {
     let name = name.trim_matches(['\'', '"']).to_ascii_lowercase();
@@ -204,8 +204,7 @@ fn check_years(args: &[ArrayRef], part: &str) -> Result<(), SqlError> {
     }
 }
 
-/// Years, counted in `years`: of times from the first on, which a century (or a millennium) begins
-/// with, of intervals the whole ones.
+/// Periods of `years` years: for times, begun periods; for intervals, whole ones.
 fn periods(args: &[ArrayRef], years: i32) -> Result<ArrayRef, SqlError> {
     check_years(args, if years == 100 { "century" } else { "millennium" })?;
     let of_time = |micros| {
@@ -359,12 +358,15 @@ impl ScalarUDFImpl for DatePart {
     fn name(&self) -> &str {
         if self.of_extract { EXTRACT } else { DATE_PART }
     }
+
     fn aliases(&self) -> &[String] {
         if self.of_extract { &[] } else { self.inner.aliases() }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
         let known = match given {
             [part, time] if is_text_or_null(part) => types(std::slice::from_ref(time), DataType::Int32),
@@ -377,9 +379,11 @@ impl ScalarUDFImpl for DatePart {
         }
         Ok([vec![DataType::Utf8], time].concat())
     }
+
     fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
         Ok(DataType::Int32)
     }
+
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> PlanResult<FieldRef> {
         let is_known = args.scalar_arguments.first().copied().flatten().is_some();
         if !is_known {
@@ -388,6 +392,7 @@ impl ScalarUDFImpl for DatePart {
         let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
         Ok(Arc::new(datafusion::arrow::datatypes::Field::new(self.name(), DataType::Int32, nullable)))
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let part = match args.args.first() {
             Some(ColumnarValue::Scalar(part)) => part.try_as_str().flatten().map(str::to_owned),
@@ -403,6 +408,7 @@ impl ScalarUDFImpl for DatePart {
         let apply = |arrays: &[ArrayRef]| strict_results(arrays, numbers).map_err(SqlError::external);
         make_scalar_function(apply, Vec::new())(&args.args[1..])
     }
+
     fn preimage(&self, args: &[Expr], literal: &Expr, info: &SimplifyContext) -> PlanResult<PreimageResult> {
         match literal.as_literal() {
             Some(ScalarValue::Int32(Some(1..))) => self.inner.preimage(args, literal, info),

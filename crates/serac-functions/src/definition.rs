@@ -1,5 +1,4 @@
-//! Functions whose results follow from their arguments: a name, the types that they take, and a
-//! body.
+//! Functions whose results depend only on their arguments: a name, the argument types, and a body.
 
 use datafusion::arrow::array::{Array, ArrayRef, UInt32Array, new_null_array};
 use datafusion::arrow::buffer::NullBuffer;
@@ -14,11 +13,11 @@ use std::hash::{Hash, Hasher};
 /// The types that a function's arguments become, and the type of its result.
 pub type Types = (Vec<DataType>, DataType);
 
-/// A function whose result follows from its arguments.
+/// A function whose result depends only on its arguments.
 pub struct Definition {
     pub(super) name: &'static str,
-    /// What becomes of arguments of given types; none if it does not take such. Of its own answer
-    /// it says the same again.
+    /// The types for arguments of given types; `None` if it does not take them. The function maps
+    /// its own answer to itself.
     pub(super) types: fn(&[DataType]) -> Option<Types>,
     /// The results of rows, one or all of those of a batch.
     pub(super) body: fn(&[ArrayRef]) -> Result<ArrayRef, SqlError>,
@@ -61,7 +60,7 @@ fn is_strict(name: &str) -> bool {
 }
 
 /// The results of a strict function. A row with a NULL among its arguments has the result NULL, and
-/// no error: where the body finds one, it is applied to the other rows alone.
+/// no error: if the body fails on it, the body is applied to the other rows alone.
 pub(super) fn strict_results(
     args: &[ArrayRef],
     body: impl Fn(&[ArrayRef]) -> Result<ArrayRef, SqlError>,
@@ -105,17 +104,21 @@ impl ScalarUDFImpl for DefinedFunction {
     fn name(&self) -> &str {
         self.definition.name
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let types = (self.definition.types)(given).ok_or_else(|| no_function(self.name(), given))?;
         Ok(types.0)
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         let types = (self.definition.types)(given).ok_or_else(|| no_function(self.name(), given))?;
         Ok(types.1)
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let body = self.definition.body;
         let apply = |arrays: &[ArrayRef]| {

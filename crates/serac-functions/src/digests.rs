@@ -46,8 +46,7 @@ const ROUND: [u32; 64] = [
     0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7,
     0xc67178f2,
 ];
-/// With what SHA-224 begins, where SHA-256, of which it is the first 28 bytes otherwise, has other
-/// words (FIPS 180-4).
+/// The initial words of SHA-224; otherwise it is the first 28 bytes of SHA-256 (FIPS 180-4).
 const START_OF_224: [u32; 8] =
     [0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31, 0x68581511, 0x64f98fa7, 0xbefa4fa4];
 

@@ -1,6 +1,5 @@
-//! compare_any (value, array, operator) and compare_all: `value operator ANY (array)`, where NULL
-//! beside what decides is nothing, and else gives NULL; array_part (array, from, to):
-//! `array[from:to]`.
+//! compare_any (value, array, operator) and compare_all: `value operator ANY (array)`, where a NULL
+//! counts only if no element decides. array_part (array, from, to): `array[from:to]`.
 
 use crate::definition::{Definition, no_function};
 use crate::zeros::single;
@@ -36,7 +35,7 @@ pub(super) fn functions() -> [ScalarUDF; 2] {
         .map(|is_all| ScalarUDF::from(Quantified { is_all, signature: Signature::user_defined(Volatility::Immutable) }))
 }
 
-/// Whether an order of two values is one that an operator names.
+/// Whether an operator holds for an order of two values.
 fn holds(operator: &str, order: Ordering) -> Option<bool> {
     Some(match operator {
         "=" => order.is_eq(),
@@ -98,9 +97,11 @@ impl ScalarUDFImpl for Quantified {
     fn name(&self) -> &str {
         if self.is_all { "compare_all" } else { "compare_any" }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match given {
             [value, list, operator] if is_text(operator) && element_of(list) == Some(value) => Ok(given.to_vec()),
@@ -111,10 +112,12 @@ impl ScalarUDFImpl for Quantified {
             _ => Err(no_function(self.name(), given)),
         }
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Boolean)
     }
-    /// A list of constants is one that indexes are looked up for.
+
+    /// A list of constants becomes an IN list, for which indexes are used.
     fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let [_, Expr::Literal(ScalarValue::List(list), _), Expr::Literal(operator, _)] = &args[..] else {
             return Ok(ExprSimplifyResult::Original(args));
@@ -131,13 +134,14 @@ impl ScalarUDFImpl for Quantified {
         let list = InList::new(Box::new(value), constants, self.is_all);
         Ok(ExprSimplifyResult::Simplified(Expr::InList(list)))
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let apply = |arrays: &[ArrayRef]| compared(arrays, self.is_all).map_err(SqlError::external);
         make_scalar_function(apply, Vec::new())(&args.args)
     }
 }
 
-/// The elements from one number to another, as far as there are such.
+/// The elements from one number to another, as far as they exist.
 fn part(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let lists = as_lists(&args[0])?;
     let (from, to) = (args[1].as_primitive::<Int32Type>(), args[2].as_primitive::<Int32Type>());

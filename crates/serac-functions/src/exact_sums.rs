@@ -1,9 +1,9 @@
-//! Sums of integers and decimals, exact while they are added; what is computed of them at the end
-//! is a sum or an average ([`Finish`]). [`super::sum`] and [`super::average`] say of what types.
+//! Sums of integers and decimals, exact while they are added; the final step makes a sum or an
+//! average ([`Finish`]). [`super::sum`] and [`super::average`] define the types.
 //!
-//! A sum is kept in the bits of its type, and beside these how often they have overflowed: of a
-//! BIGINT 64 bits, of a decimal 128. Whether the result is one of its type is asked once, at the
-//! end, so that it does not depend on the order in which rows, partitions and windows come.
+//! A sum is kept in the bits of its type (64 for a BIGINT, 128 for a decimal), beside a count of
+//! overflows. The range of the result is checked once, at the end, so that it does not depend on
+//! the order of rows, partitions and windows.
 
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, PrimitiveArray, UInt64Array,
@@ -40,9 +40,11 @@ impl Summed for Int64Type {
     fn add(a: i64, b: i64) -> (i64, bool) {
         a.overflowing_add(b)
     }
+
     fn subtract(a: i64, b: i64) -> (i64, bool) {
         a.overflowing_sub(b)
     }
+
     fn native(number: i128) -> i64 {
         number as i64
     }
@@ -51,15 +53,17 @@ impl Summed for Decimal128Type {
     fn add(a: i128, b: i128) -> (i128, bool) {
         a.overflowing_add(b)
     }
+
     fn subtract(a: i128, b: i128) -> (i128, bool) {
         a.overflowing_sub(b)
     }
+
     fn native(number: i128) -> i128 {
         number
     }
 }
 
-/// A sum: the bits of the type, and how often a one behind these is to be added.
+/// A sum: the bits of the type, and the number of carries beyond these.
 pub(super) struct Total<T: Summed + ?Sized> {
     low: T::Native,
     carry: i64,
@@ -90,6 +94,7 @@ impl<T: Summed> Total<T> {
             self.carry += if value < T::Native::default() { -1 } else { 1 };
         }
     }
+
     fn subtract(&mut self, value: T::Native) {
         let (low, overflows) = T::subtract(self.low, value);
         self.low = low;
@@ -99,13 +104,13 @@ impl<T: Summed> Total<T> {
     }
 }
 
-/// What becomes of a sum.
+/// The final step of a sum.
 #[derive(Clone, Debug)]
 pub(super) enum Finish {
     /// It is the result, of this type.
     Sum(DataType),
-    /// It is divided by the number of values: a decimal of this type, whose scale is larger than
-    /// that of the values by so many digits.
+    /// Divides by the number of values. The result has this decimal type, whose scale exceeds that
+    /// of the values by this many digits.
     Average(DataType, u8),
 }
 
@@ -113,11 +118,13 @@ impl Finish {
     fn averages(&self) -> bool {
         matches!(self, Self::Average(..))
     }
+
     fn data_type(&self) -> &DataType {
         let (Self::Sum(data_type) | Self::Average(data_type, _)) = self;
         data_type
     }
-    /// The result of a sum of so many values, at least one.
+
+    /// The result of a sum of `count` values, at least one.
     fn result<T: Summed>(&self, total: Total<T>, count: u64) -> Result<i128> {
         let out_of_range = || {
             let column_type = match self.data_type() {
@@ -145,7 +152,7 @@ impl Finish {
     }
 }
 
-/// The quotient nearest to the exact one; of two, the one farther from 0, as PostgreSQL rounds.
+/// The quotient nearest to the exact one; a tie rounds away from 0, as in PostgreSQL.
 fn rounded_quotient(dividend: i256, divisor: i256) -> i256 {
     let two = i256::from_i128(2);
     let half = if dividend < i256::ZERO { divisor.wrapping_neg() } else { divisor };
@@ -153,7 +160,7 @@ fn rounded_quotient(dividend: i256, divisor: i256) -> i256 {
 }
 
 /// The columns of a state: for an average the number of values first, then the bits of the sum and
-/// what they have carried over.
+/// its carries.
 pub(super) fn state_fields(name: &str, sum: DataType, averages: bool) -> Vec<FieldRef> {
     let field = |part, data_type| Arc::new(Field::new(format!("{name}[{part}]"), data_type, true));
     let count = averages.then(|| field("count", DataType::UInt64));
@@ -176,7 +183,7 @@ pub(super) struct OfRows<T: Summed> {
 }
 
 impl<T: Summed> OfRows<T> {
-    /// Of values of a type.
+    /// The sum of values of a type.
     pub(super) fn new(data_type: DataType, finish: Finish) -> Self {
         Self { total: Total::default(), count: 0, data_type, finish }
     }
@@ -192,14 +199,17 @@ impl<T: Summed> Accumulator for OfRows<T> {
         self.count += count_of(&values[0]);
         Ok(())
     }
+
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         values[0].as_primitive::<T>().iter().flatten().for_each(|value| self.total.subtract(value));
         self.count -= count_of(&values[0]);
         Ok(())
     }
+
     fn supports_retract_batch(&self) -> bool {
         true
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let at = usize::from(self.finish.averages());
         states[at].as_primitive::<T>().iter().flatten().for_each(|low| self.total.add(low));
@@ -210,6 +220,7 @@ impl<T: Summed> Accumulator for OfRows<T> {
         };
         Ok(())
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let is_there = self.count > 0;
         let low = scalar::<T>(is_there.then_some(self.total.low), &self.data_type)?;
@@ -217,10 +228,12 @@ impl<T: Summed> Accumulator for OfRows<T> {
         let count = self.finish.averages().then_some(ScalarValue::UInt64(Some(self.count)));
         Ok(count.into_iter().chain([low, carry]).collect())
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let result = (self.count > 0).then(|| self.finish.result(self.total, self.count)).transpose()?;
         scalar::<T>(result.map(T::native), self.finish.data_type())
     }
+
     fn size(&self) -> usize {
         size_of_val(self)
     }
@@ -229,7 +242,7 @@ impl<T: Summed> Accumulator for OfRows<T> {
 /// The sum of the different values.
 #[derive(Debug)]
 pub(super) struct OfDistinct<T: Summed> {
-    /// How often each is there: a window's frame leaves rows behind.
+    /// The number of times that each value is there: a window's frame leaves rows behind.
     values: HashMap<T::Native, u64>,
     /// The type of the values.
     data_type: DataType,
@@ -237,10 +250,11 @@ pub(super) struct OfDistinct<T: Summed> {
 }
 
 impl<T: Summed> OfDistinct<T> {
-    /// Of values of a type.
+    /// The sum of values of a type.
     pub(super) fn new(data_type: DataType, finish: Finish) -> Self {
         Self { values: HashMap::new(), data_type, finish }
     }
+
     /// The column of its state: a list of the values.
     pub(super) fn state_field(name: &str, data_type: DataType) -> FieldRef {
         Arc::new(Field::new_list(format!("{name}[values]"), Field::new_list_field(data_type, true), true))
@@ -254,9 +268,10 @@ impl<T: Summed> Accumulator for OfDistinct<T> {
         }
         Ok(())
     }
+
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         for value in values[0].as_primitive::<T>().iter().flatten() {
-            let count = self.values.get_mut(&value).expect("what leaves the frame had entered it");
+            let count = self.values.get_mut(&value).expect("a value that leaves the frame had entered it");
             *count -= 1;
             if *count == 0 {
                 self.values.remove(&value);
@@ -264,17 +279,21 @@ impl<T: Summed> Accumulator for OfDistinct<T> {
         }
         Ok(())
     }
+
     fn supports_retract_batch(&self) -> bool {
         true
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         states[0].as_list::<i32>().iter().flatten().try_for_each(|values| self.update_batch(&[values]))
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let values: PrimitiveArray<T> = PrimitiveArray::from_iter_values(self.values.keys().copied());
         let values = values.with_data_type(self.data_type.clone());
         Ok(vec![SingleRowListArrayBuilder::new(Arc::new(values)).build_list_scalar()])
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let mut total = Total::<T>::default();
         self.values.keys().for_each(|value| total.add(*value));
@@ -282,6 +301,7 @@ impl<T: Summed> Accumulator for OfDistinct<T> {
         let result = (count > 0).then(|| self.finish.result(total, count)).transpose()?;
         scalar::<T>(result.map(T::native), self.finish.data_type())
     }
+
     fn size(&self) -> usize {
         size_of_val(self) + self.values.capacity() * size_of::<(T::Native, u64)>()
     }
@@ -315,11 +335,12 @@ struct Taken<T: Summed> {
 }
 
 impl<T: Summed> OfGroups<T> {
-    /// Of values of a type.
+    /// The sum of values of a type.
     pub(super) fn new(data_type: DataType, finish: Finish) -> Self {
         let (sums, met, carries, counts) = Default::default();
         Self { sums, met, carries, counts, data_type, finish }
     }
+
     fn grow(&mut self, groups: usize) {
         self.sums.resize(groups, T::Native::default());
         self.met.resize(groups, false);
@@ -330,6 +351,7 @@ impl<T: Summed> OfGroups<T> {
             self.carries.resize(groups, 0);
         }
     }
+
     #[inline]
     fn add(&mut self, group: usize, value: T::Native) {
         let (sum, overflows) = T::add(self.sums[group], value);
@@ -339,16 +361,19 @@ impl<T: Summed> OfGroups<T> {
             self.carry(group, if value < T::Native::default() { -1 } else { 1 });
         }
     }
+
     #[cold]
     fn carry(&mut self, group: usize, carry: i64) {
         self.carries.resize(self.sums.len(), 0);
         self.carries[group] += carry;
     }
+
     fn count(&mut self, group: usize, count: u64) {
         if let Some(counted) = self.counts.get_mut(group) {
             *counted += count;
         }
     }
+
     fn take(&mut self, emit_to: EmitTo) -> Taken<T> {
         fn of<V>(emit_to: &EmitTo, values: &mut Vec<V>) -> Vec<V> {
             if values.is_empty() { Vec::new() } else { emit_to.take_needed(values) }
@@ -360,6 +385,7 @@ impl<T: Summed> OfGroups<T> {
             counts: of(&emit_to, &mut self.counts),
         }
     }
+
     fn array(&self, values: Vec<T::Native>, met: Vec<bool>, data_type: &DataType) -> ArrayRef {
         Arc::new(PrimitiveArray::<T>::new(values.into(), Some(met.into())).with_data_type(data_type.clone()))
     }
@@ -390,6 +416,7 @@ impl<T: Summed> GroupsAccumulator for OfGroups<T> {
         }
         Ok(())
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef], group_indices: &[usize], total_num_groups: usize) -> Result<()> {
         self.grow(total_num_groups);
         let at = usize::from(self.finish.averages());
@@ -410,6 +437,7 @@ impl<T: Summed> GroupsAccumulator for OfGroups<T> {
         }
         Ok(())
     }
+
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let Taken { sums, met, carries, counts } = self.take(emit_to);
         let mut results = sums;
@@ -420,6 +448,7 @@ impl<T: Summed> GroupsAccumulator for OfGroups<T> {
         }
         Ok(self.array(results, met, self.finish.data_type()))
     }
+
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let Taken { sums, met, mut carries, counts } = self.take(emit_to);
         carries.resize(sums.len(), 0);
@@ -428,6 +457,7 @@ impl<T: Summed> GroupsAccumulator for OfGroups<T> {
         let sums = self.array(sums, met, &self.data_type);
         Ok(count.into_iter().chain([sums, carries]).collect())
     }
+
     fn convert_to_state(&self, values: &[ArrayRef], opt_filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let values = values[0].as_primitive::<T>();
         let counts = |row| values.is_valid(row) && passes(opt_filter, row);
@@ -441,6 +471,7 @@ impl<T: Summed> GroupsAccumulator for OfGroups<T> {
         let carries: ArrayRef = Arc::new(Int64Array::from(vec![0; values.len()]));
         Ok(count.into_iter().chain([sums, carries]).collect())
     }
+
     fn size(&self) -> usize {
         self.sums.capacity() * size_of::<T::Native>()
             + (self.carries.capacity() + self.counts.capacity()) * size_of::<i64>()
@@ -464,6 +495,7 @@ mod tests {
     fn of_rows() -> OfRows<Int64Type> {
         OfRows::new(DataType::Int64, Finish::Sum(DataType::Int64))
     }
+
     fn of_groups() -> OfGroups<Int64Type> {
         OfGroups::new(DataType::Int64, Finish::Sum(DataType::Int64))
     }
@@ -473,7 +505,7 @@ mod tests {
     }
 
     proptest! {
-        /// In parts that are merged, and in whatever order, sums are those of wider numbers.
+        /// In merged parts, in any order, sums equal those of wider numbers.
         #[test]
         fn sums_are_exact(parts in prop::collection::vec(prop::collection::vec((0usize..4, any_number(), any::<bool>()), 0..12), 1..4), first in 0usize..5) {
             let mut expected = [None::<i128>; 4];
@@ -490,7 +522,7 @@ mod tests {
                         *expected[*group].get_or_insert(0) += i128::from(*value);
                     }
                 }
-                // Some groups leave before the others.
+                // A part of the groups leaves before the others.
                 let early = own.state(EmitTo::First(first.min(4))).unwrap();
                 let late = own.state(EmitTo::All).unwrap();
                 all.merge_batch(&early, &(0..first.min(4)).collect::<Vec<_>>(), 4).unwrap();
@@ -515,7 +547,8 @@ mod tests {
             }
         }
 
-        /// What leaves a window's frame is not in its sum, once it is not there at all.
+        /// Values that leave a window's frame leave its sum, and the sum is NULL once no value is
+        /// left.
         #[test]
         fn frames_slide(values in prop::collection::vec(prop_oneof![Just(None), (-3i64..3).prop_map(Some)], 1..30), width in 1usize..6) {
             let mut sum = of_rows();

@@ -1,13 +1,13 @@
 //! The least and the greatest float of each group.
 //!
-//! DataFusion's begin with the largest finite number, which is less than infinity, and take NaN for
-//! whatever it is compared with. In PostgreSQL's order NaN is greater than all others.
+//! DataFusion's begin with the largest finite number, which is less than infinity, and treat NaN as
+//! equal to any value. In PostgreSQL's order NaN is greater than all others.
 
 use datafusion::arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type};
 use datafusion::logical_expr::GroupsAccumulator;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
-/// The accumulator of `min` or `max` of floats by group; none for other functions and types.
+/// The accumulator of `min` or `max` of floats by group; `None` for other functions and types.
 pub(super) fn groups(function: &str, of: &DataType) -> Option<Box<dyn GroupsAccumulator>> {
     let is_least = match function {
         "min" => true,

@@ -1,5 +1,4 @@
-//! Results of operations on floats that are errors: what is too large or too small, and division by
-//! zero.
+//! Results of operations on floats that are errors: overflow, underflow, and division by zero.
 
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::compute::cast;
@@ -8,7 +7,7 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{ColumnarValue, Operator};
 use serac_values::SqlError;
 
-/// Why the result of an operation on floats is an error, if it is one.
+/// The error of the result of an operation on floats, if it is an error.
 pub fn float_error(operator: Operator, left: f64, right: f64, result: f64) -> Option<SqlError> {
     let is_division = operator == Operator::Divide;
     let is_product = is_division || operator == Operator::Multiply;
@@ -18,7 +17,7 @@ pub fn float_error(operator: Operator, left: f64, right: f64, result: f64) -> Op
     if result.is_infinite() && left.is_finite() && right.is_finite() {
         return Some(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"));
     }
-    // What is divided by infinity is 0.
+    // A quotient by infinity is 0.
     if is_product && result == 0.0 && left != 0.0 && right != 0.0 && !(is_division && right.is_infinite()) {
         return Some(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: underflow"));
     }

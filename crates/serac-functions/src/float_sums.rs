@@ -1,5 +1,5 @@
-//! Sums of floats that are too large for one: an error (22003), where DataFusion's accumulators
-//! give infinity. That is a sum of what is given, too, so whether a value is infinite is looked at.
+//! Overflowing sums of floats: an error (22003), where DataFusion's accumulators give infinity. An
+//! infinite input also gives infinity, so the values are checked for it.
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray};
 use datafusion::arrow::compute::cast;
@@ -21,12 +21,14 @@ impl<A> Finite<A> {
     pub(super) fn new(inner: A) -> Self {
         Self { inner, has_infinite: false }
     }
+
     fn note(&mut self, values: &[ArrayRef]) -> Result<()> {
         for values in values {
             self.has_infinite = self.has_infinite || is_infinite(values)?;
         }
         Ok(())
     }
+
     /// # Errors
     /// 22003 where a sum is infinite and no value was.
     fn check(&self, sums: &[ArrayRef]) -> Result<()> {
@@ -55,14 +57,17 @@ impl Accumulator for Finite<Box<dyn Accumulator>> {
         self.note(values)?;
         self.inner.update_batch(values)
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let sum = self.inner.evaluate()?;
         self.check(&[sum.to_array()?])?;
         Ok(sum)
     }
+
     fn size(&self) -> usize {
         self.inner.size()
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let state = self.inner.state()?;
         for part in state.iter().filter(|part| part.data_type().is_floating()) {
@@ -70,13 +75,16 @@ impl Accumulator for Finite<Box<dyn Accumulator>> {
         }
         Ok(state)
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         self.note(states)?;
         self.inner.merge_batch(states)
     }
+
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.inner.retract_batch(values)
     }
+
     fn supports_retract_batch(&self) -> bool {
         self.inner.supports_retract_batch()
     }
@@ -93,23 +101,28 @@ impl GroupsAccumulator for Finite<Box<dyn GroupsAccumulator>> {
         self.note(values)?;
         self.inner.update_batch(values, groups, filter, total)
     }
+
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let sums = self.inner.evaluate(emit_to)?;
         self.check(std::slice::from_ref(&sums))?;
         Ok(sums)
     }
+
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let state = self.inner.state(emit_to)?;
         self.check(&state)?;
         Ok(state)
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
         self.note(states)?;
         self.inner.merge_batch(states, groups, total)
     }
+
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         self.inner.convert_to_state(values, filter)
     }
+
     fn size(&self) -> usize {
         self.inner.size()
     }

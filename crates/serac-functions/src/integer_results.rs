@@ -1,6 +1,6 @@
 //! DataFusion's functions whose unsigned results are signed integers in PostgreSQL: row_number,
-//! rank, dense_rank, ntile, array_length, cardinality and others. Unsigned, they would be NUMERIC
-//! to clients, for no smaller type of PostgreSQL has all of their values.
+//! rank, dense_rank, ntile, array_length, cardinality and others. Clients would get unsigned
+//! results as NUMERIC, because no smaller type of PostgreSQL has all of their values.
 
 use datafusion::arrow::array::{ArrayRef, AsArray, Int32Array};
 use datafusion::arrow::compute::{SortOptions, cast};
@@ -21,7 +21,7 @@ use datafusion::physical_plan::PhysicalExpr;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A function of arrays, whose result is of another type.
+/// A function of arrays, whose result has another type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct IntegerFunction {
     inner: Arc<ScalarUDF>,
@@ -42,18 +42,23 @@ impl ScalarUDFImpl for IntegerFunction {
     fn name(&self) -> &str {
         self.inner.name()
     }
+
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
     }
+
     fn signature(&self) -> &Signature {
         self.inner.signature()
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         self.inner.coerce_types(given)
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(self.result.clone())
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let types: Vec<_> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         let inner_type = self.inner.return_type(&types)?;
@@ -73,7 +78,7 @@ impl ScalarUDFImpl for IntegerFunction {
     }
 }
 
-/// A window function whose result is of another type.
+/// A window function whose result has another type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct IntegerWindow {
     inner: Arc<WindowUDF>,
@@ -95,35 +100,45 @@ impl WindowUDFImpl for IntegerWindow {
     fn name(&self) -> &str {
         self.inner.name()
     }
+
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
     }
+
     fn signature(&self) -> &Signature {
         self.inner.signature()
     }
+
     fn expressions(&self, args: ExpressionArgs) -> Vec<Arc<dyn PhysicalExpr>> {
         self.inner.expressions(args)
     }
+
     fn partition_evaluator(&self, args: PartitionEvaluatorArgs) -> Result<Box<dyn PartitionEvaluator>> {
         let inner = self.inner.partition_evaluator_factory(args)?;
         Ok(Box::new(IntegerEvaluator { inner, result: self.result.clone() }))
     }
+
     fn simplify(&self) -> Option<WindowFunctionSimplification> {
         self.inner.simplify()
     }
+
     fn field(&self, args: WindowUDFFieldArgs) -> Result<FieldRef> {
         let field = self.inner.field(args)?;
         Ok(Arc::new(field.as_ref().clone().with_data_type(self.result.clone())))
     }
+
     fn sort_options(&self) -> Option<SortOptions> {
         self.inner.sort_options()
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         self.inner.coerce_types(given)
     }
+
     fn reverse_expr(&self) -> ReversedUDWF {
         self.inner.reverse_expr()
     }
+
     fn limit_effect(&self, args: &[Arc<dyn PhysicalExpr>]) -> LimitEffect {
         self.inner.inner().limit_effect(args)
     }
@@ -139,27 +154,35 @@ impl PartitionEvaluator for IntegerEvaluator {
     fn memoize(&mut self, state: &mut WindowAggState) -> Result<()> {
         self.inner.memoize(state)
     }
+
     fn get_range(&self, row: usize, rows: usize) -> Result<Range<usize>> {
         self.inner.get_range(row, rows)
     }
+
     fn is_causal(&self) -> bool {
         self.inner.is_causal()
     }
+
     fn evaluate_all(&mut self, values: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         Ok(cast(&self.inner.evaluate_all(values, rows)?, &self.result)?)
     }
+
     fn evaluate(&mut self, values: &[ArrayRef], range: &Range<usize>) -> Result<ScalarValue> {
         self.inner.evaluate(values, range)?.cast_to(&self.result)
     }
+
     fn evaluate_all_with_rank(&self, rows: usize, ranks: &[Range<usize>]) -> Result<ArrayRef> {
         Ok(cast(&self.inner.evaluate_all_with_rank(rows, ranks)?, &self.result)?)
     }
+
     fn supports_bounded_execution(&self) -> bool {
         self.inner.supports_bounded_execution()
     }
+
     fn uses_window_frame(&self) -> bool {
         self.inner.uses_window_frame()
     }
+
     fn include_rank(&self) -> bool {
         self.inner.include_rank()
     }

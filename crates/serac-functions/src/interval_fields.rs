@@ -11,7 +11,7 @@ use serac_values::texts_as_intervals::{Fields, parse_styled, rounded};
 use serac_values::time_style::IntervalStyle;
 use std::sync::Arc;
 
-/// Texts or intervals as such of a type with fields, or with a number of digits, or both.
+/// Texts or intervals converted to a type with fields, or with a number of digits, or both.
 fn modified(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     modified_styled(args, IntervalStyle::Postgres)
 }
@@ -36,7 +36,7 @@ pub(super) fn modified_styled(args: &[ArrayRef], style: IntervalStyle) -> Result
     Ok(Arc::new(all))
 }
 
-/// What such a type is applied to.
+/// The types for an operand of this modified type.
 fn modified_types(given: &[DataType]) -> Option<Types> {
     let [value, _, _] = given else { return None };
     let value = match value {

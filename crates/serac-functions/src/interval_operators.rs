@@ -1,5 +1,5 @@
-//! Intervals and operators: products with numbers, comparisons, differences of times, and what the
-//! planner does not read as an interval.
+//! Intervals and operators: products with numbers, comparisons, differences of times, and operands
+//! that the planner does not read as intervals.
 
 use super::definition::{Definition, Types};
 use super::intervals::one_interval;
@@ -126,7 +126,7 @@ pub(super) static LENGTH: Definition = Definition {
 };
 static LENGTH_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&LENGTH).into()));
 
-/// What an operand is to an interval.
+/// The operand beside an interval.
 enum Operand {
     Interval,
     Number,
@@ -189,9 +189,9 @@ static OF_DURATION: Definition = Definition {
 };
 static OF_DURATION_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OF_DURATION).into()));
 
-/// What breaks is `interval * number`, `number * interval`, `interval / number`, sums of intervals
-/// and differences of times; what continues are the operands of others, in sums of dates and
-/// intervals and in comparisons of intervals, of which `36 hours` and `1 day 12 hours` are equal.
+/// Break: handles `interval * number`, `number * interval`, `interval / number`, sums of intervals
+/// and differences of times. Continue: returns the operands of other operators, in sums of dates
+/// and intervals and in comparisons of intervals, where `36 hours` equals `1 day 12 hours`.
 pub(super) fn operate(
     operator: Operator,
     left: Expr,

@@ -82,7 +82,7 @@ fn days_of_month(year: i32, month: i32) -> i32 {
     }
 }
 
-/// From `earlier` to `later` in years, months, days and time, as one would count on a calendar.
+/// From `earlier` to `later` in years, months, days and time, counted on a calendar.
 fn age(later: NaiveDateTime, earlier: NaiveDateTime) -> Parts {
     let negative = later < earlier;
     // Counted from the earlier to the later; the month whose days are borrowed is that of the

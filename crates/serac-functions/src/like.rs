@@ -1,7 +1,7 @@
 //! Patterns of LIKE and ILIKE.
 //!
-//! - like_escape (pattern, escape): the pattern of a LIKE with an escape character of its own, as
-//!   one that is escaped by backslashes.
+//! - like_escape (pattern, escape): the pattern of a LIKE with an escape character of its own,
+//!   rewritten to backslashes.
 //! - like_pattern (text, pattern), ilike_pattern (text, pattern): the pattern. It is an error if it
 //!   ends with a backslash that escapes nothing, and the comparison with the text gets there.
 
@@ -18,9 +18,9 @@ use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
 
-/// The pattern of the texts whose comparison with `pattern` gets to a backslash at its end that
-/// escapes nothing; none if there is no such backslash. What stands before it must match a part of
-/// the text, and more of the text must follow.
+/// A pattern of the texts whose comparison with `pattern` reaches a backslash at its end that
+/// escapes no character; `None` if there is no such backslash. The pattern before it must match a
+/// part of the text, and more of the text must follow.
 fn unfinished(pattern: &str) -> Option<String> {
     // The wildcards behind the last character that stands for itself: where the first `%` among
     // them is, and how many `_` follow that.
@@ -46,8 +46,7 @@ fn unfinished(pattern: &str) -> Option<String> {
     None
 }
 
-/// Whether a constant pattern ends with a backslash that escapes nothing; none if it is no
-/// constant.
+/// Whether a constant pattern ends with an escape of nothing; `None` if it is no constant.
 fn is_unfinished(pattern: &Expr) -> Option<bool> {
     let text = pattern.as_literal()?.try_as_str()?;
     Some(text.is_some_and(|text| unfinished(text).is_some()))
@@ -72,24 +71,29 @@ impl ScalarUDFImpl for LikePattern {
     fn name(&self) -> &str {
         if self.is_any_case { "ilike_pattern" } else { "like_pattern" }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
         match given {
             [text, pattern] if is_text_or_null(text) && is_text_or_null(pattern) => Ok(vec![DataType::Utf8View; 2]),
             _ => Err(no_function(self.name(), given)),
         }
     }
+
     fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
         Ok(DataType::Utf8View)
     }
+
     fn simplify(&self, mut args: Vec<Expr>, _: &SimplifyContext) -> PlanResult<ExprSimplifyResult> {
         Ok(match args.get(1).and_then(is_unfinished) {
             Some(false) => ExprSimplifyResult::Simplified(args.swap_remove(1)),
             _ => ExprSimplifyResult::Original(args),
         })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let patterns = arrays[1].as_string_view();
@@ -104,7 +108,7 @@ impl ScalarUDFImpl for LikePattern {
     }
 }
 
-/// The pattern, in which `escape` escapes: a character, or nothing if none does.
+/// The pattern with the escape character `escape`; empty for no escapes.
 ///
 /// # Errors
 /// 22025 for more than a character.
@@ -118,7 +122,7 @@ pub fn escape(pattern: &str, escape: &str) -> Result<String, SqlError> {
     let mut letters = pattern.chars();
     while let Some(letter) = letters.next() {
         if Some(letter) == escape {
-            // What follows stands for itself; a character that escapes nothing is LIKE's to judge.
+            // The next character stands for itself; LIKE handles an escape at the end.
             let next = letters.next();
             if next.is_none_or(|next| matches!(next, '%' | '_' | '\\')) {
                 escaped.push('\\');

@@ -1,4 +1,4 @@
-//! Operators whose operands or results are others than those of DataFusion's operator.
+//! Operators whose operands or results differ from those of DataFusion's operator.
 
 use super::{interval_operators, quotients, uuids};
 use datafusion::common::DFSchema;
@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 /// `left operator right` over columns of `schema`.
 ///
 /// # Errors
-/// A text that is compared with UUIDs and is none.
+/// The error of an invalid text that is compared with UUIDs.
 pub fn operate(operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {
     let left = if operator == Operator::Divide { quotients::dividend(left, &right, schema) } else { left };
     let (left, right) = match interval_operators::operate(operator, left, right, schema) {

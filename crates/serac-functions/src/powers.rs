@@ -126,7 +126,7 @@ fn of_angle(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
 }
 
 /// # Errors
-/// 22003 where a finite number has an infinite result, or one that is not 0 has the result 0.
+/// 22003 for an overflow or an underflow.
 fn in_range(x: f64, of: fn(f64) -> f64) -> Result<f64, SqlError> {
     match of(x) {
         result if result.is_infinite() && x.is_finite() => {
@@ -144,8 +144,8 @@ fn area_cosine(x: f64) -> Result<f64, SqlError> {
     }
 }
 
-/// Functions of angles in degrees, which are exact where their results are: as PostgreSQL does it,
-/// by the functions of radians, divided by what these give for 30, 45 and 60 degrees.
+/// Functions of angles in degrees, which are exact if their results are. As in PostgreSQL, the
+/// functions of radians are divided by their values for 30, 45 and 60 degrees.
 mod degrees {
     use std::sync::LazyLock;
 
@@ -180,13 +180,16 @@ mod degrees {
         fn small_sin(&self, x: f64) -> f64 {
             x.to_radians().sin() / self.sin_30 / 2.0
         }
+
         fn small_cos(&self, x: f64) -> f64 {
             1.0 - (1.0 - x.to_radians().cos()) / self.one_minus_cos_60 / 2.0
         }
+
         /// Up to 90 degrees.
         fn sin(&self, x: f64) -> f64 {
             if x <= 30.0 { self.small_sin(x) } else { self.small_cos(90.0 - x) }
         }
+
         fn cos(&self, x: f64) -> f64 {
             if x <= 60.0 { self.small_cos(x) } else { self.small_sin(90.0 - x) }
         }
@@ -212,28 +215,35 @@ mod degrees {
         let (angle, sign, ..) = first_quadrant(x);
         sign * KNOWN.sin(angle)
     }
+
     pub(super) fn cos(x: f64) -> f64 {
         let (angle, _, sign, _) = first_quadrant(x);
         sign * KNOWN.cos(angle)
     }
+
     /// Without the sign of a zero.
     fn plain(x: f64) -> f64 {
         if x == 0.0 { 0.0 } else { x }
     }
+
     pub(super) fn tan(x: f64) -> f64 {
         let (angle, _, _, sign) = first_quadrant(x);
         plain(sign * (KNOWN.sin(angle) / KNOWN.cos(angle) / KNOWN.tan_45))
     }
+
     pub(super) fn cot(x: f64) -> f64 {
         let (angle, _, _, sign) = first_quadrant(x);
         plain(sign * (KNOWN.cos(angle) / KNOWN.sin(angle) / KNOWN.cot_45))
     }
+
     fn positive_asin(x: f64) -> f64 {
         if x <= 0.5 { x.asin() / KNOWN.asin_half * 30.0 } else { 90.0 - x.acos() / KNOWN.acos_half * 60.0 }
     }
+
     pub(super) fn asin(x: f64) -> f64 {
         if x >= 0.0 { positive_asin(x) } else { -positive_asin(-x) }
     }
+
     pub(super) fn acos(x: f64) -> f64 {
         let positive = |x: f64| match x <= 0.5 {
             true => 90.0 - x.asin() / KNOWN.asin_half * 30.0,
@@ -241,9 +251,11 @@ mod degrees {
         };
         if x >= 0.0 { positive(x) } else { 90.0 + positive_asin(-x) }
     }
+
     pub(super) fn atan(x: f64) -> f64 {
         x.atan() / KNOWN.atan_1 * 45.0
     }
+
     pub(super) fn atan2(y: f64, x: f64) -> f64 {
         y.atan2(x) / KNOWN.atan_1 * 45.0
     }

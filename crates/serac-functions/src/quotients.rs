@@ -1,5 +1,5 @@
-//! Quotients of decimals have 16 digits behind the point, if there is room, in place of the four
-//! that Arrow adds to the dividend's: `1 / 3.0` would be 0.3333.
+//! Quotients of decimals have 16 digits behind the point, if there is room. Arrow adds four to the
+//! dividend's: `1 / 3.0` would be 0.3333.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
@@ -7,7 +7,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, cast};
 
 /// Digits behind the point that quotients have.
 const SCALE: i16 = 16;
-/// Those that Arrow adds to the dividend's.
+/// The digits that Arrow adds to the dividend's.
 const ADDED_SCALE: i16 = 4;
 const MOST_DIGITS: i16 = 38;
 
@@ -22,7 +22,7 @@ fn digits(data_type: &DataType) -> Option<(i16, i16)> {
     })
 }
 
-/// The type of a dividend that has enough digits; none if it has, or if it is no quotient of
+/// The type of a dividend with enough digits; `None` if it has them, or if it is no quotient of
 /// decimals.
 fn wider(dividend: &DataType, divisor: &DataType) -> Option<DataType> {
     if dividend.is_integer() && divisor.is_integer() {

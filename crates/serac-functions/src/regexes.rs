@@ -1,9 +1,8 @@
-//! The functions regexp_…, of which what gives several rows in PostgreSQL is an array here, which
-//! is unnested; the regular expression that a pattern of SIMILAR TO is.
+//! The functions regexp_…, where PostgreSQL's set-returning ones return an array here, which is
+//! unnested. Also the regular expression for a pattern of SIMILAR TO.
 //!
 //! Patterns are PostgreSQL's ([`patterns`]). As there, `.` matches a line's end unless the flags
-//! say otherwise. Of alternatives, the first that matches is taken, where PostgreSQL takes the
-//! longest.
+//! say otherwise. The first matching alternative is taken, where PostgreSQL takes the longest.
 
 pub(super) mod patterns;
 
@@ -27,7 +26,7 @@ fn texts(given: &[DataType], result: DataType) -> Option<Types> {
     (all && (2..=3).contains(&given.len())).then(|| (vec![DataType::Utf8View; given.len()], result))
 }
 
-/// Texts first, then what `rest` says of each place: a text or a number.
+/// Texts first, then the types that `rest` gives for each place: a text or a number.
 fn mixed(given: &[DataType], texts: usize, rest: &str, least: usize, result: DataType) -> Option<Types> {
     let is_number = |given: &DataType| given.is_integer() || given.is_null();
     let places = "t".repeat(texts) + rest;
@@ -58,8 +57,8 @@ pub(super) fn compiled(pattern: &str, flags: &str) -> SqlResult<(Regex, bool)> {
     Ok((regex, options.all))
 }
 
-/// The matches in a text, or the first. An empty match may follow another one at its end, unless
-/// only `proper` ones count: then it may not, nor stand at an end of the text.
+/// The matches in a text, or the first. An empty match may follow another match at its end. If only
+/// `proper` ones count, it may not, nor stand at an end of the text.
 fn matches<'t>(regex: &Regex, text: &'t str, all: bool, proper: bool) -> Vec<Captures<'t>> {
     let (mut found, mut start, mut last_end) = (Vec::new(), 0, 0);
     while let Some(captures) = regex.captures_at(text, start) {
@@ -77,7 +76,7 @@ fn matches<'t>(regex: &Regex, text: &'t str, all: bool, proper: bool) -> Vec<Cap
     found
 }
 
-/// The arguments of a row, none of which is NULL.
+/// The arguments of a row, without NULLs.
 struct Row<'a> {
     regex: &'a Regex,
     /// Whether the flags ask for all matches.
@@ -91,7 +90,8 @@ impl<'a> Row<'a> {
     fn text_at(&self, argument: usize) -> &'a str {
         self.args[argument].as_string_view().value(self.row)
     }
-    /// A number that must not be less than another; what is left out is that.
+
+    /// A number with a minimum and a default.
     fn number(&self, argument: usize, name: &str, least: i32, left_out: i32) -> SqlResult<i32> {
         let given = self.args.get(argument).map(|array| array.as_primitive::<Int32Type>().value(self.row));
         let value = given.unwrap_or(left_out);
@@ -103,7 +103,8 @@ impl<'a> Row<'a> {
             )),
         }
     }
-    /// The byte at which the search begins, if the argument is a character's number; none if that
+
+    /// The byte at which the search begins, if the argument is a character's number; `None` if that
     /// is behind the text.
     fn start(&self, argument: usize) -> SqlResult<Option<usize>> {
         let characters = self.number(argument, "start", 1, 1)? as usize - 1;
@@ -113,6 +114,7 @@ impl<'a> Row<'a> {
         let ends = self.text.char_indices().map(|(at, _)| at).chain([self.text.len()]);
         Ok(ends.skip(1).nth(characters - 1))
     }
+
     /// # Errors
     /// 22023 where the flags ask for all matches.
     fn has_no_global(&self, name: &str) -> SqlResult<()> {
@@ -161,7 +163,7 @@ fn nth<'t>(regex: &Regex, text: &'t str, start: usize, number: i32) -> Option<Ca
     }
 }
 
-/// Where the search goes on behind a match: behind an empty one, a letter on.
+/// The position where the search goes on after a match: after an empty one, one letter further.
 fn behind(text: &str, captures: &Captures<'_>) -> Option<usize> {
     let whole = captures.get(0)?;
     match whole.is_empty() {
@@ -386,10 +388,9 @@ fn split(args: &[ArrayRef], name: &str) -> SqlResult<ArrayRef> {
     Ok(Arc::new(rows.finish()))
 }
 
-/// The pattern of SIMILAR TO as a regular expression, with the character that takes other
-/// characters' meaning from them. With a double quote behind it, that character separates the part
-/// that SUBSTRING gives from the one before it, which matches as little as it can, and from the one
-/// behind it.
+/// The pattern of SIMILAR TO as a regular expression, with its escape character. Followed by a
+/// double quote, the escape character separates the part that SUBSTRING returns from the one before
+/// it, which matches as little as possible, and from the one behind it.
 fn regex_of_similar(pattern: &str, escape: Option<char>) -> SqlResult<String> {
     let mut regex = String::from("^(?:");
     let has_parts = escape.is_some_and(|escape| pattern.contains(&format!("{escape}\"")));

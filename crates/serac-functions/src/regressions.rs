@@ -1,9 +1,9 @@
 //! Covariances, correlations and regressions: Youngs' and Cramer's sums of pairs of floats, as
 //! PostgreSQL adds them up.
 //!
-//! A state has how many pairs there are, the sums of both numbers, the sums of the squares of their
-//! distances from their means, and that of the products of these distances. The last three are NaN
-//! as soon as a number that they depend on is infinite or NaN.
+//! A state has the number of pairs, the sums of both numbers, the sums of the squared distances
+//! from their means, and the sum of the products of these distances. The last three are NaN as soon
+//! as a number that they depend on is infinite or NaN.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
@@ -14,7 +14,7 @@ use datafusion::logical_expr::Accumulator;
 use serac_values::SqlError;
 use std::sync::Arc;
 
-/// Which of the aggregates it is.
+/// The aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Regression {
     Average { of_x: bool },
@@ -29,7 +29,7 @@ pub(super) enum Regression {
 }
 
 impl Regression {
-    /// By the name of DataFusion's function; none for other functions.
+    /// By the name of DataFusion's function; `None` for other functions.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         Some(match name {
             "corr" => Self::Correlation,
@@ -47,6 +47,7 @@ impl Regression {
             _ => return None,
         })
     }
+
     fn value(self, sums: &Sums) -> Option<f64> {
         let Sums { count, x, y, products } = *sums;
         if count < 1.0 {
@@ -64,7 +65,7 @@ impl Regression {
             Self::Products => Some(products),
             Self::Correlation if x.squares == 0.0 || y.squares == 0.0 => None,
             Self::Correlation => Some(products / (x.squares * y.squares).sqrt()),
-            // All x are one.
+            // All x are equal.
             _ if x.squares == 0.0 => None,
             Self::Determination if y.squares == 0.0 => Some(1.0),
             Self::Determination => Some((products * products) / (x.squares * y.squares)),
@@ -74,7 +75,7 @@ impl Regression {
     }
 }
 
-/// What is known of one of the numbers of pairs.
+/// The sums of one side of the pairs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Side {
     sum: f64,
@@ -87,10 +88,10 @@ impl Side {
     }
 }
 
-/// What is known of some pairs.
+/// The sums of a set of pairs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
-    /// How many there are.
+    /// The number of pairs.
     count: f64,
     x: Side,
     y: Side,
@@ -119,6 +120,7 @@ impl Sums {
         let were_finite = |sum: f64, number: f64| !sum.is_infinite() && !number.is_infinite();
         self.checked(were_finite(before.x.sum, x), were_finite(before.y.sum, y))
     }
+
     /// # Errors
     /// 22003 where finite numbers have a sum that is not finite.
     fn merge(&mut self, other: &Self) -> Result<()> {
@@ -144,6 +146,7 @@ impl Sums {
         let were_finite = |one: Side, other: Side| !one.is_infinite() && !other.is_infinite();
         self.checked(were_finite(ours.x, theirs.x), were_finite(ours.y, theirs.y))
     }
+
     /// Sums that are infinite: an error of finite numbers, and NaN of others.
     fn checked(&mut self, x_was_finite: bool, y_was_finite: bool) -> Result<()> {
         let is_error = self.x.is_infinite() && x_was_finite
@@ -159,9 +162,11 @@ impl Sums {
         }
         Ok(())
     }
+
     fn parts(&self) -> [f64; 6] {
         [self.count, self.x.sum, self.x.squares, self.y.sum, self.y.squares, self.products]
     }
+
     fn of_parts([count, sum_x, squares_x, sum_y, squares_y, products]: [f64; 6]) -> Self {
         let (x, y) = (Side { sum: sum_x, squares: squares_x }, Side { sum: sum_y, squares: squares_y });
         Self { count, x, y, products }
@@ -195,18 +200,22 @@ impl Accumulator for One {
         let pairs = x.as_primitive::<Float64Type>().iter().zip(y.as_primitive::<Float64Type>());
         pairs.filter_map(|(x, y)| x.zip(y)).try_for_each(|(x, y)| self.sums.add(x, y))
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         Ok(match self.regression {
             Regression::Count => ScalarValue::UInt64(Some(self.sums.count as u64)),
             other => ScalarValue::Float64(other.value(&self.sums)),
         })
     }
+
     fn size(&self) -> usize {
         size_of_val(self)
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         Ok(self.sums.parts().map(ScalarValue::from).to_vec())
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         for row in 0..states[0].len() {
             let mut parts = [0.0; 6];

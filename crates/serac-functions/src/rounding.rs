@@ -1,6 +1,6 @@
-//! round, floor and ceil as in PostgreSQL, where they differ from DataFusion's:
-//! `round (double precision)` goes to the even one of two numbers that are equally near, and
-//! `floor` and `ceil` of decimals are whole numbers, for which there is room.
+//! round, floor and ceil as in PostgreSQL, where they differ from DataFusion's.
+//! `round (double precision)` rounds ties to even, and `floor` and `ceil` of decimals are whole
+//! numbers with enough digits.
 
 use datafusion::arrow::array::{ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
@@ -39,7 +39,7 @@ fn to_even(args: &[ArrayRef]) -> Result<ArrayRef> {
 }
 
 impl Rounding {
-    /// A type with room for what the function makes of its values.
+    /// A type with room for the function's results.
     fn wider(&self, data_type: &DataType) -> Option<DataType> {
         match data_type {
             DataType::Decimal128(precision @ ..38, scale) if self.name() != "round" => {
@@ -48,6 +48,7 @@ impl Rounding {
             _ => None,
         }
     }
+
     /// The type of the function's result of decimals, but for `round`, which DataFusion knows to
     /// reduce.
     fn whole(&self, data_type: &DataType) -> Option<DataType> {
@@ -59,6 +60,7 @@ impl Rounding {
             _ => None,
         }
     }
+
     fn widened(&self, field: &FieldRef) -> FieldRef {
         let wider = self.wider(field.data_type());
         wider.map_or_else(|| field.clone(), |wider| Arc::new(field.as_ref().clone().with_data_type(wider)))
@@ -69,12 +71,15 @@ impl ScalarUDFImpl for Rounding {
     fn name(&self) -> &str {
         self.inner.name()
     }
+
     fn aliases(&self) -> &[String] {
         &self.aliases
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let fields: Vec<FieldRef> =
             given.iter().map(|t| Arc::new(Field::new("", t.clone(), true)) as FieldRef).collect();
@@ -86,9 +91,11 @@ impl ScalarUDFImpl for Rounding {
         }
         Ok(types)
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.inner.return_type(given)
     }
+
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let arg_fields: Vec<FieldRef> = args.arg_fields.iter().map(|field| self.widened(field)).collect();
         let field = self.inner.return_field_from_args(ReturnFieldArgs { arg_fields: &arg_fields, ..args })?;
@@ -97,6 +104,7 @@ impl ScalarUDFImpl for Rounding {
             None => field,
         })
     }
+
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let Some(places) = args.args.get_mut(1) {
             *places = places.cast_to(&DataType::Int32, None)?;

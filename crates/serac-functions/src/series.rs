@@ -1,6 +1,6 @@
 //! generate_series (start, stop, step) of timestamps, in microseconds; DataFusion's are of
-//! nanoseconds, which hold no other years than 1677 to 2262. Of numbers with digits of their own,
-//! too. Of other types it is DataFusion's.
+//! nanoseconds, which hold no other years than 1677 to 2262. Numbers with digits of their own are
+//! supported, too. Other types use DataFusion's.
 
 use super::styled::later;
 use datafusion::arrow::array::timezone::Tz;
@@ -29,7 +29,7 @@ const MOST_NUMBERS: usize = 1_000_000;
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Series {
     inner: Arc<ScalarUDF>,
-    /// By whose clocks days and months are counted.
+    /// The zone whose clocks count days and months.
     zone: Zone,
     signature: Signature,
 }
@@ -44,7 +44,7 @@ pub(super) fn function_in(zone: Zone) -> ScalarUDF {
     ScalarUDF::from(Series { inner: gen_series_udf(), zone, signature: Signature::user_defined(Volatility::Immutable) })
 }
 
-/// The type of the timestamps of a series; none if it is one of others.
+/// The type of the timestamps of a series; `None` for a series of other values.
 fn timestamps(given: &[DataType]) -> Option<DataType> {
     let [start, stop, step] = given else { return None };
     if !is_interval(step) && !serac_values::text_types::is_text(step) {
@@ -128,7 +128,7 @@ fn series(args: &[ArrayRef], of: &DataType, zone: &Zone) -> Result<ArrayRef, Sql
         if length == 0 {
             return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
         }
-        // What would take too long is not begun.
+        // A series that would take too long is not begun.
         if (i128::from(last) - i128::from(value)) / length > MOST_VALUES as i128 {
             return Err(too_long(MOST_VALUES));
         }
@@ -154,12 +154,15 @@ impl ScalarUDFImpl for Series {
     fn name(&self) -> &str {
         self.inner.name()
     }
+
     fn aliases(&self) -> &[String] {
         self.inner.aliases()
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         if let Some(of) = timestamps(given) {
             return Ok(vec![of.clone(), of, INTERVAL]);
@@ -172,6 +175,7 @@ impl ScalarUDFImpl for Series {
         let fields = fields_with_udf(&fields, self.inner.as_ref())?;
         Ok(fields.iter().map(|field| field.data_type().clone()).collect())
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         match timestamps(given) {
             _ if is_of_numbers(given) => Ok(DataType::new_list(DataType::LargeBinary, true)),
@@ -179,6 +183,7 @@ impl ScalarUDFImpl for Series {
             None => self.inner.return_type(given),
         }
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let given: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         if is_of_numbers(&given) {

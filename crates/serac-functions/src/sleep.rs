@@ -24,12 +24,15 @@ impl ScalarUDFImpl for Sleep {
     fn name(&self) -> &str {
         "pg_sleep"
     }
+
     fn signature(&self) -> &Signature {
         &self.0
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Utf8)
     }
+
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Err(SqlError::unsupported("pg_sleep at this place").external())
     }

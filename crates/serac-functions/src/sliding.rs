@@ -2,8 +2,8 @@
 //!
 //! DataFusion's take the rows that leave a frame from what they have added up. Of floats nothing
 //! can be taken away again: `1e20 + 1 - 1e20` is 0. Here the rows of a frame are two queues in one.
-//! The newer rows are added up in one state. Each of the older ones has the state of itself and all
-//! older ones behind it, that is from it up to the newer rows:
+//! The newer rows are added up in one state. Each of the older ones has the state of itself and of
+//! all older ones after it, up to the newer rows:
 //!
 //! ```text
 //! a leaves next   b          c      | d   e   f enters
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A row that leaves takes its state with it. If there are no older rows, the newer ones become
-//! them, once for each row. The aggregate of the frame is that of two states.
+//! older ones, once for each row. The aggregate of the frame is that of two states.
 
 use super::extremes;
 use super::regressions::{self, Regression};
@@ -66,7 +66,7 @@ pub fn sliding(function: Arc<AggregateUDF>) -> AggregateUDF {
     AggregateUDF::from(Sliding(function))
 }
 
-/// What makes an accumulator.
+/// A maker of accumulators.
 #[derive(Debug)]
 struct Factory {
     function: Arc<AggregateUDF>,
@@ -96,6 +96,7 @@ impl Factory {
             expr_fields: args.expr_fields.to_vec(),
         }
     }
+
     fn accumulator(&self) -> Result<Box<dyn Accumulator>> {
         self.function.accumulator(AccumulatorArgs {
             return_field: self.return_field.clone(),
@@ -127,6 +128,7 @@ impl Frame {
         let of_newer = factory.accumulator()?;
         Ok(Self { factory, older: Vec::new(), newer: Vec::new(), of_newer })
     }
+
     /// Makes older rows of the newer ones.
     fn turn(&mut self) -> Result<()> {
         let mut all = self.factory.accumulator()?;
@@ -156,6 +158,7 @@ impl Accumulator for Frame {
         self.newer.push(values.to_vec());
         Ok(())
     }
+
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         for _ in 0..values[0].len() {
             if self.older.is_empty() {
@@ -165,9 +168,11 @@ impl Accumulator for Frame {
         }
         Ok(())
     }
+
     fn supports_retract_batch(&self) -> bool {
         true
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let Some(older) = self.older.last() else { return self.of_newer.evaluate() };
         let mut all = self.factory.accumulator()?;
@@ -175,6 +180,7 @@ impl Accumulator for Frame {
         merge(all.as_mut(), &self.of_newer.state()?)?;
         all.evaluate()
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let mut all = self.factory.accumulator()?;
         if let Some(older) = self.older.last() {
@@ -183,9 +189,11 @@ impl Accumulator for Frame {
         merge(all.as_mut(), &self.of_newer.state()?)?;
         all.state()
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         self.of_newer.merge_batch(states)
     }
+
     fn size(&self) -> usize {
         // The rows are slices of batches that the window keeps.
         let of_row = self.older.first().map_or(0, |state| state.iter().map(ScalarValue::size).sum());
@@ -206,36 +214,47 @@ impl AggregateUDFImpl for Sliding {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn aliases(&self) -> &[String] {
         self.0.aliases()
     }
+
     fn schema_name(&self, params: &AggregateFunctionParams) -> Result<String> {
         self.0.inner().schema_name(params)
     }
+
     fn human_display(&self, params: &AggregateFunctionParams) -> Result<String> {
         self.0.inner().human_display(params)
     }
+
     fn window_function_schema_name(&self, params: &WindowFunctionParams) -> Result<String> {
         self.0.inner().window_function_schema_name(params)
     }
+
     fn display_name(&self, params: &AggregateFunctionParams) -> Result<String> {
         self.0.inner().display_name(params)
     }
+
     fn window_function_display_name(&self, params: &WindowFunctionParams) -> Result<String> {
         self.0.inner().window_function_display_name(params)
     }
+
     fn signature(&self) -> &Signature {
         self.0.signature()
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.0.inner().return_type(given)
     }
+
     fn return_field(&self, given: &[FieldRef]) -> Result<FieldRef> {
         self.0.inner().return_field(given)
     }
+
     fn is_nullable(&self) -> bool {
         self.0.is_nullable()
     }
+
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match Variance::of_name(self.name()) {
             Some(variance) if !args.is_distinct => Ok(Box::new(variances::One::new(variance))),
@@ -245,18 +264,21 @@ impl AggregateUDFImpl for Sliding {
             },
         }
     }
+
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         match Regression::of_name(self.name()) {
             Some(_) if !args.is_distinct => Ok(regressions::state_fields(args.name)),
             _ => self.0.inner().state_fields(args),
         }
     }
+
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         // DataFusion's sets of distinct values are not by group, though it says so.
         let is_set = args.is_distinct && self.name() == "bit_xor";
         let is_of_pairs = !args.is_distinct && Regression::of_name(self.name()).is_some();
         !is_set && !is_of_pairs && self.0.inner().groups_accumulator_supported(args)
     }
+
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         match Variance::of_name(self.name()) {
             Some(variance) if !args.is_distinct => Ok(Box::new(variances::Groups::new(variance))),
@@ -266,36 +288,47 @@ impl AggregateUDFImpl for Sliding {
             },
         }
     }
+
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.0.inner().order_sensitivity()
     }
+
     fn simplify(&self) -> Option<AggregateFunctionSimplification> {
         self.0.inner().simplify()
     }
+
     fn reverse_expr(&self) -> ReversedUDAF {
         self.0.inner().reverse_expr()
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         self.0.inner().coerce_types(given)
     }
+
     fn is_descending(&self) -> Option<bool> {
         self.0.inner().is_descending()
     }
+
     fn value_from_stats(&self, args: &StatisticsArgs) -> Option<ScalarValue> {
         self.0.inner().value_from_stats(args)
     }
+
     fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
         self.0.inner().default_value(data_type)
     }
+
     fn supports_null_handling_clause(&self) -> bool {
         self.0.inner().supports_null_handling_clause()
     }
+
     fn supports_within_group_clause(&self) -> bool {
         self.0.inner().supports_within_group_clause()
     }
+
     fn documentation(&self) -> Option<&Documentation> {
         self.0.documentation()
     }
+
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
         self.0.inner().set_monotonicity(data_type)
     }

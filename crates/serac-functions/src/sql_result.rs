@@ -1,6 +1,6 @@
-//! What functions give.
+//! The results of functions.
 
 use datafusion::arrow::array::ArrayRef;
 
-/// What a function gives, or its error with a SQLSTATE.
+/// The result of a function, or its error with a SQLSTATE.
 pub(crate) type SqlResult<T = ArrayRef> = serac_values::Result<T>;

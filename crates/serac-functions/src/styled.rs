@@ -1,9 +1,9 @@
-//! What depends on a session's settings of times ([`TimeStyle`]): casts of times and of texts that
-//! are times, sums of times and intervals, parts of times, and functions that write values of any
-//! type.
+//! Functions that depend on a session's settings of times ([`TimeStyle`]). They are casts of times
+//! and of texts that are times, sums of times and intervals, parts of times, and functions that
+//! write values of any type.
 //!
 //! A plan says what it computes: each function here has the settings under which it was bound. A
-//! session whose settings are the usual ones does not come here.
+//! session with the default settings does not come here.
 
 use super::casts::{is_relative_time, with_converted_elements};
 use super::date_parts::EXTRACT_PARTS_OF_INSTANTS;
@@ -134,7 +134,7 @@ fn converted(values: &ArrayRef, to: &DataType, style: &TimeStyle, now: Option<i6
     Ok(cast(&on_clocks(values, &style.zone)?, to)?)
 }
 
-/// What is an interval later, as clocks of a zone count days and months.
+/// The time after an interval, as clocks of a zone count days and months.
 pub(super) fn later(micros: i64, Parts { months, days, micros: time }: Parts, zone: &Zone) -> Option<i64> {
     let mut at = micros;
     if months != 0 {
@@ -148,23 +148,22 @@ pub(super) fn later(micros: i64, Parts { months, days, micros: time }: Parts, zo
     at.checked_add(time)
 }
 
-/// What is computed.
+/// The computation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Kernel {
     /// The argument as a value of a type.
     Cast(DataType),
     /// The function of arguments in which times are texts.
     Written(Arc<ScalarUDF>, Purpose),
-    /// A time and an interval, or what is earlier by it.
+    /// The sum of a time and an interval, or their difference.
     Sum { is_difference: bool },
     /// `date_trunc`.
     Truncated,
     /// The function of times as clocks show them.
     OnClocks(Arc<ScalarUDF>),
-    /// The time at which clocks show what the function gives.
+    /// The time at which clocks show the function's result.
     Instant(Arc<ScalarUDF>),
-    /// By how much clocks are ahead at a time: seconds divided by the first number, without what is
-    /// a multiple of the second one.
+    /// The offset of clocks at a time: seconds divided by the first number, modulo the second one.
     Ahead(Arc<ScalarUDF>, i64, i64),
     /// `CURRENT_DATE`.
     Today,
@@ -188,6 +187,7 @@ impl Styled {
         };
         Arc::new(ScalarUDF::from(Self { kernel, style: style.clone(), signature }))
     }
+
     fn inner(&self) -> Option<&Arc<ScalarUDF>> {
         match &self.kernel {
             Kernel::Written(inner, _) | Kernel::OnClocks(inner) | Kernel::Instant(inner) | Kernel::Ahead(inner, ..) => {
@@ -196,6 +196,7 @@ impl Styled {
             _ => None,
         }
     }
+
     /// The type of an argument as the function inside takes it.
     fn inner_type(&self, given: &DataType) -> DataType {
         match self.kernel {
@@ -203,12 +204,14 @@ impl Styled {
             _ => given.clone(),
         }
     }
+
     fn inner_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let inner = self.inner().expect("there is a function inside");
         let fields = given.iter().map(|given| Arc::new(Field::new("", self.inner_type(given), true)) as FieldRef);
         let fields = fields_with_udf(&fields.collect::<Vec<_>>(), inner.as_ref())?;
         Ok(fields.iter().map(|field| field.data_type().clone()).collect())
     }
+
     /// An argument as the function inside takes it.
     fn inner_value(&self, value: ColumnarValue, to: &DataType) -> Result<ColumnarValue> {
         let convert = |array: &ArrayRef| -> SqlResult {
@@ -229,6 +232,7 @@ impl Styled {
             }
         })
     }
+
     /// Calls the function inside.
     fn call_inner(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let inner = self.inner().expect("there is a function inside");
@@ -240,6 +244,7 @@ impl Styled {
         let values = args.args.into_iter().zip(&types).map(|(value, to)| self.inner_value(value, to));
         inner.invoke_with_args(ScalarFunctionArgs { args: values.collect::<Result<_>>()?, arg_fields, ..args })
     }
+
     /// The results of arguments that are arrays.
     fn apply(&self, args: &[ArrayRef]) -> SqlResult {
         let zone = &self.style.zone;
@@ -275,6 +280,7 @@ impl Styled {
             _ => Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a function inside of another one is called by itself")),
         }
     }
+
     /// The date on which a time lies.
     fn date(&self, micros: i64) -> Option<i32> {
         i32::try_from(self.style.zone.local(micros)?.div_euclid(MICROS_PER_DAY)).ok()
@@ -304,9 +310,11 @@ impl ScalarUDFImpl for Styled {
             _ => self.inner().map_or("styled", |inner| inner.name()),
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match (&self.kernel, given) {
             (Kernel::Written(..), _) => {
@@ -325,6 +333,7 @@ impl ScalarUDFImpl for Styled {
             _ => Ok(given.to_vec()),
         }
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(match (&self.kernel, given) {
             (Kernel::Cast(to), _) => to.clone(),
@@ -339,6 +348,7 @@ impl ScalarUDFImpl for Styled {
             },
         })
     }
+
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         if let (Some(inner), Kernel::OnClocks(_) | Kernel::Ahead(..)) = (self.inner(), &self.kernel) {
             return inner.return_field_from_args(args);
@@ -346,7 +356,8 @@ impl ScalarUDFImpl for Styled {
         let given: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         Ok(Arc::new(Field::new(self.name(), self.return_type(&given)?, true)))
     }
-    /// What is relative to the present is known when that is.
+
+    /// A text relative to the present is read when the present is known.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let Some(now) = info.query_execution_start_time().map(|now| now.timestamp_micros()) else {
             return Ok(ExprSimplifyResult::Original(args));
@@ -363,6 +374,7 @@ impl ScalarUDFImpl for Styled {
             _ => Ok(ExprSimplifyResult::Original(args)),
         }
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_ahead = matches!(self.kernel, Kernel::Ahead(..))
             && args.arg_fields.last().is_some_and(|field| is_with_zone(field.data_type()));
@@ -390,7 +402,7 @@ impl ScalarUDFImpl for Styled {
     }
 }
 
-/// The functions of a session whose settings of times are not the usual ones.
+/// The functions of a session whose settings of times are not the defaults.
 #[derive(Debug, Clone)]
 pub struct StyledFunctions(pub Arc<TimeStyle>);
 
@@ -398,8 +410,9 @@ impl StyledFunctions {
     fn function(&self, kernel: Kernel) -> Arc<ScalarUDF> {
         Styled::function(kernel, &self.0, Volatility::Immutable)
     }
-    /// The function of a name that depends on the settings, in the place of `usual`; none if it
-    /// depends on none.
+
+    /// The function of a name that depends on the settings, in place of `usual`; `None` if it does
+    /// not depend on them.
     pub fn scalar(&self, name: &str, usual: &Arc<ScalarUDF>) -> Option<Arc<ScalarUDF>> {
         let Self(style) = self;
         let zone = || style.zone.clone();
@@ -418,7 +431,8 @@ impl StyledFunctions {
         };
         Some(function)
     }
-    /// What computes a field of times, in the place of `usual`.
+
+    /// The implementation of a field of times, in place of `usual`.
     pub fn date_part(&self, field: Option<&str>, usual: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
         if self.0.zone.is_utc() || EXTRACT_PARTS_OF_INSTANTS.contains(&usual.name()) {
             return usual;
@@ -430,10 +444,12 @@ impl StyledFunctions {
             _ => Kernel::OnClocks(usual),
         })
     }
+
     /// Whether a cast depends on these settings.
     fn counts(&self, from: &DataType, to: &DataType) -> bool {
         depends_on_style(from, to) && (!self.0.zone.is_utc() || is_of_texts(from) || is_of_texts(to))
     }
+
     /// A value as one of another type, where that depends on the settings.
     ///
     /// # Errors
@@ -455,11 +471,12 @@ impl StyledFunctions {
         }
         Ok(Some(self.function(Kernel::Cast(to.clone())).call(vec![expr.clone()])))
     }
-    /// A text as a value of a type of times; none if that depends on when it is read, or on no
+
+    /// A text as a value of a type of times; `None` if it depends on the time of reading, or on no
     /// settings.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the text.
     pub fn read(&self, text: &str, to: &DataType) -> SqlResult<Option<ScalarValue>> {
         let is_read = depends_on_style(&DataType::Utf8View, to) && !(is_time(to) && is_relative(text));
         if !is_read {
@@ -469,10 +486,11 @@ impl StyledFunctions {
         let value = converted(&text, to, &self.0, None)?;
         Ok(Some(ScalarValue::try_from_array(&value, 0)?))
     }
+
     /// A value as one of another type, where that depends on the settings.
     ///
     /// # Errors
-    /// What is wrong with it; 0A000 for a text that depends on when it is read.
+    /// The error in the text; 0A000 for one that depends on the time of reading.
     pub fn value(&self, value: &ScalarValue, to: &DataType) -> SqlResult<Option<ScalarValue>> {
         if !self.counts(&value.data_type(), to) {
             return Ok(None);
@@ -480,6 +498,7 @@ impl StyledFunctions {
         let value = converted(&value.to_array()?, to, &self.0, None)?;
         Ok(Some(ScalarValue::try_from_array(&value, 0)?))
     }
+
     /// Values as others of a type, where that depends on the settings.
     ///
     /// # Errors
@@ -488,7 +507,8 @@ impl StyledFunctions {
         let counts = self.counts(values.data_type(), to);
         counts.then(|| converted(values, to, &self.0, None)).transpose()
     }
-    /// The sum of a time and an interval, or their difference; none of others.
+
+    /// The sum of a time and an interval, or their difference; `None` for other operands.
     ///
     /// # Errors
     /// DataFusion's.

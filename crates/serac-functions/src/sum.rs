@@ -1,7 +1,6 @@
-//! sum (): of integers and decimals exact while they are added ([`super::exact_sums`]), and an
-//! error (22003) where the result is not a BIGINT, or has more than 38 digits; DataFusion's wraps
-//! around. Of floats, an error where it is infinite ([`super::float_sums`]). Of other types it is
-//! DataFusion's.
+//! sum (). Integers and decimals are added exactly ([`super::exact_sums`]). A result that is not a
+//! BIGINT, or has more than 38 digits, is an error (22003); DataFusion's wraps around. For floats,
+//! an infinite result is an error ([`super::float_sums`]). Other types use DataFusion's.
 
 use super::exact_sums::{Finish, OfDistinct, OfGroups, OfRows, state_fields};
 use super::float_sums::Finite;
@@ -23,12 +22,15 @@ impl AggregateUDFImpl for Sum {
     fn name(&self) -> &str {
         "sum"
     }
+
     fn signature(&self) -> &Signature {
         self.of_any_type.signature()
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.of_any_type.return_type(given)
     }
+
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         match (args.return_type(), args.is_distinct) {
             (sum @ (DataType::Int64 | DataType::Decimal128(..)), false) => {
@@ -41,6 +43,7 @@ impl AggregateUDFImpl for Sum {
             _ => self.of_any_type.state_fields(args),
         }
     }
+
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let (sum, values) = (args.return_type().clone(), args.expr_fields[0].data_type().clone());
         let finish = Finish::Sum(sum.clone());
@@ -53,6 +56,7 @@ impl AggregateUDFImpl for Sum {
             _ => return self.of_any_type.accumulator(args),
         })
     }
+
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match args.return_type() {
             DataType::Int64 | DataType::Decimal128(..) => self.accumulator(args),
@@ -62,9 +66,11 @@ impl AggregateUDFImpl for Sum {
             _ => self.of_any_type.create_sliding_accumulator(args),
         }
     }
+
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         !args.is_distinct
     }
+
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let sum = args.return_type().clone();
         let finish = Finish::Sum(sum.clone());
@@ -77,12 +83,15 @@ impl AggregateUDFImpl for Sum {
             _ => return self.of_any_type.create_groups_accumulator(args),
         })
     }
+
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::Identical
     }
+
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Insensitive
     }
+
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
         self.of_any_type.set_monotonicity(data_type)
     }

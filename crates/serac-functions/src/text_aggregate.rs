@@ -81,9 +81,11 @@ impl AggregateUDFImpl for StringAgg {
     fn name(&self) -> &str {
         "string_agg"
     }
+
     fn signature(&self) -> &Signature {
         &self.1
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         if given.first().is_some_and(is_bytes) && given.len() == 2 {
             return match is_bytes(&given[1]) || is_text_or_null(&given[1]) {
@@ -95,9 +97,11 @@ impl AggregateUDFImpl for StringAgg {
             given.iter().map(|t| Arc::new(Field::new("", t.clone(), true)) as FieldRef).collect();
         Ok(fields_with_udf(&fields, self.0.as_ref())?.iter().map(|field| field.data_type().clone()).collect())
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(if given.first().is_some_and(is_bytes) { BYTES } else { DataType::Utf8View })
     }
+
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         let return_field = inner_field(&args.return_field);
         let text = |field: &FieldRef| match is_bytes(field.data_type()) {
@@ -107,6 +111,7 @@ impl AggregateUDFImpl for StringAgg {
         let fields: Vec<FieldRef> = args.input_fields.iter().map(text).collect();
         self.0.state_fields(StateFieldsArgs { return_field, input_fields: &fields, ..args })
     }
+
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let of_bytes = *args.return_field.data_type() == BYTES;
         with_inner(args, |args| {
@@ -114,10 +119,12 @@ impl AggregateUDFImpl for StringAgg {
             Ok(Box::new(AsText { inner, of_bytes, taken: 0 }) as Box<dyn Accumulator>)
         })
     }
+
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         let return_field = inner_field(&args.return_field);
         self.0.groups_accumulator_supported(AccumulatorArgs { return_field, ..args })
     }
+
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let of_bytes = *args.return_field.data_type() == BYTES;
         with_inner(args, |args| {
@@ -125,6 +132,7 @@ impl AggregateUDFImpl for StringAgg {
             Ok(Box::new(GroupsAsText(inner, of_bytes)) as Box<dyn GroupsAccumulator>)
         })
     }
+
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::NotSupported
     }
@@ -180,6 +188,7 @@ impl Accumulator for AsText {
         check_bytes(self.taken)?;
         self.inner.update_batch(&values)
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let text = self.inner.evaluate()?;
         match self.of_bytes {
@@ -187,12 +196,15 @@ impl Accumulator for AsText {
             false => text.cast_to(&DataType::Utf8View),
         }
     }
+
     fn size(&self) -> usize {
         self.inner.size()
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         self.inner.state()
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         self.taken = self.taken.saturating_add(states.first().map_or(0, bytes_of));
         check_bytes(self.taken)?;
@@ -214,19 +226,24 @@ impl GroupsAccumulator for GroupsAsText {
         check_bytes(values.first().map_or(0, bytes_of))?;
         self.0.update_batch(&values, groups, filter, count)
     }
+
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let texts = self.0.evaluate(emit_to)?;
         Ok(if self.1 { bytes(&texts)? } else { cast(&texts, &DataType::Utf8View)? })
     }
+
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         self.0.state(emit_to)
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
         self.0.merge_batch(states, groups, count)
     }
+
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         self.0.convert_to_state(&given(values, self.1)?, filter)
     }
+
     fn size(&self) -> usize {
         self.0.size()
     }

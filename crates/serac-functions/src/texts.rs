@@ -1,5 +1,5 @@
-//! concat and concat_ws, which write values as results are written; encode and decode, and bits and
-//! bytes of BYTEA; abs, which fails where the least number has no positive one.
+//! concat and concat_ws, which write values in the form of results. encode and decode, and bits and
+//! bytes of BYTEA. abs, which fails if the least number has no positive counterpart.
 
 use super::definition::{Definition, Types};
 use crate::sql_result::SqlResult;
@@ -21,7 +21,7 @@ use serac_values::text_types::is_text_or_null;
 use serac_values::wire::{as_told, wire_type};
 use std::sync::Arc;
 
-/// Values as texts; none for NULL of no type.
+/// Values as texts; `None` for NULL of no type.
 fn told(array: &ArrayRef) -> SqlResult<Option<ArrayRef>> {
     if array.data_type().is_null() {
         return Ok(None);
@@ -35,7 +35,7 @@ fn any(given: &[DataType], least: usize) -> Option<Types> {
     (given.len() >= least).then(|| (given.to_vec(), DataType::Utf8View))
 }
 
-/// What is not NULL, one behind the other.
+/// Concatenates the values that are not NULL.
 fn concat(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let texts = args.iter().map(told).collect::<SqlResult<Vec<_>>>()?;
     let (mut all, mut text) = (StringViewBuilder::new(), String::new());
@@ -91,6 +91,7 @@ impl Format {
             _ => Err(invalid(format!("unrecognized encoding: \"{name}\""))),
         }
     }
+
     fn encode(self, bytes: &[u8]) -> String {
         /// Characters of a line of base 64.
         const LINE: usize = 76;
@@ -115,13 +116,14 @@ impl Format {
             }
         }
     }
+
     fn decode(self, text: &str) -> SqlResult<Vec<u8>> {
         match self {
             Self::Hex => bytes_of_digits(text),
             Self::Base64 => base64_decoded(text),
             Self::Escape => {
                 let bytes = match text.strip_prefix("\\x") {
-                    // Which is none of this format's.
+                    // The character does not belong to this format.
                     Some(_) => {
                         return Err(SqlError::new(
                             sqlstate::INVALID_TEXT_REPRESENTATION,
@@ -136,7 +138,7 @@ impl Format {
     }
 }
 
-/// What base 64 says, between whose characters there may be blanks.
+/// The bytes of a base 64 text, which may have blanks between its characters.
 fn base64_decoded(text: &str) -> SqlResult<Vec<u8>> {
     let (mut bytes, mut bits, mut position, mut end) = (Vec::with_capacity(text.len() / 4 * 3), 0u32, 0, 0);
     for character in text.chars() {
@@ -188,7 +190,7 @@ fn is_bytes(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
-/// The type of what is bytes, or a constant in quotes.
+/// The type for bytes, or for a constant in quotes.
 fn bytes_type(given: &DataType) -> Option<DataType> {
     match given {
         given if is_bytes(given) => Some(DataType::BinaryView),
@@ -241,7 +243,7 @@ fn with_number(args: &[ArrayRef], f: impl Fn(&[u8], i64) -> SqlResult<i32>) -> S
     Ok(Arc::new(rows.collect::<SqlResult<Int32Array>>()?))
 }
 
-/// Applies `f` to bytes, of which it changes one, a number and a value.
+/// Applies `f` to bytes, a position and a new value.
 fn with_change(args: &[ArrayRef], f: impl Fn(&mut [u8], i64, i32) -> SqlResult<()>) -> SqlResult<ArrayRef> {
     let bytes = as_bytes(&args[0])?;
     let (numbers, values) = (args[1].as_primitive::<Int64Type>(), args[2].as_primitive::<Int32Type>());
@@ -273,7 +275,7 @@ fn change_types(given: &[DataType]) -> Option<Types> {
 /// The letter of a number.
 ///
 /// # Errors
-/// 22023 and 54000 where there is none.
+/// 22023 and 54000 for a number without a character.
 fn chr(number: i32) -> SqlResult<String> {
     match u32::try_from(number) {
         Ok(0) => Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "null character not permitted")),
@@ -357,7 +359,7 @@ fn abs(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
 /// its length is not told.
 ///
 /// # Errors
-/// 22011 for a part before the text, 22003 for one whose end is no INTEGER.
+/// 22011 for a part before the text, 22003 for one whose end exceeds INTEGER.
 fn overlay(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let (texts, news) = (args[0].as_string_view(), args[1].as_string_view());
     let number = |at: usize, row| args.get(at).map(|numbers| numbers.as_primitive::<Int32Type>().value(row));

@@ -1,5 +1,5 @@
-//! `time AT TIME ZONE zone`, the function timezone (zone, time): of a TIMESTAMPTZ what clocks show
-//! in a zone, of a TIMESTAMP when clocks there show it.
+//! `time AT TIME ZONE zone`, the function timezone (zone, time): for a TIMESTAMPTZ the time on a
+//! zone's clocks, for a TIMESTAMP the instant at which these show it.
 
 use super::definition::{Definition, Types};
 use super::times::{TIMESTAMP, with_zone};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 fn types(given: &[DataType]) -> Option<Types> {
     let [zone, time] = given else { return None };
     let zone = if is_interval(zone) { INTERVAL } else { Some(DataType::Utf8).filter(|_| is_text_or_null(zone))? };
-    // What is no time yet is one with a zone, as everywhere in PostgreSQL.
+    // A text becomes a time with a zone, as everywhere in PostgreSQL.
     let (time, result) = match time {
         DataType::Timestamp(_, None) => (TIMESTAMP, with_zone()),
         DataType::Timestamp(_, Some(_)) | DataType::Date32 | DataType::Null => (with_zone(), TIMESTAMP),

@@ -35,7 +35,7 @@ pub fn with_zone() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// The parts of a time of day as microseconds since midnight; none if they are out of range.
+/// The parts of a time of day as microseconds since midnight; `None` if they are out of range.
 fn micros_of_day(hour: i32, minute: i32, second: f64) -> Option<i64> {
     if !(0.0..=60.0).contains(&second) || !(0..=24).contains(&hour) || !(0..60).contains(&minute) {
         return None;
@@ -107,8 +107,8 @@ fn make_timestamp(args: &[ArrayRef]) -> SqlResult<TimestampMicrosecondArray> {
     rows(args, micros_of).collect()
 }
 
-/// Times of microseconds, rounded to a number of digits of a second; of two that are equally near,
-/// it is the one farther from 2000, from which PostgreSQL counts, or from midnight.
+/// Times of microseconds, rounded to a number of digits of a second. A tie is rounded away from
+/// 2000, from which PostgreSQL counts, or from midnight.
 fn time_rounded(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     const MICROS_TO_2000: i64 = 946_684_800_000_000;
     let epoch = if matches!(args[0].data_type(), DataType::Timestamp(..)) { MICROS_TO_2000 } else { 0 };
@@ -247,16 +247,16 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     },
 ];
 
-/// now (), current_timestamp, current_time: when the transaction began, in microseconds.
-/// DataFusion's are of nanoseconds, which hold no other years than 1677 to 2262, also of what they
-/// are compared with.
+/// now (), current_timestamp, current_time: the beginning of the transaction, in microseconds.
+/// DataFusion's are of nanoseconds, which only hold the years 1677 to 2262, and limit the compared
+/// values to these.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Now {
     of_day: bool,
     signature: Signature,
 }
 
-/// The functions that say what time it is, the same in every session.
+/// The functions of the clock that are the same in every session.
 pub(super) fn clocks() -> [ScalarUDF; 2] {
     [false, true].map(|of_day| ScalarUDF::from(Now { of_day, signature: Signature::nullary(Volatility::Stable) }))
 }
@@ -265,16 +265,20 @@ impl ScalarUDFImpl for Now {
     fn name(&self) -> &str {
         if self.of_day { "current_time" } else { "now" }
     }
+
     fn aliases(&self) -> &[String] {
         static ALIASES: LazyLock<[String; 1]> = LazyLock::new(|| ["current_timestamp".into()]);
         if self.of_day { &[] } else { &*ALIASES }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(if self.of_day { DataType::Time64(TimeUnit::Microsecond) } else { with_zone() })
     }
+
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let Some(now) = info.query_execution_start_time() else { return Ok(ExprSimplifyResult::Original(args)) };
         let micros = now.timestamp_micros();
@@ -284,6 +288,7 @@ impl ScalarUDFImpl for Now {
         };
         Ok(ExprSimplifyResult::Simplified(Expr::Literal(value, None)))
     }
+
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Err(SqlError::new(sqlstate::INTERNAL_ERROR, "the time is known when a statement is planned").external())
     }
@@ -302,12 +307,12 @@ pub(super) fn age_in(zone: Zone) -> ScalarUDF {
 /// age (later, earlier), age (earlier): from then to the midnight with which today began.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Age {
-    /// By whose clocks years, months and days are counted.
+    /// The zone whose clocks count years, months and days.
     zone: Zone,
     signature: Signature,
 }
 
-/// Times as what clocks of a zone show.
+/// Times as the clocks of a zone show them.
 pub(super) fn on_clocks(times: &ArrayRef, zone: &Zone) -> SqlResult<ArrayRef> {
     let micros = cast(times, &with_zone())?;
     let micros = micros.as_primitive::<TimestampMicrosecondType>();
@@ -321,9 +326,11 @@ impl ScalarUDFImpl for Age {
     fn name(&self) -> &str {
         "age"
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let taken = |given: &DataType| {
             given.is_null()
@@ -336,9 +343,11 @@ impl ScalarUDFImpl for Age {
         let is_on_clocks = |given: &DataType| !self.zone.is_utc() && matches!(given, DataType::Timestamp(_, Some(_)));
         Ok(given.iter().map(|given| if is_on_clocks(given) { with_zone() } else { TIMESTAMP }).collect())
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Interval(IntervalUnit::MonthDayNano))
     }
+
     fn simplify(&self, mut args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         match info.query_execution_start_time() {
             Some(now) if args.len() == 1 => {
@@ -352,10 +361,11 @@ impl ScalarUDFImpl for Age {
             _ => Ok(ExprSimplifyResult::Original(args)),
         }
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let apply = |arrays: &[ArrayRef]| {
             let [later, earlier] = arrays else {
-                return Err(SqlError::new(sqlstate::INTERNAL_ERROR, "nobody knows what day it is").external());
+                return Err(SqlError::new(sqlstate::INTERNAL_ERROR, "the present day is not known").external());
             };
             let local = |array: &ArrayRef| match array.data_type() {
                 DataType::Timestamp(_, Some(_)) => on_clocks(array, &self.zone),

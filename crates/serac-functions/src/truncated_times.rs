@@ -14,14 +14,14 @@ use serac_values::time_range::time_out_of_range;
 use serac_values::time_zones::Zone;
 use std::sync::Arc;
 
-/// A part of times, at whose beginning they are cut off.
+/// A part of times, to whose beginning they are truncated.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Part {
-    /// So many microseconds, a day or a part of it.
+    /// A number of microseconds: a day or a part of it.
     Micros(i64),
     Week,
     Months(u32),
-    /// So many years, which begin with the year 1 if there are a hundred of them or more.
+    /// A number of years, counted from the year 1 if there are a hundred or more.
     Years(i32),
 }
 
@@ -45,8 +45,9 @@ impl Part {
             _ => return None,
         })
     }
+
     /// The beginning of the part in which a time lies, both in microseconds since 1970; `None` if
-    /// there is no such time.
+    /// it is out of range.
     fn begin(self, micros: i64) -> Option<i64> {
         if let Self::Micros(unit) = self {
             return micros.checked_sub(micros.rem_euclid(unit));
@@ -95,7 +96,7 @@ fn types(given: &[DataType]) -> Option<Types> {
     is_text_or_null(part).then(|| (vec![DataType::Utf8View, time.clone()], time))
 }
 
-/// Intervals without what is smaller than a part.
+/// Intervals truncated to a part.
 fn truncated_intervals(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let names = args[0].as_string_view();
     let one = |(name, interval): (Option<&str>, Option<IntervalMonthDayNano>)| {

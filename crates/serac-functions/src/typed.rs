@@ -1,4 +1,4 @@
-//! What analyzer rules have in common that look at expressions.
+//! Common parts of analyzer rules that look at expressions.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
@@ -16,11 +16,11 @@ pub fn has_part(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> bool {
     found || walked.is_err()
 }
 
-/// Rewrites the expressions of a plan and of its subqueries in which a part is `wanted`, from the
+/// Rewrites the expressions of a plan and of its subqueries that have a `wanted` part, from the
 /// leaves up, by the types of the columns that they name. The columns of results keep their names.
 ///
 /// # Errors
-/// Those of `rewrite`.
+/// The errors of `rewrite`.
 pub fn rewrite_typed(
     plan: LogicalPlan,
     wanted: impl Fn(&Expr) -> bool,

@@ -1,8 +1,8 @@
-//! UUIDs in queries. DataFusion has no such type: to it they are 16 bytes, which it neither
+//! UUIDs in queries. DataFusion has no UUID type: to it they are 16 bytes, which it neither
 //! compares with texts nor casts to them.
 //!
-//! `UUID 'text'` and CAST (text AS UUID) are calls of `uuid_in(text)`; a text that is compared with
-//! a UUID becomes one when the comparison is planned; IN, BETWEEN and CAST (uuid AS TEXT) are
+//! `UUID 'text'` and CAST (text AS UUID) are calls of `uuid_in(text)`. A text that is compared with
+//! a UUID is converted when the comparison is planned. IN, BETWEEN and CAST (uuid AS TEXT) are
 //! rewritten before types are coerced.
 
 use super::typed::rewrite_typed;
@@ -52,12 +52,15 @@ impl ScalarUDFImpl for RandomUuid {
     fn name(&self) -> &str {
         "gen_random_uuid"
     }
+
     fn signature(&self) -> &Signature {
         &self.0
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(UUID)
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let mut bytes = vec![0; 16 * args.number_rows];
         let random = SystemRandom::new();
@@ -83,12 +86,15 @@ impl ScalarUDFImpl for UuidFunction {
     fn name(&self) -> &str {
         if self.from_text { "uuid_in" } else { "uuid_out" }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(if self.from_text { UUID } else { DataType::Utf8 })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let constant = matches!(args.args[0], ColumnarValue::Scalar(_));
         let given = args.args[0].to_array(if constant { 1 } else { args.number_rows })?;
@@ -111,7 +117,7 @@ impl ScalarUDFImpl for UuidFunction {
     }
 }
 
-/// A text as a UUID, where it is compared with one.
+/// A text as a UUID, if it is compared with a UUID.
 fn as_uuid(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     if let Expr::Literal(value, _) = &expr
         && let Some(text) = value.try_as_str().flatten()
@@ -129,7 +135,7 @@ fn is_uuid(expr: &Expr, schema: &DFSchema) -> bool {
     expr.get_type(schema).is_ok_and(|data_type| data_type == UUID)
 }
 
-/// The operands of a comparison, of which a text beside a UUID is one.
+/// The operands of a comparison, with a text beside a UUID converted.
 pub(super) fn compared(operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<(Expr, Expr)> {
     use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     if !matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
@@ -168,6 +174,7 @@ impl AnalyzerRule for UuidTypes {
     fn name(&self) -> &str {
         "uuid_types"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let wanted = |expr: &Expr| matches!(expr, Expr::InList(_) | Expr::Between(_) | Expr::Cast(_));
         rewrite_typed(plan, wanted, rewrite)

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use serac_values::SqlError;
 use std::sync::Arc;
 
-/// Which of the variances it is.
+/// The kind of variance.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Variance {
     of_population: bool,
@@ -22,7 +22,7 @@ pub(super) struct Variance {
 }
 
 impl Variance {
-    /// By the name of DataFusion's function; none for other functions.
+    /// By the name of DataFusion's function; `None` for other functions.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let (of_population, is_deviation) = match name {
             "var_pop" => (true, false),
@@ -33,6 +33,7 @@ impl Variance {
         };
         Some(Self { of_population, is_deviation })
     }
+
     fn value(self, sums: &Sums) -> Option<f64> {
         let variance = match (sums.count, self.of_population) {
             (0, _) | (1, false) => return None,
@@ -43,7 +44,7 @@ impl Variance {
     }
 }
 
-/// What is known of some numbers.
+/// The sums of a set of numbers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     count: u64,
@@ -67,6 +68,7 @@ impl Sums {
         self.squares += distance * distance / (count * (count - 1.0));
         self.checked(was_finite)
     }
+
     /// # Errors
     /// 22003 where finite numbers have a sum that is not finite.
     fn merge(&mut self, other: &Self) -> Result<()> {
@@ -85,6 +87,7 @@ impl Sums {
         self.squares += other.squares + ours * theirs * distance * distance / self.count as f64;
         self.checked(was_finite)
     }
+
     fn checked(&mut self, was_finite: bool) -> Result<()> {
         if self.sum.is_infinite() || self.squares.is_infinite() {
             if was_finite {
@@ -129,16 +132,20 @@ impl Accumulator for One {
         let numbers = numbers(values)?;
         numbers.as_primitive::<Float64Type>().iter().flatten().try_for_each(|number| self.sums.add(number))
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         Ok(ScalarValue::Float64(self.variance.value(&self.sums)))
     }
+
     fn size(&self) -> usize {
         size_of_val(self)
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let Sums { count, sum, squares } = self.sums;
         Ok(vec![count.into(), sum.into(), squares.into()])
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         sums_of(states).try_for_each(|sums| self.sums.merge(&sums))
     }
@@ -193,17 +200,21 @@ impl GroupsAccumulator for Groups {
         }
         Ok(())
     }
+
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let sums = emit_to.take_needed(&mut self.sums);
         Ok(Arc::new(sums.iter().map(|sums| self.variance.value(sums)).collect::<Float64Array>()))
     }
+
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         Ok(states(&emit_to.take_needed(&mut self.sums)))
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
         self.sums.resize(count, Sums::default());
         sums_of(states).zip(groups).try_for_each(|(sums, group)| self.sums[*group].merge(&sums))
     }
+
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let numbers = numbers(values)?;
         let mut sums = vec![Sums::default(); numbers.len()];
@@ -214,6 +225,7 @@ impl GroupsAccumulator for Groups {
         }
         Ok(states(&sums))
     }
+
     fn size(&self) -> usize {
         self.sums.capacity() * size_of::<Sums>()
     }

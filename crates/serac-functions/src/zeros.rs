@@ -1,5 +1,5 @@
-//! one_zero (x): a float, but 0 for -0, and NaN for NaN with a sign. Both pairs are equal, which
-//! what compares floats by their bits does not know.
+//! one_zero (x): a float, but 0 for -0, and NaN for NaN with a sign. Both pairs are equal, but code
+//! that compares floats by their bits distinguishes them.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
@@ -44,12 +44,15 @@ impl ScalarUDFImpl for OneZero {
     fn name(&self) -> &str {
         "one_zero"
     }
+
     fn signature(&self) -> &Signature {
         &self.0
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(given[0].clone())
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let of_scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let array = args.args[0].to_array(if of_scalar { 1 } else { args.number_rows })?;

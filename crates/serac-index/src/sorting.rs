@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-/// Items that are sorted between two questions: some tens of milliseconds.
+/// Items that are sorted between two calls of `go_on`: a few tens of milliseconds.
 const PART: usize = 1 << 18;
 
 /// Sorts items in place; items that are equal come in any order. `go_on` is asked time and again,
-/// and ends the sort by failing. The items are then in some order.
+/// and ends the sort by failing. The order of the items is then undefined.
 ///
 /// # Errors
-/// Those of `go_on`.
+/// The errors of `go_on`.
 pub fn sort<T, E>(
     items: &mut [T],
     compare: impl Fn(&T, &T) -> Ordering,
@@ -22,7 +22,7 @@ pub fn sort<T, E>(
             part.sort_unstable_by(&compare);
             continue;
         }
-        // What belongs before the middle is put there, in linear time.
+        // Items that belong before the middle are moved there, in linear time.
         let (below, _, above) = part.select_nth_unstable_by(part.len() / 2, &compare);
         parts.push(above);
         parts.push(below);

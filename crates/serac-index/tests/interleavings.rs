@@ -25,7 +25,7 @@ fn key(value: u64) -> Key {
 /// point.
 type History = Mutex<BTreeMap<u64, (u64, Option<u64>)>>;
 
-/// How many rows have each value at a timestamp.
+/// The number of rows with each value at a timestamp.
 fn counts(history: &History, at: u64) -> BTreeMap<u64, u64> {
     let mut rows = BTreeMap::new();
     for (row, value) in history.lock().unwrap().range(..=at).map(|(_, change)| *change) {

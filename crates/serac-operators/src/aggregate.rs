@@ -1,14 +1,13 @@
 //! Counts, sums and extremes by groups, whose numbers are dense.
 //!
 //! [`Groups`] holds the state of each group. Each thread has its own, and they are read as one
-//! ([`Merged`]): what is zero is never written, so a thread whose rows are of few groups touches
-//! the memory of those alone. Where that would take too much memory, threads may add to the same
-//! groups. Sums are kept as 64 bits per group; what they carry over goes into a map that stays
-//! empty as long as sums fit, so that results are exact to 128 bits and memory is touched no more
-//! than it must.
+//! ([`Merged`]). Zeros are never written, so a thread whose rows are of few groups touches the
+//! memory of those alone. If that would take too much memory, threads may add to the same groups.
+//! Sums are kept as 64 bits per group. Their carries go into a map that stays empty as long as sums
+//! fit. So results are exact to 128 bits, and no more memory is touched than needed.
 //!
-//! The kernels below add up a column: under a bitmap of the rows (AVX-512's masked additions, where
-//! the processor has them), or by runs of rows of one group.
+//! The kernels below add up a column: under a bitmap of the rows (with AVX-512's masked additions,
+//! if the processor has them), or by runs of rows of one group.
 
 use crate::arithmetic::{Numbers, Overflow};
 use std::collections::HashMap;
@@ -16,12 +15,12 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// What is kept of each group, besides whether it has rows.
+/// The aggregates of each group, besides whether it has rows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct States {
     /// Whether rows are counted.
     pub rows: bool,
-    /// Counts of rows that are not NULL somewhere.
+    /// Counts of rows without NULL in a set of columns.
     pub counts: usize,
     /// Sums.
     pub sums: usize,
@@ -48,15 +47,14 @@ pub struct Groups {
     sums: Vec<Box<[AtomicI64]>>,
     /// By sum and group: how often 2⁶⁴ is to be added to the 64 bits.
     carries: Mutex<HashMap<(usize, usize), i128>>,
-    /// Of each, whether it is the smallest, and by group the value as [`encode`] makes it.
+    /// For each, whether it is the smallest, and by group the value as [`encode`] makes it.
     extremes: Vec<(bool, Box<[AtomicU64]>)>,
 }
 
-/// So many groups ahead their memory is asked for: groups are met in an order that the processor
-/// does not foresee.
+/// Memory is prefetched this many groups ahead: the processor cannot predict the order of groups.
 const AHEAD: usize = 16;
 
-/// Asks for the memory of a cell, if there is one.
+/// Prefetches the memory of a cell, if there is one.
 #[inline]
 fn prefetch<T>(cells: &[T], at: Option<usize>) {
     #[cfg(target_arch = "x86_64")]
@@ -109,16 +107,18 @@ impl Groups {
             extremes: states.extremes.iter().map(extreme).collect(),
         }
     }
-    /// How many groups, with those that have no rows.
+
+    /// The number of groups, with those that have no rows.
     pub fn len(&self) -> usize {
         self.len
     }
+
     /// Whether there is no group.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    // Relaxed throughout: additions commute, and who reads the results has waited for the threads
+    // Relaxed throughout: additions commute, and a reader of the results has waited for the threads
     // that add.
     #[inline]
     fn count_up(&self, cell: &AtomicU64, n: u64) {
@@ -128,6 +128,7 @@ impl Groups {
             cell.store(cell.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         }
     }
+
     /// Adds rows to a group.
     #[inline]
     pub fn add_rows(&self, group: usize, n: u64) {
@@ -136,6 +137,7 @@ impl Groups {
             self.count_up(&rows[group], n);
         }
     }
+
     #[inline]
     fn meet(&self, word: usize, groups: u64) {
         let word = &self.met[word];
@@ -149,11 +151,13 @@ impl Groups {
             word.store(known | groups, Ordering::Relaxed);
         }
     }
+
     /// Adds to a count.
     #[inline]
     pub fn add_count(&self, count: usize, group: usize, n: u64) {
         self.count_up(&self.counts[count][group], n);
     }
+
     /// Adds to a sum.
     #[inline]
     pub fn add(&self, sum: usize, group: usize, n: i64) {
@@ -169,7 +173,8 @@ impl Groups {
             self.carry(sum, group, if n < 0 { -1 } else { 1 });
         }
     }
-    /// Adds to a sum. What it carries over is exact far beyond 128 bits.
+
+    /// Adds to a sum. Its carry is exact far beyond 128 bits.
     pub fn add_wide(&self, sum: usize, group: usize, n: i128) {
         let low = n as i64;
         self.add(sum, group, low);
@@ -179,11 +184,13 @@ impl Groups {
             self.carry(sum, group, carry);
         }
     }
+
     #[cold]
     fn carry(&self, sum: usize, group: usize, carry: i128) {
-        let mut carries = self.carries.lock().expect("nobody panics with the lock");
+        let mut carries = self.carries.lock().expect("no thread panics with the lock");
         *carries.entry((sum, group)).or_default() += carry;
     }
+
     /// Notes a value that may be the smallest or largest.
     #[inline]
     pub fn note(&self, extreme: usize, group: usize, value: i64) {
@@ -200,31 +207,34 @@ impl Groups {
     }
 }
 
-/// The groups that several threads have found, each for itself, as one. Of a thread that has not
-/// met a group, nothing but that is read.
+/// The groups of several threads, read as one. For a group that a thread has not met, only its flag
+/// is read.
 #[derive(Debug)]
 pub struct Merged(Vec<Groups>);
 
 impl Merged {
     /// # Panics
-    /// When they are none, or differ in number.
+    /// When the list is empty, or the parts differ in number.
     pub fn new(parts: Vec<Groups>) -> Self {
         assert!(parts.iter().all(|part| part.len == parts[0].len), "all have the same groups");
         Self(parts)
     }
-    /// How many groups, with those that have no rows.
+
+    /// The number of groups, with those that have no rows.
     pub fn len(&self) -> usize {
         self.0[0].len
     }
+
     /// Whether there is no group.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
     fn having(&self, group: usize) -> impl Iterator<Item = &Groups> {
         self.0.iter().filter(move |part| part.has(group))
     }
 
-    /// Those of a range of groups that have rows.
+    /// The groups of a range that have rows.
     pub fn met(&self, groups: Range<usize>) -> Vec<usize> {
         let mut met = Vec::new();
         for at in groups.start / 64..groups.end.div_ceil(64) {
@@ -234,25 +244,28 @@ impl Merged {
         met.retain(|group| groups.contains(group));
         met
     }
-    /// Rows of a group; 1 for any that has some if they are not counted.
+
+    /// Rows of a group; 1 for a group with rows if they are not counted.
     pub fn rows(&self, group: usize) -> u64 {
         let of_part = |part: &Groups| part.rows.as_ref().map(|rows| rows[group].load(Ordering::Relaxed));
         self.having(group).map(of_part).fold(0, |sum, rows| rows.map_or(1, |rows| sum + rows))
     }
+
     /// A count of a group.
     pub fn count(&self, count: usize, group: usize) -> u64 {
         self.having(group).map(|part| part.counts[count][group].load(Ordering::Relaxed)).sum()
     }
+
     /// A sum of each of these groups.
     ///
     /// # Errors
     /// When one of them has more than 128 bits.
     pub fn sums(&self, sum: usize, groups: &[usize]) -> Result<Vec<i128>, Overflow> {
         let mut sums = vec![0i128; groups.len()];
-        // By place, what is to be added above the low 64 bits.
+        // By place, the carry above the low 64 bits.
         let mut carried: HashMap<usize, i128> = HashMap::new();
         for part in &self.0 {
-            let carries = part.carries.lock().expect("nobody panics with the lock");
+            let carries = part.carries.lock().expect("no thread panics with the lock");
             for (at, (total, &group)) in sums.iter_mut().zip(groups).enumerate() {
                 let next = groups.get(at + AHEAD).copied();
                 prefetch(&part.sums[sum], next.filter(|&next| part.has(next)));
@@ -273,7 +286,8 @@ impl Merged {
         }
         Ok(sums)
     }
-    /// The smallest or largest value of a group; of no meaning for one that has noted none.
+
+    /// The smallest or largest value of a group; without meaning if the group has noted no value.
     pub fn extreme(&self, extreme: usize, group: usize) -> i64 {
         let smallest = self.0[0].extremes[extreme].0;
         let of_part = |part: &Groups| part.extremes[extreme].1[group].load(Ordering::Relaxed);
@@ -335,8 +349,8 @@ fn masked_sum_avx512(values: &[i64], mask: &[u64]) -> i64 {
     sum
 }
 
-/// The sum of the numbers whose bits are set. None if nobody knows that it has no more than 128
-/// bits: then they are to be added one by one.
+/// The sum of the numbers whose bits are set. `None` if the bound does not ensure that it fits 128
+/// bits: then the numbers are added one at a time.
 pub fn sum_of_bits(numbers: &Numbers<'_>, mask: &[u64]) -> Option<i128> {
     let bits = || mask.iter().map(|word| i128::from(word.count_ones())).sum::<i128>();
     Some(match *numbers {
@@ -369,7 +383,7 @@ fn fits_wide(bound: u128, numbers: usize) -> bool {
 /// Consecutive rows of one group: the group, and the row behind the last.
 pub type Run = (u32, u32);
 
-/// Where runs of equal keys end: behind the last row of each.
+/// The ends of runs of equal keys: behind the last row of each.
 pub fn run_ends(keys: &[i64], ends: &mut Vec<u32>) {
     ends.clear();
     if keys.is_empty() {
@@ -437,9 +451,8 @@ pub fn add_run_rows(groups: &Groups, runs: &[Run]) {
     groups.meet(word, met);
 }
 
-/// Adds numbers to the groups of their runs, which begin with row 0. Of rows whose bit is not set
-/// nothing is added. False, and nothing is added, if nobody knows that a sum of them has no more
-/// than 128 bits.
+/// Adds numbers to the groups of their runs, which begin with row 0. Rows whose bit is not set add
+/// nothing. False, and nothing is added, if the bound does not ensure that a sum fits 128 bits.
 pub fn add_runs(
     groups: &Groups,
     sum: usize,

@@ -1,11 +1,12 @@
 //! Sums, differences and products of integer and decimal columns, as scaled integers of 64 bits
 //! wherever these suffice.
 //!
-//! Every column comes with a bound on its values. From these follow bounds on all steps of a [`Program`]: a step whose bound fits 64 bits is computed
-//! in 64 bits without a test per row (under AVX-512, where the processor has it, eight rows at a time), one that fits 128 bits in these; what might
-//! overflow even there is computed row by row, with tests, for the rows that are asked for.
+//! Every column comes with a bound on its values. These give bounds on all steps of a [`Program`].
+//! A step whose bound fits 64 bits is computed in 64 bits without a test per row, eight rows at a
+//! time if the processor has AVX-512. A step whose bound fits 128 bits is computed in 128 bits.
+//! Other steps are computed row by row, with tests, for the rows that are asked for.
 
-/// Values of a column for some rows.
+/// Values of a column for a range of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<'c> {
     values: &'c [i64],
@@ -17,6 +18,7 @@ impl<'c> Column<'c> {
     pub fn new(values: &'c [i64]) -> Self {
         Self { values, bound: bound_of(values) }
     }
+
     /// The values.
     pub fn values(&self) -> &'c [i64] {
         self.values
@@ -79,18 +81,18 @@ pub enum Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overflow;
 
-/// Expressions that share what they have in common.
+/// Expressions that share their common parts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Program {
     steps: Vec<Step>,
 }
 
-/// What a step gives.
+/// The results of a step.
 #[derive(Clone, Copy, Debug)]
 pub enum Numbers<'a> {
     /// One number for all rows.
     Constant(i128),
-    /// A number for each row, none of which exceeds the bound.
+    /// A number for each row, all within the bound.
     Narrow(&'a [i64], u128),
     /// As above.
     Wide(&'a [i128], u128),
@@ -174,7 +176,8 @@ impl Program {
             self.steps.len() - 1
         })
     }
-    /// The column whose values a step gives, if it does no more than that.
+
+    /// The column whose values a step gives, if it has no arithmetic.
     pub fn column(&self, step: usize) -> Option<usize> {
         match self.steps[step] {
             Step::Column(column) => Some(column),
@@ -231,7 +234,7 @@ impl Program {
         }
     }
 
-    /// What a step gave in the last [`run`](Self::run), over the same columns.
+    /// The results of a step in the last [`run`](Self::run), over the same columns.
     pub fn numbers<'a>(&self, step: usize, columns: &[Column<'a>], scratch: &'a Scratch) -> Numbers<'a> {
         scratch.0[step].numbers(columns)
     }
@@ -239,7 +242,7 @@ impl Program {
     /// One row of a step.
     ///
     /// # Errors
-    /// When the result, or one on the way to it, does not fit 128 bits.
+    /// When the result, or an intermediate one, does not fit 128 bits.
     pub fn row(&self, step: usize, columns: &[Column<'_>], row: usize) -> Result<i128, Overflow> {
         match self.steps[step] {
             Step::Column(column) => Ok(columns[column].values[row].into()),

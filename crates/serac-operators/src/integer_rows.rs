@@ -1,10 +1,9 @@
-//! Rows of integers in CSV text, parsed into columns: what most lines of a load are, if all its
-//! columns are of 32 bits.
+//! Rows of integers in CSV text, parsed into columns: the bulk of a load's lines if all its columns
+//! are of 32 bits.
 //!
-//! A row is plain if it has a number of at most ten digits, which fits 32 bits, for each column,
-//! and nothing else: no blanks, no quotes. A field may be empty where its column takes that for
-//! NULL. Any other row is left to a parser that knows all that a file may have, and what is wrong
-//! with it.
+//! A row is plain if each field is a number of at most ten digits that fits 32 bits: no blanks, no
+//! quotes. A field may be empty where its column takes that for NULL. Any other row is left to a
+//! parser that knows all forms of a file and reports errors.
 
 use crate::integers::integer_at;
 use arrow_array::Int32Array;
@@ -25,7 +24,7 @@ const ROWS_BETWEEN_LOOKS: usize = 4_096;
 pub trait IntegerColumn {
     /// Takes a number.
     fn push(&mut self, number: i32);
-    /// Takes an empty field; false where it is none of a plain row.
+    /// Takes an empty field; false if a plain row cannot have it.
     fn push_empty(&mut self) -> bool;
     /// Gives the last of these back.
     fn pop(&mut self);
@@ -37,10 +36,12 @@ impl IntegerColumn for Vec<i32> {
     fn push(&mut self, number: i32) {
         self.push(number);
     }
+
     #[inline]
     fn push_empty(&mut self) -> bool {
         false
     }
+
     fn pop(&mut self) {
         self.pop();
     }
@@ -59,11 +60,13 @@ impl IntegerColumn for NullableIntegers {
     fn push(&mut self, number: i32) {
         self.values.push(number);
     }
+
     fn push_empty(&mut self) -> bool {
         self.nulls.push(self.values.len());
         self.values.push(0);
         true
     }
+
     fn pop(&mut self) {
         self.values.pop();
         self.nulls.pop_if(|place| *place == self.values.len());
@@ -111,9 +114,9 @@ impl RowEnd {
 pub struct PlainRows<C> {
     /// Values by field.
     pub columns: Vec<C>,
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: usize,
-    /// Where the last one ends, its line's end included.
+    /// The end of the last row, its line's end included.
     pub end: usize,
 }
 
@@ -157,7 +160,7 @@ pub fn plain_rows<C: IntegerColumn>(
     (rows, end)
 }
 
-/// The plain rows at the beginning of `text`, found by several threads if there are many, part by
+/// The plain rows at the beginning of `text`. If there are many, several threads find them, part by
 /// part: each part begins where the one before ends. `columns`: without rows, as each part begins
 /// with them.
 pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
@@ -194,7 +197,7 @@ pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
     let cut = AtomicUsize::new(usize::MAX);
     let parse = |number: usize, part: &[u8]| {
         let (mut columns, mut rows, mut end) = (columns.to_vec(), 0, 0);
-        // Relaxed, both: it saves work, and what is said of a part does not follow from it.
+        // Relaxed, both: the check saves work, and the result of a part does not depend on it.
         while end < part.len() && cut.load(Ordering::Relaxed) >= number {
             let (more, length) = plain_rows(&part[end..], delimiter, row_end, ROWS_BETWEEN_LOOKS, &mut columns);
             (rows, end) = (rows + more, end + length);
@@ -208,7 +211,7 @@ pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
     let mut found: Vec<PlainRows<C>> = std::thread::scope(|scope| {
         let (parse, mut helpers) = (&parse, Vec::with_capacity(parts.len()));
         for (number, &part) in parts.iter().enumerate().skip(1) {
-            // Where no thread can be started, this one does its part.
+            // If no thread can be started, this one does its part.
             helpers.push(std::thread::Builder::new().spawn_scoped(scope, move || parse(number, part)).ok());
         }
         let own = parse(0, parts[0]);
@@ -264,7 +267,7 @@ mod tests {
         assert_eq!(parse("1,\n,2\r\n,\r\n5,x\n", 2), (3, vec![vec![Some(1), None, None], vec![None, Some(2), None]]));
         assert_eq!(parse(",1\n,-\n", 2), (1, vec![vec![None], vec![Some(1)]]));
         assert_eq!(parse("7\n\n\r\n8\n", 1), (4, vec![vec![Some(7), None, None, Some(8)]]));
-        // A line without fields is none of several columns.
+        // A line without fields is no row of several columns.
         assert_eq!(parse("1,2\n\n3,4\n", 2).0, 1);
         assert_eq!(parse(",", 2).0, 0);
     }

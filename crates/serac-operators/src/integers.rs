@@ -6,7 +6,7 @@
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 const UPPER: u64 = 0xf0f0_f0f0_f0f0_f0f0;
 const SIXES: u64 = 0x0606_0606_0606_0606;
-/// As many as the largest number of 32 bits has.
+/// The digits of the largest number of 32 bits.
 const MOST_DIGITS: usize = 10;
 
 /// The number that the digits at the beginning of eight bytes make, and how many they are.
@@ -14,7 +14,7 @@ const MOST_DIGITS: usize = 10;
 fn leading_digits(bytes: [u8; 8]) -> (u64, usize) {
     let values = u64::from_le_bytes(bytes) ^ ZEROS;
     // A byte is a digit if its upper half was 3 and adding 6 to its lower half does not carry. A
-    // carry out of a byte comes behind one that is no digit.
+    // carry out of a byte comes behind a byte that is no digit.
     let others = (values | values.wrapping_add(SIXES)) & UPPER;
     let digits = others.trailing_zeros() as usize / 8;
     if digits == 0 {
@@ -27,8 +27,8 @@ fn leading_digits(bytes: [u8; 8]) -> (u64, usize) {
     (fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff, digits)
 }
 
-/// The decimal integer that begins at `at`, and where it ends: a sign or none, and at most ten
-/// digits. None where there is no digit, one more than ten, or a number of more than 32 bits.
+/// The decimal integer that begins at `at`, and its end: an optional sign, and at most ten digits.
+/// `None` if there is no digit, more than ten, or a number of more than 32 bits.
 #[inline(always)]
 pub fn integer_at(text: &[u8], at: usize) -> Option<(i32, usize)> {
     let is_negative = text.get(at) == Some(&b'-');

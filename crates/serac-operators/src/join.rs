@@ -10,16 +10,16 @@
 //!
 //! A table has its entries (key and place) in the order of their buckets, and the first entry of
 //! each bucket. It has as many buckets as entries, or up to twice as many. Entries of one bucket
-//! lie side by side, so a key that is there many times costs no cache miss each: with eight entries
-//! a key such a table is probed in a third to a half of the time of a chained one or of open
-//! addressing, and with one entry a key in about the same.
+//! lie side by side, so a key with many entries does not cost a cache miss for each. With eight
+//! entries a key, probing takes a third to a half of the time of a chained table or of open
+//! addressing. With one entry a key it takes about the same.
 
 use crate::tasks;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How a join is computed.
+/// The method of a join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JoinMethod {
     /// Each with each.
@@ -30,18 +30,18 @@ pub enum JoinMethod {
     NaiveHash,
     /// Hash tables of parts.
     Grace,
-    /// Whichever hash join is faster for these sides.
+    /// The faster hash join for these sides.
     Hash,
 }
 
-/// The longest vector of keys that can be joined: places are 32-bit numbers, the largest of which
-/// is none.
+/// The longest vector of keys that can be joined: places are 32-bit numbers, and the largest number
+/// stands for no place.
 pub const MOST_KEYS: usize = u32::MAX as usize - 1;
 /// Keys of a block of a nested loop.
 const BLOCK: usize = 32 << 10;
 /// Comparisons, or probes, between two questions whether to go on.
 const STEPS: usize = 1 << 18;
-/// Keys of a part of a Grace join: its table of some 24 bytes a key fits a second-level cache.
+/// Keys of a part of a Grace join: its table of about 24 bytes a key fits a second-level cache.
 const PART: usize = 1 << 15;
 /// Parts at the most: more streams than that are too many to write to at a time.
 const MOST_PARTS: usize = 1 << 10;
@@ -55,7 +55,7 @@ pub type Pairs = (Vec<u32>, Vec<u32>);
 /// number of pairs so far, and ends the join by failing.
 ///
 /// # Errors
-/// Those of `go_on`.
+/// The errors of `go_on`.
 ///
 /// # Panics
 /// When a side has more than [`MOST_KEYS`] keys.
@@ -87,7 +87,7 @@ pub fn join<E>(
 /// pairs are there twice, until they are one pair of vectors.
 ///
 /// # Errors
-/// Those of `go_on`.
+/// The errors of `go_on`.
 ///
 /// # Panics
 /// When a side has more than [`MOST_KEYS`] keys.
@@ -126,7 +126,7 @@ pub fn join_on_threads<E: Send>(
             joined.run(threads, segments(right), |at, out| table.probe(&segment_of(right, at), out))?
         }
         Chosen::Parts { bits } => {
-            // Each thread has parts enough to even out what keys are repeated.
+            // Each thread has enough parts to even out repeated keys.
             let bits = bits.max((threads * 4).next_power_of_two().trailing_zeros()).min(MOST_PARTS.trailing_zeros());
             let parted = |keys| {
                 let parted: Vec<Mutex<Parted>> = (0..segments(keys)).map(|_| Mutex::default()).collect();
@@ -180,7 +180,7 @@ fn chosen(method: JoinMethod, shorter: usize) -> Chosen {
     }
 }
 
-/// What the tasks of a join have found.
+/// The results of a join's tasks.
 struct Joined<'g, E> {
     /// Pairs of all tasks, as far as they have told.
     total: AtomicUsize,
@@ -251,6 +251,7 @@ impl<E> Output<'_, E> {
         }
         Ok(())
     }
+
     #[inline]
     fn push(&mut self, left: u32, right: u32) {
         self.pairs.0.push(left);
@@ -289,7 +290,7 @@ fn hash(key: i64) -> u64 {
     (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Where keys stand in their vector.
+/// The positions of keys in their vector.
 #[derive(Clone, Copy)]
 enum Places<'p> {
     From(u32),
@@ -307,10 +308,12 @@ impl<'k> Keys<'k> {
     fn all(keys: &'k [i64]) -> Self {
         Self { keys, places: Places::From(0) }
     }
+
     fn segment(keys: &'k [i64], from: usize, len: usize) -> Self {
         let end = (from + len).min(keys.len());
         Self { keys: &keys[from.min(end)..end], places: Places::From(from as u32) }
     }
+
     #[inline]
     fn place(&self, at: usize) -> u32 {
         match self.places {
@@ -322,7 +325,7 @@ impl<'k> Keys<'k> {
 
 /// A hash table; see the module.
 struct Table {
-    /// By bucket, its first entry; one more for the end.
+    /// By bucket, its first entry, with a further number for the end.
     starts: Vec<u32>,
     entries: Vec<(i64, u32)>,
     bits: u32,
@@ -353,11 +356,13 @@ impl Table {
         }
         table
     }
+
     #[inline]
     fn bucket(&self, key: i64) -> usize {
         // The bits below those by which Grace parts.
         (hash(key) << MOST_PARTS.trailing_zeros() >> (u64::BITS - self.bits)) as usize
     }
+
     fn probe<E>(&self, probing: &Keys<'_>, out: &mut Output<'_, E>) -> Result<(), E> {
         if self.entries.is_empty() {
             return Ok(());

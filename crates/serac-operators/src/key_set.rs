@@ -1,14 +1,14 @@
 //! Key set: which keys the build side of a join has, as a filter for the scan of the other side (a
 //! semi-join reducer).
 //!
-//! Keys that lie close together become a bitmap and the answer is exact; others go into a Bloom
-//! filter of one 64-bit word per key, whose false positives the join itself removes.
+//! Keys that lie close together become a bitmap and the answer is exact. Others go into a Bloom
+//! filter of one 64-bit word per key; the join itself removes its false positives.
 
 use arrow_buffer::NullBuffer;
 
 /// A bitmap may have this many bits per key …
 const BITS_PER_KEY: u64 = 256;
-/// … or this many whatever the number of keys, …
+/// … or this many for any number of keys, …
 const SMALL_BITMAP_BITS: u64 = 1 << 20;
 /// … but never more than this (64 MiB).
 const LARGEST_BITMAP_BITS: u64 = 1 << 29;

@@ -8,26 +8,25 @@
 //!   select 1  │  part   │  part   │  part   │  part   │   ├─ put together in order: a Selection for each
 //! ```
 //!
-//! The part of a select in a piece is what is smallest: places, a bitmap, or nothing when all or no
-//! rows qualify. There are three ways to find the parts:
+//! The part of a select in a piece has the smallest form: places, a bitmap, or nothing when all or
+//! no rows qualify. There are three ways to find the parts:
 //!
-//! - *compare*: each predicate is evaluated for each value, free of branches, 64 values a word; all
-//!   predicates of a task while the piece is in the cache.
+//! - *compare*: each predicate is evaluated for each value, free of branches, 64 values a word. All
+//!   predicates of a task run while the piece is in the cache.
 //! - *encode*: each value is looked up once among the bounds of all predicates, and becomes a byte
 //!   ([`crate::segments`]). A predicate is an interval of these bytes then, and comparing them
 //!   costs a quarter of comparing 32-bit values, an eighth of comparing 64-bit values. For many
 //!   selects.
-//! - *hand out*: values are encoded, too, and each row that somebody wants is given to the selects
-//!   that want it. Time goes with the rows that come out, so this is for many selects with few rows
-//!   each.
+//! - *hand out*: values are encoded, too, and each wanted row is given to the selects that want it.
+//!   The time depends on the number of results, so this is for many selects with few rows each.
 //!
-//! A sample says how many rows a select will have. One that will be a bitvector has it from the
-//! beginning, and its parts are written there ([`crate::shared_bits`]).
+//! A sample says how many rows a select will have. A future bitvector exists from the beginning,
+//! and its parts are written there ([`crate::shared_bits`]).
 //!
-//! There are two ways to put other parts together. [`Append::NoBlock`]: whoever finishes the last
-//! part of a select appends them in order, while other tasks go on. [`Append::Block`]: when all
-//! parts are there, each one's offset is known, and tasks write parts to their places, several of
-//! one select at a time.
+//! There are two ways to put other parts together. [`Append::NoBlock`]: the thread that finishes
+//! the last part of a select appends them in order, while other tasks go on. [`Append::Block`]:
+//! when all parts are there, each one's offset is known, and tasks write parts to their places,
+//! several of one select at a time.
 
 use crate::range_words::{self, RangeValue};
 use crate::segments::{Marks, Segments, marked_words};
@@ -40,7 +39,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A range predicate: values from `low` on and below `high`. None is an open side.
+/// A range predicate: values from `low` on and below `high`. `None` is an open side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bounds {
     /// The first value that qualifies.
@@ -50,8 +49,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The smallest and the largest value between `min` and `max` that qualifies; none if none
-    /// does.
+    /// The smallest and the largest value between `min` and `max` that qualifies; `None` if there
+    /// is none.
     pub fn within(self, min: i64, max: i64) -> Option<(i64, i64)> {
         let low = self.low.unwrap_or(min).max(min);
         let high = match self.high {
@@ -67,16 +66,16 @@ pub type UseBlock<'u, T> = &'u mut dyn FnMut(&[T], Option<&NullBuffer>);
 
 /// A column as a list of blocks, of those rows alone that are there, in the order of their ranks.
 pub trait BlockSource<T, E>: Sync {
-    /// How many blocks.
+    /// The number of blocks.
     fn blocks(&self) -> usize;
-    /// How many rows a block has.
+    /// The number of rows in a block.
     fn rows(&self, block: usize) -> usize;
     /// Calls `use_block` once with a block's values, of which there are as many as rows.
     ///
     /// # Errors
     /// When the block cannot be read.
     fn read(&self, block: usize, use_block: UseBlock<'_, T>) -> Result<(), E>;
-    /// A range in which all values of the block lie, if one is known.
+    /// A range in which all values of the block lie, if it is known.
     fn zone(&self, _block: usize) -> Option<RangeInclusive<i64>> {
         None
     }
@@ -90,9 +89,11 @@ impl<T: Sync, E> BlockSource<T, E> for Slices<'_, T> {
     fn blocks(&self) -> usize {
         self.0.len()
     }
+
     fn rows(&self, block: usize) -> usize {
         self.0[block].0.len()
     }
+
     fn read(&self, block: usize, use_block: UseBlock<'_, T>) -> Result<(), E> {
         let (values, nulls) = self.0[block];
         use_block(values, nulls);
@@ -100,7 +101,7 @@ impl<T: Sync, E> BlockSource<T, E> for Slices<'_, T> {
     }
 }
 
-/// How the parts of a select are put together; see the module.
+/// The way to put the parts of a select together; see the module's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Append {
     /// By the number of selects: [`NoBlock`](Self::NoBlock) when each thread has one to append.
@@ -124,10 +125,10 @@ pub enum Inverse {
     Off,
 }
 
-/// How rows that qualify are found; see the module.
+/// The way to find rows that qualify; see the module's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Algorithm {
-    /// Whichever the costs and a sample of the values say.
+    /// Chosen by the costs and a sample of the values.
     #[default]
     Auto,
     /// Each value with each predicate.
@@ -138,32 +139,31 @@ pub enum Algorithm {
     HandOut,
 }
 
-/// How a multiselect goes about it. The result is the same whatever they are, but for the
-/// representations of selections.
+/// The settings of a multiselect. They do not affect the result, except for the representations of
+/// selections.
 #[derive(Clone, Debug)]
 pub struct MultiselectSettings {
     /// Threads at the most.
     pub threads: usize,
-    /// How parts are put together.
+    /// The way to put parts together.
     pub append: Append,
     /// Whether selections may be inverse.
     pub inverse: Inverse,
     /// Whether selections may be bitvectors.
     pub bitvectors: bool,
-    /// How rows are found.
+    /// The way to find rows.
     pub algorithm: Algorithm,
-    /// Bytes of values that a task reads. Blocks that are longer are cut, shorter ones are taken
-    /// together.
+    /// Bytes of values that a task reads. Longer blocks are cut, shorter ones are taken together.
     pub chunk_bytes: usize,
     /// Selects that a task evaluates by comparison.
     pub selects_per_task: usize,
-    /// Where the sample is taken.
+    /// The seed of the sample.
     pub seed: u64,
 }
 
 /// A chunk stays in the second-level cache, while selects go over it.
 pub const CHUNK_BYTES: usize = 512 << 10;
-/// As many selects as a task may have bitmaps in the second-level cache.
+/// The number of selects of a task: their bitmaps fit the second-level cache.
 pub const SELECTS_PER_TASK: usize = 32;
 
 impl Default for MultiselectSettings {
@@ -206,7 +206,7 @@ struct Costs {
     compare_byte: f64,
     /// Making a part of the outcome, for each value and predicate.
     part: f64,
-    /// Encoding a byte of values of 32 or 64 bits; shorter ones are as those of 32.
+    /// Encoding a byte of values of 32 or 64 bits; shorter values cost as much as those of 32.
     encode_byte: f64,
     /// Giving a row to a select.
     row: f64,
@@ -229,6 +229,7 @@ impl Piece {
     fn len(&self) -> usize {
         self.values.len()
     }
+
     fn ranks(&self) -> Range<u64> {
         self.rank..self.rank + self.len() as u64
     }
@@ -258,6 +259,7 @@ impl Part {
     fn is_sparse(count: usize, len: usize) -> bool {
         count < len / 32
     }
+
     fn of_words(words: &[u64], len: usize) -> Self {
         match range_words::count(words) {
             0 => Self::None,
@@ -266,6 +268,7 @@ impl Part {
             count => Self::Words { words: words.to_vec(), count },
         }
     }
+
     fn of_places(places: &[u32], len: usize) -> Self {
         match places.len() {
             0 => Self::None,
@@ -274,6 +277,7 @@ impl Part {
             count => Self::Words { words: words_of(places, len), count },
         }
     }
+
     fn count(&self, len: usize) -> usize {
         match self {
             Self::None => 0,
@@ -282,6 +286,7 @@ impl Part {
             Self::Words { count, .. } | Self::InBitmap(count) => *count,
         }
     }
+
     fn bytes(&self) -> u64 {
         match self {
             Self::None | Self::All | Self::InBitmap(_) => 0,
@@ -289,7 +294,8 @@ impl Part {
             Self::Words { words, .. } => 8 * words.len() as u64,
         }
     }
-    /// As a bitmap; nothing of what the select's own has.
+
+    /// As a bitmap; without the select's own bits.
     fn words(&self, len: usize) -> Cow<'_, [u64]> {
         match self {
             Self::None | Self::InBitmap(_) => vec![0; len.div_ceil(64)].into(),
@@ -298,12 +304,14 @@ impl Part {
             Self::Words { words, .. } => words.into(),
         }
     }
+
     /// The rows that do not qualify.
     fn inverted(&self, len: usize) -> Self {
         let all = Self::All;
         let words: Vec<u64> = self.words(len).iter().zip(&*all.words(len)).map(|(word, all)| word ^ all).collect();
         Self::of_words(&words, len)
     }
+
     /// Writes the rows, and says how many there are.
     fn rows(&self, ranks: Range<u64>, base: &Runs, rows: &mut [u64]) -> usize {
         let first_rank = ranks.start;
@@ -339,18 +347,19 @@ impl Part {
     }
 }
 
-/// The bitmap of some places.
+/// The bitmap of given places.
 fn words_of(places: &[u32], len: usize) -> Vec<u64> {
     let mut words = vec![0; len.div_ceil(64)];
     places.iter().for_each(|&at| words[at as usize / 64] |= 1 << (at % 64));
     words
 }
 
-/// Who wants the values of which segment.
+/// The selects that want the values of each segment.
 struct Wanted {
-    /// The segments that somebody wants.
+    /// The wanted segments.
     marks: Marks,
-    /// By segment, where the selects that want it stand in `selects`; one more for the end.
+    /// By segment, the end of the selects that want it in `selects`, with a further number for the
+    /// end.
     ends: Vec<u32>,
     selects: Vec<u8>,
 }
@@ -373,6 +382,7 @@ impl Wanted {
         }));
         Self { marks, ends, selects: wanted.concat() }
     }
+
     /// The selects that want a segment.
     #[inline]
     fn by(&self, segment: u8) -> &[u8] {
@@ -381,7 +391,7 @@ impl Wanted {
     }
 }
 
-/// How a group of selects is evaluated.
+/// The way to evaluate a group of selects.
 enum Way {
     Compare,
     /// With the predicates as intervals of codes.
@@ -406,7 +416,7 @@ impl Way {
     }
 }
 
-/// Which selects a task evaluates, and how.
+/// The selects that a task evaluates, and its method.
 struct Group {
     selects: Range<usize>,
     way: Way,
@@ -423,7 +433,7 @@ struct Multiselect<'m, S, E> {
     /// Pieces of each chunk.
     chunks: &'m [Range<usize>],
     groups: Vec<Group>,
-    /// By select, its bitmap, if it is to be one.
+    /// By select, its bitmap, if it has this representation.
     bitmaps: Vec<Option<SharedBits>>,
     /// By select and piece.
     parts: Vec<OnceLock<Part>>,
@@ -439,7 +449,7 @@ struct Multiselect<'m, S, E> {
 /// failing. NULLs never qualify.
 ///
 /// # Errors
-/// Those of `go_on` and of the source.
+/// The errors of `go_on` and of the source.
 ///
 /// # Panics
 /// When the source and the base differ in the number of rows.
@@ -464,7 +474,7 @@ pub fn multiselect<T: RangeValue, E: Send + Sync>(
     Ok(found)
 }
 
-/// [`multiselect`] of some predicates.
+/// One round of [`multiselect`], for a part of the predicates.
 fn round<T: RangeValue, E: Send + Sync>(
     source: &impl BlockSource<T, E>,
     base: &Arc<Runs>,
@@ -512,7 +522,7 @@ fn round<T: RangeValue, E: Send + Sync>(
     all.run::<T>(rows)
 }
 
-/// Cuts blocks into pieces, and takes pieces together to chunks of some `values`.
+/// Cuts blocks into pieces, and takes pieces together to chunks of about `values` values.
 fn cut<T, E>(source: &impl BlockSource<T, E>, values: usize) -> (Vec<Piece>, Vec<Range<usize>>) {
     let values = values.max(64);
     let (mut pieces, mut chunks, mut rank) = (Vec::new(), Vec::new(), 0);
@@ -536,8 +546,8 @@ fn cut<T, E>(source: &impl BlockSource<T, E>, values: usize) -> (Vec<Piece>, Vec
     (pieces, chunks)
 }
 
-/// The share of rows that each predicate selects, from pages at random places; none if nothing was
-/// looked at.
+/// The share of rows that each predicate selects, from pages at random places; `None` if no page
+/// was sampled.
 fn sample<T: RangeValue, E>(
     source: &impl BlockSource<T, E>,
     pieces: &[Piece],
@@ -562,7 +572,7 @@ fn sample<T: RangeValue, E>(
         source.read(piece.block, &mut |block, nulls| {
             let to = (from + page).min(piece.values.end);
             let valid = |i: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*i));
-            // A NULL counts as a row that does not qualify, so what stands for it must not do so.
+            // A NULL counts as a row that does not qualify, so its substitute must not qualify.
             values.extend((from..to).map(|i| valid(&i).then_some(block[i])));
         })?;
     }
@@ -706,7 +716,8 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
                 self.held.fetch_add(part.bytes(), Ordering::Relaxed);
                 let is_first = self.parts[select * self.pieces.len() + at].set(part).is_ok();
                 debug_assert!(is_first, "one task a piece and select");
-                // AcqRel: whoever takes the last one sees the parts of all others, and their bits.
+                // AcqRel: the thread that takes the last part sees the parts of all others, and
+                // their bits.
                 if self.missing[select].fetch_sub(1, Ordering::AcqRel) == 1 && self.append == Append::NoBlock {
                     self.put_together(select)?;
                 }
@@ -720,10 +731,12 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
         let parts = &self.parts[select * self.pieces.len()..(select + 1) * self.pieces.len()];
         self.pieces.iter().zip(parts).map(|(piece, part)| (piece, part.get().unwrap_or(&Part::None)))
     }
+
     fn count(&self, select: usize) -> u64 {
         self.parts(select).map(|(piece, part)| part.count(piece.len()) as u64).sum()
     }
-    /// The part of a select in a piece, also what its bitmap has.
+
+    /// The part of a select in a piece, including its bitmap's bits.
     fn part(&self, select: usize, at: usize) -> Cow<'_, Part> {
         let (piece, part) = (&self.pieces[at], self.parts[select * self.pieces.len() + at].get());
         match (part, &self.bitmaps[select]) {
@@ -734,10 +747,12 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
             (part, _) => Cow::Borrowed(part.unwrap_or(&Part::None)),
         }
     }
+
     /// Asks whether so many more bytes may be held, and counts them.
     fn hold(&self, bytes: u64) -> Result<(), E> {
         (self.go_on)(self.held.fetch_add(bytes, Ordering::Relaxed) + bytes)
     }
+
     fn finish(&self, select: usize, selection: Selection) {
         let is_first = self.selections[select].set(selection).is_ok();
         debug_assert!(is_first, "one selection a select");
@@ -813,6 +828,7 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
             Form::List | Form::Bits => Selection::List(rows),
         }
     }
+
     fn of_bits(&self, words: Vec<u64>, count: u64) -> Selection {
         let bits = BooleanBuffer::new(Buffer::from_vec(words), 0, self.base.len() as usize);
         Selection::Bits { base: self.base.clone(), bits, count }
@@ -860,7 +876,7 @@ fn compare<T: RangeValue>(
     put: &mut dyn FnMut(&[u64]),
 ) {
     let words_each = values.len().div_ceil(64);
-    // As many as have bitmaps in the second-level cache.
+    // Only as many as have bitmaps in the second-level cache.
     for intervals in intervals.chunks(SELECTS_PER_TASK) {
         words.resize(words_each * intervals.len(), 0);
         for (at, values) in values.chunks(STRIDE).enumerate() {
@@ -911,10 +927,12 @@ mod tests {
             1 => any::<i64>(), 1 => any::<i32>().prop_map(i64::from),
         ]
     }
+
     fn any_bounds() -> impl Strategy<Value = Bounds> {
         let side = || prop::option::weighted(0.85, any_number());
         (side(), side()).prop_map(|(low, high)| Bounds { low, high })
     }
+
     /// Blocks of values, NULLs and the gap of row ids before each value.
     fn any_blocks() -> impl Strategy<Value = Vec<Vec<(i64, bool, bool)>>> {
         let value = (any_number(), prop::bool::weighted(0.9), prop::bool::weighted(0.1));
@@ -1087,7 +1105,7 @@ mod tests {
                 let rows = (0..values.len() as u64).filter(|row| values[*row as usize] == wanted);
                 assert!(selection.to_list().into_iter().eq(rows), "{wanted} {algorithm:?}");
             }
-            // What is held beside the outcome is told, and bounded.
+            // Memory beside the outcome is reported, and bounded.
             let parts = (MOST_PARTS * size_of::<OnceLock<Part>>()) as u64;
             let most = most.into_inner();
             assert!((parts / 2..2 * parts).contains(&most), "{most} bytes");
@@ -1101,14 +1119,17 @@ mod tests {
             fn blocks(&self) -> usize {
                 2
             }
+
             fn rows(&self, _: usize) -> usize {
                 3
             }
+
             fn read(&self, block: usize, use_block: UseBlock<'_, i32>) -> Result<(), Infallible> {
                 assert_eq!(block, 1, "the first block has no value from 5 on");
                 use_block(&[5, 6, 7], None);
                 Ok(())
             }
+
             fn zone(&self, block: usize) -> Option<RangeInclusive<i64>> {
                 (block == 0).then_some(1..=4)
             }

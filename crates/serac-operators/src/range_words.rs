@@ -7,15 +7,15 @@
 //!
 //! Positions are written without a branch for each bit. The numbers of a word's bits are put side
 //! by side as bytes: by one compression of a register, or eight bits at a time from a table. Then
-//! they are widened and written, [`LANES`] at a time and at least once, also where fewer are there:
-//! what comes next overwrites the rest.
+//! they are widened and written, [`LANES`] at a time and at least once, also if fewer are there:
+//! the next write overwrites the rest.
 
 use crate::segments::Segments;
 #[cfg(target_arch = "x86_64")]
 use crate::simd;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 
-/// What a column may hold for range predicates.
+/// A column's value type for range predicates.
 pub trait RangeValue: Copy + Ord + Send + Sync + Into<i64> + 'static {
     /// The smallest value.
     const MIN: i64;
@@ -70,6 +70,7 @@ macro_rules! range_value {
                 debug_assert!((<Self as RangeValue>::MIN..=<Self as RangeValue>::MAX).contains(&number));
                 number as $type
             }
+
             fn range_words(values: &[Self], low: Self, high: Self, words: &mut [u64]) {
                 #[cfg(target_arch = "x86_64")]
                 if *simd::AVX512 {
@@ -98,7 +99,7 @@ range_value!(i16, range_words_i16, encode_i16);
 range_value!(i32, range_words_i32, encode_i32);
 range_value!(i64, range_words_i64, encode_i64);
 
-/// Which values lie in `low..=high` and are not NULL.
+/// The values that lie in `low..=high` and are not NULL.
 pub fn range_bits<T: RangeValue>(values: &[T], nulls: Option<&NullBuffer>, low: T, high: T) -> BooleanBuffer {
     let mut words = vec![0; values.len().div_ceil(64)];
     T::range_words(values, low, high, &mut words);
@@ -122,7 +123,7 @@ fn count_portable(words: &[u64]) -> usize {
     words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() as usize
 }
 
-/// How many bits are set.
+/// The number of bits that are set.
 pub fn count(words: &[u64]) -> usize {
     #[cfg(target_arch = "x86_64")]
     if *simd::AVX512_BYTES {
@@ -138,9 +139,9 @@ pub fn count(words: &[u64]) -> usize {
 /// Positions that are written at a time.
 const LANES: usize = 16;
 
-/// What the number of a bit may be written as.
+/// The integer type of a bit's number.
 trait Position: Copy {
-    /// So much more.
+    /// The position plus `more`.
     fn plus(self, more: u8) -> Self;
 }
 
@@ -258,10 +259,12 @@ mod avx2 {
     pub(super) fn range_words<T: Copy + Ord>(values: &[T], low: T, high: T, words: &mut [u64]) {
         range_words_portable(values, low, high, words);
     }
+
     #[target_feature(enable = "avx2,popcnt")]
     pub(super) fn count(words: &[u64]) -> usize {
         count_portable(words)
     }
+
     #[target_feature(enable = "avx2,popcnt")]
     pub(super) fn write_positions<P: Position>(words: &[u64], first: P, positions: &mut [P]) -> usize {
         super::write_positions(words, first, positions, expand_by_table)

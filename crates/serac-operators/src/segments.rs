@@ -1,7 +1,7 @@
 //! Numbers by segment. The bounds of many predicates cut the numbers into segments, and a value is
 //! encoded as the number of its segment, a byte.
 //!
-//! Each value is looked up among the cuts once, whatever the number of predicates: a binary search
+//! Each value is looked up among the cuts once, for any number of predicates: a binary search
 //! without branches, a register of values at a time. The cuts of its first steps lie in two
 //! registers, those of the later ones in the cache. A predicate on values is an interval of codes
 //! then, and a register holds four times as many codes as 32-bit values.
@@ -14,7 +14,7 @@ use crate::simd;
 #[derive(Debug)]
 pub struct Segments {
     cuts: usize,
-    /// Of the binary search.
+    /// The steps of the binary search.
     steps: u32,
     /// The first number of each segment but the first one, ascending, and the largest number up to
     /// a length of 2 ^ steps − 1.
@@ -41,10 +41,12 @@ impl Segments {
         let narrow = |&cut: &i64| cut.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
         Self { cuts: count, steps, limits_32: cuts.iter().map(narrow).collect(), limits: cuts }
     }
-    /// How many segments there are.
+
+    /// The number of segments.
     pub fn count(&self) -> usize {
         self.cuts + 1
     }
+
     /// The segment of a number.
     #[inline]
     pub fn of(&self, number: i64) -> u8 {
@@ -53,16 +55,17 @@ impl Segments {
             // `segment` is a multiple of 2 ^ (step + 1) below 2 ^ steps.
             segment += usize::from(number >= self.limits[segment + (1 << step) - 1]) << step;
         }
-        // The largest number is not below what fills the limits up.
+        // The largest number is not below the filler of the limits.
         segment.min(self.cuts) as u8
     }
+
     /// Writes the segment of each value.
     pub(crate) fn encode_portable<T: Copy + Into<i64>>(&self, values: &[T], codes: &mut [u8]) {
         codes[..values.len()].iter_mut().zip(values).for_each(|(code, &value)| *code = self.of(value.into()));
     }
 }
 
-/// Codes that somebody wants: 1 for each, 0 for the others.
+/// The codes that a select wants: 1 for each, 0 for the others.
 pub(crate) type Marks = [u8; 256];
 
 /// Writes for each code whether it is marked, a bit each, from the lowest bit on. Bits behind the
@@ -119,7 +122,7 @@ pub(crate) mod avx512 {
                 let (most, shift) = ($set1(segments.cuts as $limit), _mm_cvtsi32_si128(later.cast_signed()));
                 let codes = &mut codes[..values.len()];
                 for (values, codes) in values.chunks($lanes).zip(codes.chunks_mut($lanes)) {
-                    // As many lanes as values.
+                    // A lane for each value.
                     let lanes = <$mask>::MAX >> ($lanes - values.len());
                     let some = $load(lanes, values.as_ptr());
                     let mut segment = _mm512_setzero_si512();
@@ -143,7 +146,7 @@ pub(crate) mod avx512 {
         };
     }
 
-    /// The 16-bit values of some lanes, as 32-bit numbers.
+    /// The 16-bit values of the given lanes, as 32-bit numbers.
     ///
     /// # Safety
     /// There are values for the lanes.

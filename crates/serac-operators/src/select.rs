@@ -1,13 +1,12 @@
 //! Select: from a column and a predicate to a position list, without branches.
 //!
 //! The loop writes every position and moves the end of the list on by the predicate's outcome (0 or
-//! 1), so that its speed does not depend on how many rows qualify or on whether that can be
-//! predicted.
+//! 1). So its speed does not depend on the selectivity or on branch prediction.
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use std::ops::RangeInclusive;
 
-/// How a column is compared with a constant.
+/// A comparison of a column with a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Comparison {
     /// =
@@ -36,8 +35,8 @@ impl Comparison {
         }
     }
 
-    /// Whether it holds for no pair of values between these bounds (both inclusive): what a zone
-    /// map says about a block.
+    /// Whether it is false for all pairs of values between these bounds (both inclusive): the
+    /// answer of a zone map for a block.
     pub fn never_holds(self, left: RangeInclusive<i64>, right: RangeInclusive<i64>) -> bool {
         let ((left_min, left_max), (right_min, right_max)) = (left.into_inner(), right.into_inner());
         match self {
@@ -106,7 +105,7 @@ pub fn select_bits<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, holds: imp
     }
 }
 
-/// How many valid values there are for which `holds`.
+/// The number of valid values for which `holds` is true.
 pub fn count_by<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, holds: impl Fn(T) -> bool) -> usize {
     match nulls {
         None => values.iter().map(|&value| usize::from(holds(value))).sum(),
@@ -126,15 +125,15 @@ pub fn select_marked(codes: &[u16], marked: &[bool]) -> Vec<u32> {
 pub const MAX_VIEW_CONSTANTS: usize = 8;
 /// Values of up to so many bytes lie in their view.
 const INLINE_BYTES: usize = 12;
-/// So many of a value's bytes lie in the first half of its view, behind the length.
+/// The number of a value's bytes in the first half of its view, behind the length.
 const PREFIX_BYTES: usize = 4;
 
 /// The positions of the values that are one of the `constants`, of which there are at most
 /// [`MAX_VIEW_CONSTANTS`]. The values are Arrow views; `bytes_at` gives all bytes of one of them.
 /// NULLs (invalid in `nulls`) never qualify.
 ///
-/// The first halves of the views (length and prefix) say most. Whatever passes there is looked at
-/// again: the second half, or the bytes of a long value.
+/// The first halves of the views (length and prefix) decide most values. A value that passes there
+/// is looked at again: the second half, or the bytes of a long value.
 pub fn select_views<'a>(
     views: &[u128],
     nulls: Option<&NullBuffer>,

@@ -1,11 +1,10 @@
 //! Selections of rows in four representations: position list, bitvector, range and inverse.
 //!
 //! A row is a number. [`Runs`] are rows in ascending order as ranges: all rows of a table that a
-//! snapshot sees, or a part of them that lies together. A [`Selection`] hides which representation
-//! it has; every operator takes what it gets as a sequence of ranges
-//! ([`Selection::for_each_range`]), which a bitvector, a range and an inverse selection give
-//! without a list of their rows. Only what needs a row by its place makes a list of it
-//! ([`Selection::to_list`], rematerialisation).
+//! snapshot sees, or a part of them that lies together. A [`Selection`] hides its representation.
+//! Every operator takes its input as a sequence of ranges ([`Selection::for_each_range`]), which a
+//! bitvector, a range and an inverse selection give without a list of their rows. Only an operator
+//! that needs a row by its place makes a list of it ([`Selection::to_list`], rematerialisation).
 //!
 //! | representation | made by | bytes |
 //! |---|---|---|
@@ -48,24 +47,29 @@ impl Runs {
         }
         self.len += added;
     }
-    /// How many rows.
+
+    /// The number of rows.
     pub fn len(&self) -> u64 {
         self.len
     }
-    /// Whether there are none.
+
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+
     /// The ranges.
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
+
     /// The rank of a row, if it is here.
     pub fn rank(&self, row: u64) -> Option<u64> {
         let at = self.ranges.partition_point(|range| range.end <= row);
         let range = self.ranges.get(at).filter(|range| range.start <= row)?;
         Some(self.ranks[at] + row - range.start)
     }
+
     /// The row of this rank.
     pub fn row(&self, rank: u64) -> Option<u64> {
         if rank >= self.len {
@@ -74,6 +78,7 @@ impl Runs {
         let at = self.ranks.partition_point(|first| *first <= rank) - 1;
         Some(self.ranges[at].start + rank - self.ranks[at])
     }
+
     /// The rows with these ranks; those that are not here are left out.
     pub fn slice(&self, ranks: Range<u64>) -> Self {
         let mut slice = Self::default();
@@ -88,6 +93,7 @@ impl Runs {
         }
         slice
     }
+
     /// The ranges that rows with these ranks lie in: the ranks of a part of them, and the row of
     /// the first.
     pub fn parts(&self, ranks: Range<u64>) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
@@ -100,28 +106,30 @@ impl Runs {
             },
         )
     }
+
     /// The rows.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.ranges.iter().cloned().flatten()
     }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         self.ranges.len() * (size_of::<Range<u64>>() + size_of::<u64>())
     }
 }
 
-/// Rows, in some order.
+/// Rows, in any order.
 #[derive(Clone, Debug)]
 pub enum Selection {
     /// In this order, perhaps with repeats.
     List(Vec<u64>),
-    /// Those rows of the base whose bits, by rank, are set.
+    /// The rows of the base whose bits, by rank, are set.
     Bits {
         /// All rows.
         base: Arc<Runs>,
         /// A bit for each.
         bits: BooleanBuffer,
-        /// How many are set.
+        /// The number of set bits.
         count: u64,
     },
     /// These.
@@ -130,7 +138,7 @@ pub enum Selection {
     Inverse {
         /// All rows.
         base: Arc<Runs>,
-        /// Some of them.
+        /// A part of them.
         except: Vec<u64>,
     },
 }
@@ -145,7 +153,8 @@ impl Selection {
         let count = bits.count_set_bits() as u64;
         Self::Bits { base, bits, count }
     }
-    /// How many rows.
+
+    /// The number of rows.
     pub fn len(&self) -> u64 {
         match self {
             Self::List(rows) => rows.len() as u64,
@@ -154,10 +163,12 @@ impl Selection {
             Self::Inverse { base, except } => base.len() - except.len() as u64,
         }
     }
-    /// Whether there are none.
+
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
     /// The representation's name.
     pub fn representation(&self) -> &'static str {
         match self {
@@ -167,7 +178,8 @@ impl Selection {
             Self::Inverse { .. } => "inverse",
         }
     }
-    /// Bytes in memory. A base is shared by many, and counts with none.
+
+    /// Bytes in memory. A base is shared by many selections, and is not counted.
     pub fn bytes(&self) -> usize {
         match self {
             Self::List(rows) => rows.len() * 8,
@@ -176,6 +188,7 @@ impl Selection {
             Self::Inverse { except, .. } => except.len() * 8,
         }
     }
+
     /// Whether the rows ascend, each once. All but lists do.
     pub fn ascends(&self) -> bool {
         match self {
@@ -183,11 +196,12 @@ impl Selection {
             _ => true,
         }
     }
+
     /// Calls `f` with the rows as ranges, in their order, until it fails. Rows of a list that
     /// follow each other come together.
     ///
     /// # Errors
-    /// Those of `f`.
+    /// The errors of `f`.
     pub fn for_each_range<E>(&self, mut f: impl FnMut(Range<u64>) -> Result<(), E>) -> Result<(), E> {
         match self {
             Self::List(rows) => rows
@@ -224,7 +238,8 @@ impl Selection {
             }
         }
     }
-    /// The rows, one by one.
+
+    /// The rows as a list.
     pub fn to_list(&self) -> Vec<u64> {
         if let Self::List(rows) = self {
             return rows.clone();

@@ -1,8 +1,9 @@
-//! A bitmap that several threads write, each some ranges of its own.
+//! A bitmap that several threads write, each in ranges of its own.
 //!
-//! Ranges need not begin with a word. The words at both ends of a range, which others may write,
-//! too, take its bits by an atomic OR; the words between belong to the writer alone. All is
-//! `Relaxed`: whoever reads the bits, or takes the words, has synchronised with the writers first.
+//! Ranges need not begin with a word. The words at both ends of a range, which other threads may
+//! write, too, take its bits by an atomic OR. The words between belong to the writer alone. All is
+//! `Relaxed`: a thread that reads the bits, or takes the words, has synchronised with the writers
+//! first.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,30 +14,31 @@ const _: () = assert!(align_of::<AtomicU64>() == align_of::<u64>() && size_of::<
 #[derive(Debug)]
 pub(crate) struct SharedBits(Vec<AtomicU64>);
 
-/// `upper` moved up by `shift` bits, with what `lower` loses by it below.
+/// `upper` moved up by `shift` bits, with the lost bits of `lower` below.
 #[inline]
 fn moved(lower: u64, upper: u64, shift: usize) -> u64 {
-    // Two shifts, as one by 64 bits is none.
+    // Two shifts, because a shift by 64 bits has no effect.
     upper << shift | lower >> 1 >> (63 - shift)
 }
 
 impl SharedBits {
-    /// So many bits, none of which is set. The memory comes zeroed from the allocator, so its pages
-    /// are first touched by who writes to them.
+    /// `bits` bits, all of them zero. The memory comes zeroed from the allocator, so a page is
+    /// first touched by the thread that writes to it.
     pub(crate) fn new(bits: usize) -> Self {
         let mut words = ManuallyDrop::new(vec![0u64; bits.div_ceil(64)]);
         // SAFETY: the vector is given away. An atomic integer has the size and the alignment of the
         // plain one (checked above), and every bit pattern is valid for both.
         Self(unsafe { Vec::from_raw_parts(words.as_mut_ptr().cast(), words.len(), words.capacity()) })
     }
+
     /// Its words.
     pub(crate) fn into_words(self) -> Vec<u64> {
         let mut words = ManuallyDrop::new(self.0);
         // SAFETY: as in `new`.
         unsafe { Vec::from_raw_parts(words.as_mut_ptr().cast(), words.len(), words.capacity()) }
     }
-    /// Sets `len` bits from `first` on, which nobody has written, to those of `words`, which has no
-    /// others.
+
+    /// Sets `len` unwritten bits from `first` on to those of `words`, which has no others.
     pub(crate) fn write(&self, first: usize, len: usize, words: &[u64]) {
         if len == 0 {
             return;
@@ -53,6 +55,7 @@ impl SharedBits {
         let (before, end) = (words[last - at - 1], words.get(last - at).copied().unwrap_or(0));
         self.0[last].fetch_or(moved(before, end, shift), Ordering::Relaxed);
     }
+
     /// `len` bits from `first` on.
     pub(crate) fn read(&self, first: usize, len: usize) -> Vec<u64> {
         let word = |at: usize| self.0.get(at).map_or(0, |word| word.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! What the processor can do.
+//! The features of the processor.
 #![cfg(target_arch = "x86_64")]
 
 use std::sync::LazyLock;

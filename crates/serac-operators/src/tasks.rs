@@ -2,7 +2,7 @@
 //!
 //! Threads take the next number from a counter until no number is left, so a thread whose tasks are
 //! short takes more of them. The calling thread is one of the threads. Threads live for one call:
-//! starting one costs some ten microseconds, so a caller gives small work to one thread.
+//! starting a thread costs tens of microseconds, so a caller gives small work to one thread.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

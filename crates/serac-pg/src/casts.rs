@@ -1,24 +1,24 @@
-//! Which type is cast to which.
+//! The casts between types.
 //!
 //! Beside the table's casts there are those by text: each type is written as a text in an
-//! assignment, and read from one if it is told so. A constant of unknown type becomes any type.
+//! assignment, and read from one by an explicit cast. A constant of unknown type becomes any type.
 
 use crate::types::{Category, TypeId};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Where a cast stands. What is allowed in one is allowed in those that follow.
+/// The context of a cast. A cast that is allowed in one context is allowed in those that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CastContext {
     /// Anywhere in an expression.
     Implicit,
-    /// Of a value that is assigned to a column.
+    /// The assignment of a value to a column.
     Assignment,
     /// By CAST.
     Explicit,
 }
 
-/// How a value is cast.
+/// The method of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CastMethod {
     /// It stays as it is.
@@ -38,11 +38,11 @@ pub struct Cast {
     pub to: TypeId,
     /// Its number in `pg_cast`.
     pub number: u32,
-    /// Where it happens by itself.
+    /// The weakest context in which it is implicit.
     pub context: CastContext,
-    /// How it happens.
+    /// The method.
     pub method: CastMethod,
-    /// The number of the function that it is in PostgreSQL; 0 if it is none.
+    /// The number of its function in PostgreSQL; 0 without a function.
     pub function: u32,
 }
 
@@ -71,13 +71,14 @@ pub fn all() -> impl Iterator<Item = &'static Cast> {
     CASTS.values()
 }
 
-/// Those between types that have values here: the reference has the types.
+/// The casts between types that have values here: the reference has the types.
 pub fn callable() -> impl Iterator<Item = &'static Cast> {
     let has_values = |id| crate::reference::of_type(id).is_some();
     all().filter(move |cast| has_values(cast.from) && has_values(cast.to))
 }
 
-/// How values of `from` become values of `to` in `context`; none if they do not.
+/// The method by which values of `from` become values of `to` in `context`; `None` if there is no
+/// cast.
 pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod> {
     if from == to {
         return Some(CastMethod::Relabel);
@@ -95,7 +96,7 @@ pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod
         },
         None => {
             let by_text = match (from.category(), to.category()) {
-                // Nothing is the empty text.
+                // VOID is cast to the empty text.
                 (Category::String, _) if to == TypeId::VOID => CastContext::Explicit,
                 (_, Category::String) if from == TypeId::VOID => CastContext::Assignment,
                 (Category::Pseudo, _) | (_, Category::Pseudo) => return None,

@@ -1,23 +1,23 @@
-//! Which functions, aggregates and window functions there are: the registry of functions.
+//! The functions, aggregates and window functions: the registry of functions.
 //!
-//! The binder resolves calls by it, `pg_proc` and `pg_aggregate` are made of it, and so are the
-//! function reference (`docs/functions.md`), what the shell completes and `\df`.
+//! The binder resolves calls by it. `pg_proc` and `pg_aggregate` are made of it, and so are the
+//! function reference (`docs/functions.md`), the shell's completion and `\df`.
 //!
 //! # How to add a function
 //!
 //! 1. A row in `facts/functions.txt`, with PostgreSQL's number, for each list of arguments that it
-//!    takes; if PostgreSQL has no such function, in `facts/more_functions.txt`, with the next free
-//!    number.
-//! 2. What computes it, under its name: a [`Definition`] in a list of `serac-functions` (a
-//!    session's own functions are in `serac-sql`). Where a function of another name computes it,
-//!    the binder's `COMPUTED_BY` says so.
-//! 3. An entry in the section of `reference/` that it belongs to: its name, a line of what it does,
-//!    and examples with their results, which are PostgreSQL's.
+//!    takes. If PostgreSQL has no such function, the row is in `facts/more_functions.txt`, with the
+//!    next free number.
+//! 2. Its implementation, under its name: a [`Definition`] in a list of `serac-functions` (a
+//!    session's own functions are in `serac-sql`). If a function of another name computes it, the
+//!    binder's `COMPUTED_BY` names that one.
+//! 3. An entry in its section of `reference/`: its name, a line of description, and examples with
+//!    their results, which are PostgreSQL's.
 //! 4. `SERAC_WRITE_DOCS=1 cargo test -p serac-pg` writes `docs/functions.md` anew.
 //!
-//! Tests run the examples (`serac-sql`, `sessions::reference`) and find what can be called and has
-//! no entry, what has an entry and cannot be called, and what is in the program and in no table.
-//! What only the binder calls is named in `facts/inner_functions.txt`.
+//! Tests run the examples (`serac-sql`, `sessions::reference`). They find callable functions
+//! without an entry, entries without a callable function, and functions of the program that are in
+//! no table. Functions that only the binder calls are named in `facts/inner_functions.txt`.
 //!
 //! [`Definition`]: ../../serac_functions/struct.Definition.html
 
@@ -28,7 +28,7 @@ use std::fmt::Write;
 use std::ops::{Range, RangeInclusive};
 use std::sync::LazyLock;
 
-/// What a function is applied to.
+/// The kind of a function: of rows, groups or windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionKind {
     /// One row.
@@ -41,7 +41,7 @@ pub enum FunctionKind {
     Syntax,
 }
 
-/// When a function gives the same for the same arguments.
+/// The condition under which a function gives the same for the same arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Volatility {
     /// Always.
@@ -52,35 +52,35 @@ pub enum Volatility {
     Volatile,
 }
 
-/// How an aggregate takes rows in an order: WITHIN GROUP.
+/// The ordered rows of an aggregate: WITHIN GROUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WithinGroup {
     /// Its direct arguments are a row that is thought among the others.
     pub is_hypothetical: bool,
-    /// How many direct arguments it has.
+    /// The number of its direct arguments.
     pub direct: u8,
 }
 
-/// A function, with what is known of its types.
+/// A function, with its types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function<S = Signature> {
     /// Its name.
     pub name: &'static str,
-    /// Its number in `pg_proc`; 0 where it is none of these.
+    /// Its number in `pg_proc`; 0 if it has no row there.
     pub number: u32,
     /// PostgreSQL has no such function.
     pub is_own: bool,
-    /// What it is applied to.
+    /// Its kind.
     pub kind: FunctionKind,
-    /// How it takes rows in an order, if it does.
+    /// Its ordered rows, if it takes rows in an order.
     pub within_group: Option<WithinGroup>,
-    /// When it gives the same.
+    /// Its volatility.
     pub volatility: Volatility,
     /// It gives NULL if an argument is NULL.
     pub is_strict: bool,
     /// The last argument may come several times.
     pub is_variadic: bool,
-    /// How many of the last arguments may be left out.
+    /// The number of last arguments that may be left out.
     pub defaults: usize,
     /// It gives a set of rows.
     pub returns_set: bool,
@@ -91,9 +91,9 @@ pub struct Function<S = Signature> {
 /// The names of the types of a function that cannot be called, as they may not be here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeNames {
-    /// Those of its arguments.
+    /// The types of its arguments.
     pub arguments: Vec<&'static str>,
-    /// That of its value.
+    /// The type of its value.
     pub result: &'static str,
 }
 
@@ -104,7 +104,7 @@ struct Table {
 }
 
 impl Table {
-    /// Of rows in the order of names.
+    /// A table of rows in the order of names.
     fn new(text: &'static str, is_own: bool) -> Self {
         let functions: Vec<Function> = crate::rows(text).filter_map(|row| function(&row, is_own)).collect();
         let mut by_name: HashMap<_, Range<usize>> = HashMap::new();
@@ -113,6 +113,7 @@ impl Table {
         }
         Self { functions, by_name }
     }
+
     fn of_name(&self, name: &str) -> &[Function] {
         self.by_name.get(name).map_or(&[], |range| &self.functions[range.clone()])
     }
@@ -154,7 +155,7 @@ fn row_of(row: &[&'static str], is_own: bool) -> Function<TypeNames> {
     }
 }
 
-/// A row of a table of functions; none for one with types that are not among the types here.
+/// A row of a table of functions; `None` for a function with types that are missing here.
 fn function(row: &[&'static str], is_own: bool) -> Option<Function> {
     let of = row_of(row, is_own);
     let arguments = of.signature.arguments.iter().map(|name| TypeId::by_name(name)).collect::<Option<_>>()?;
@@ -175,7 +176,7 @@ fn function(row: &[&'static str], is_own: bool) -> Option<Function> {
 }
 
 impl Function {
-    /// The type of each of the arguments that the last may stand for; none if there is one of it.
+    /// The type of each argument that the last one may stand for; `None` if it stands for one.
     pub fn variadic(&self) -> Option<TypeId> {
         let last = self.signature.arguments.last().filter(|_| self.is_variadic)?;
         Some(match *last {
@@ -184,6 +185,7 @@ impl Function {
             last => last.element().unwrap_or(last),
         })
     }
+
     /// Its arguments as PostgreSQL writes them: `text, VARIADIC text[]`.
     pub fn arguments_text(&self) -> String {
         let mut text = String::new();
@@ -200,11 +202,12 @@ impl Function {
             write!(text, "{separator}{variadic}{id}").expect("a text takes all");
         }
         match self.within_group {
-            // Each direct argument stands for one of what the rows are in order of.
+            // Each direct argument stands for one of the sort keys of the rows.
             Some(within) if within.is_hypothetical => format!("{text} ORDER BY {text}"),
             _ => text,
         }
     }
+
     /// Its result as PostgreSQL writes it: `SETOF integer`.
     pub fn result_text(&self) -> String {
         let set = if self.returns_set { "SETOF " } else { "" };
@@ -216,7 +219,7 @@ impl Function {
 const MOST_ARGUMENTS: usize = 100;
 
 impl Function<TypeNames> {
-    /// How many arguments it takes.
+    /// The numbers of arguments that it takes.
     fn counts(&self) -> RangeInclusive<usize> {
         let all = self.signature.arguments.len();
         all - self.defaults..=if self.is_variadic { MOST_ARGUMENTS } else { all }
@@ -238,8 +241,8 @@ static NAMES: LazyLock<HashMap<u32, &'static str>> = LazyLock::new(|| {
     others.chain(all().map(|function| (function.number, function.name))).filter(|(number, _)| *number > 0).collect()
 });
 
-/// Whether PostgreSQL has a function of a name and of so many arguments that is not among those
-/// here: it is one of types that are not here, or one for internal use.
+/// Whether PostgreSQL has a function of a name and of this number of arguments that is missing
+/// here, because it uses types that are not here or is for internal use.
 pub fn is_left_out(name: &str, arguments: usize) -> bool {
     OTHERS.get(name).is_some_and(|others| others.iter().any(|function| function.counts().contains(&arguments)))
 }
@@ -259,12 +262,12 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
     FUNCTIONS.functions.iter().chain(&MORE.functions)
 }
 
-/// Those of a name, of PostgreSQL and others.
+/// The functions with a name, of PostgreSQL and others.
 pub fn named(name: &str) -> impl Iterator<Item = &'static Function> {
     FUNCTIONS.of_name(name).iter().chain(MORE.of_name(name))
 }
 
-/// Those that can be called, with a number: the reference has their names.
+/// The functions that can be called, with a number: the reference has their names.
 pub fn callable() -> impl Iterator<Item = &'static Function> {
     all().filter(|function| function.number > 0 && crate::reference::of_function(function.name).is_some())
 }
@@ -282,12 +285,12 @@ pub fn numbers_of(name: &str) -> impl Iterator<Item = u32> {
     here.chain(OTHERS.get(name).into_iter().flatten().map(|function| function.number))
 }
 
-/// The name of the function of a number, one that is left out included.
+/// The name of the function with a number, including left-out functions.
 pub fn name_of(number: u32) -> Option<&'static str> {
     NAMES.get(&number).copied()
 }
 
-/// Whether a function is for the binder, or gives what has no type in SQL.
+/// Whether a function is for the binder, or returns values without a type in SQL.
 pub fn is_inner(name: &str) -> bool {
     crate::rows(include_str!("facts/inner_functions.txt")).any(|row| row == [name])
 }

@@ -11,7 +11,7 @@
 //! | [`resolve`] | which operator or function a call means; the common type of several expressions |
 //!
 //! The rules are those of chapter 10 of PostgreSQL's manual, "Type Conversion". The tables in
-//! `facts/` list what PostgreSQL 15 has of the types here, under its numbers. System tables are
+//! `facts/` list PostgreSQL 15's objects for the types here, under its numbers. System tables are
 //! made of them, too.
 #![warn(missing_docs)]
 

@@ -1,11 +1,11 @@
-//! Which operators there are.
+//! The operators.
 
 use crate::resolve::Signature;
 use crate::types::TypeId;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// An operator, with what `pg_operator` says of it.
+/// An operator, with its facts from `pg_operator`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operator {
     /// Its symbol.
@@ -16,10 +16,9 @@ pub struct Operator {
     pub signature: Signature,
     /// The number of the function that it is in PostgreSQL.
     pub function: u32,
-    /// The number of the operator that gives the same with its operands exchanged; 0 if there is
-    /// none.
+    /// The number of the operator with exchanged operands; 0 if there is no such operator.
     pub commutator: u32,
-    /// The number of the operator that gives the opposite; 0 if there is none.
+    /// The number of the operator with the opposite result; 0 if there is no such operator.
     pub negator: u32,
     /// Rows can be joined by it in the order of its operands.
     pub merges: bool,
@@ -44,8 +43,8 @@ static OPERATORS: LazyLock<Operators> = LazyLock::new(|| {
     Operators { all, signatures }
 });
 
-/// The operands of operators that the table leaves out, by their symbols; none for a type that is
-/// not here.
+/// The operands of operators that the table leaves out, by their symbols; `None` for a type that is
+/// missing here.
 static OTHERS: LazyLock<HashMap<&'static str, Vec<Vec<Option<TypeId>>>>> = LazyLock::new(|| {
     let mut others: HashMap<_, Vec<_>> = HashMap::new();
     for row in crate::rows(include_str!("facts/other_operators.txt")) {
@@ -55,8 +54,8 @@ static OTHERS: LazyLock<HashMap<&'static str, Vec<Vec<Option<TypeId>>>>> = LazyL
     others
 });
 
-/// Whether PostgreSQL has an operator for such operands that is not among those here, since one of
-/// its types is not: a constant without a type may be of that.
+/// Whether PostgreSQL has an operator for these operands that is missing here, because one of its
+/// types is: a constant without a type may be of that.
 pub fn is_left_out(symbol: &str, operands: &[TypeId]) -> bool {
     let may_be = |wanted: &Vec<Option<TypeId>>| {
         let is_of =
@@ -89,7 +88,7 @@ pub fn all() -> &'static [Operator] {
     &OPERATORS.all
 }
 
-/// Those that can be applied: the reference has their symbols.
+/// The operators that can be applied: the reference has their symbols.
 pub fn callable() -> impl Iterator<Item = &'static Operator> {
     all().iter().filter(|operator| crate::reference::of_operator(operator).is_some())
 }

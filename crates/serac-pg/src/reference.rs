@@ -1,20 +1,20 @@
-//! What functions, operators and casts do: a line and examples of each that can be called.
+//! The reference of functions, operators and casts: a line and examples of each that can be called.
 //!
-//! A file of `reference/` is a section: its title behind `= `, and entries. An entry is the names
-//! of functions that are one, or an operator's symbol and the family of its operands, or the type
-//! that casts give; behind `: ` what it does; and below, behind two blanks, examples. An example is
-//! what stands behind SELECT, or statements, and behind ` → ` its result: values behind each other
-//! with ` | ` between them, rows with `; `. An empty text is `''`.
+//! A file of `reference/` is a section: its title behind `= `, and entries. An entry begins with
+//! the names of functions that are one, or an operator's symbol and the family of its operands, or
+//! the target type of casts. A description follows behind `: `, and examples stand below, behind
+//! two blanks. An example is the text behind SELECT, or statements, and its result behind ` → `:
+//! values are separated by ` | `, rows by `; `. An empty text is `''`.
 
 use crate::operators::Operator;
 use crate::types::{Category, TypeId};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Something that is asked, and its answer.
+/// An example: a question and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Example {
-    /// What stands behind SELECT, or statements.
+    /// The text behind SELECT, or statements.
     pub text: &'static str,
     /// The rows of the last statement.
     pub result: &'static str,
@@ -28,14 +28,15 @@ impl Example {
     }
 }
 
-/// What functions of some names do, or the operators of a symbol, or the casts to a type.
+/// The description of functions of given names, of the operators of a symbol, or of the casts to a
+/// type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The names; the symbol of operators, and SQL's name of a type.
     pub names: Vec<&'static str>,
     /// The operands of operators: the name of a family of types. Nothing for others.
     pub family: &'static str,
-    /// What they do.
+    /// The description.
     pub text: &'static str,
     /// At least one.
     pub examples: Vec<Example>,
@@ -44,13 +45,13 @@ pub struct Entry {
 /// Entries that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What they are about.
+    /// The section's subject.
     pub title: &'static str,
     /// In the order of the file.
     pub entries: Vec<Entry>,
 }
 
-/// What ` → ` parts an example with.
+/// The separator of an example and its result.
 const GIVES: &str = " → ";
 
 impl Section {
@@ -127,7 +128,7 @@ fn entries_of(name: &str) -> &'static [&'static Entry] {
     ENTRIES.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// What the function of a name does; none if it cannot be called.
+/// The entry of a function; `None` if it cannot be called.
 pub fn of_function(name: &str) -> Option<&'static Entry> {
     entries_of(name).first().copied()
 }
@@ -140,14 +141,14 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// What an operator does; none if it cannot be applied.
+/// The entry of an operator; `None` if it cannot be applied.
 pub fn of_operator(operator: &Operator) -> Option<&'static Entry> {
     let family = family_of(&operator.signature.arguments);
     let is_it = |entry: &&Entry| entry.names == [operator.symbol] && [family, ANY_VALUES].contains(&entry.family);
     operators().entries.iter().find(is_it)
 }
 
-/// What the casts to a type do; none if the type has no values here.
+/// The entry of the casts to a type; `None` if the type has no values here.
 pub fn of_type(id: TypeId) -> Option<&'static Entry> {
     casts().entries.iter().find(|entry| entry.names == [id.sql_name()])
 }
@@ -155,7 +156,7 @@ pub fn of_type(id: TypeId) -> Option<&'static Entry> {
 /// The family of operands of any type.
 const ANY_VALUES: &str = "values";
 
-/// The family of operators with such operands.
+/// The family of operators with these operands.
 fn family_of(operands: &[TypeId]) -> &'static str {
     let has = |is_such: &dyn Fn(TypeId) -> bool| operands.iter().any(|id| is_such(*id));
     let is_array =

@@ -1,22 +1,22 @@
-//! Which operator or function a call means, by the types of its arguments; and the common type of
-//! several expressions.
+//! The operator or function that a call means, by the types of its arguments; and the common type
+//! of several expressions.
 //!
 //! For a call, candidates are kept step by step until one is left ("Operator Type Resolution",
 //! "Function Type Resolution"):
-//! 1. one whose types are those of the arguments; with an operator, an unknown operand is first
-//!    taken for the other's type;
+//! 1. a candidate whose types are those of the arguments; for an operator, an unknown operand is
+//!    first assumed to have the other's type;
 //! 2. those that the arguments can be cast to implicitly;
 //! 3. of these, those with the most arguments of the very type;
 //! 4. then those with the most arguments that have the very type or the preferred one of its
 //!    category;
-//! 5. for each unknown argument, those of the string category, if any candidate has one there, or
-//!    of the only category that candidates have there; and of these those of the preferred type;
+//! 5. for each unknown argument, candidates of the string category, if there are any, or of the
+//!    only category that candidates have there; and among these, those of the preferred type;
 //! 6. if all known arguments are of one type, the candidate that takes it everywhere.
 
 use crate::casts::is_implicit;
 use crate::types::{Category, TypeId};
 
-/// What an operator or a function takes and gives.
+/// The types of an operator's or a function's arguments and result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// The types of its arguments.
@@ -25,14 +25,14 @@ pub struct Signature {
     pub result: TypeId,
 }
 
-/// What a call means.
+/// The result of resolving a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved<T> {
-    /// This one.
+    /// A single one.
     One(T),
-    /// None takes such arguments.
+    /// No candidate takes these arguments.
     None,
-    /// Several do, and none is better.
+    /// Several do, without a best one.
     Several,
 }
 
@@ -50,7 +50,7 @@ pub fn operator(symbol: &str, operands: &[TypeId]) -> Resolved<&'static Signatur
     function(candidates, operands)
 }
 
-/// Which of `candidates` is meant with these arguments; all candidates have as many.
+/// The candidate that is meant with these arguments; all of `candidates` have as many.
 pub fn function<'c>(candidates: Vec<&'c Signature>, arguments: &[TypeId]) -> Resolved<&'c Signature> {
     if let Some(exact) = candidates.iter().find(|candidate| candidate.arguments == arguments) {
         return Resolved::One(exact);
@@ -97,8 +97,8 @@ fn is_array(of: TypeId) -> bool {
     matches!(of, TypeId::ANYARRAY | TypeId::ANYCOMPATIBLEARRAY)
 }
 
-/// The types that stand in the place of polymorphic ones of a signature: of its arguments, and of
-/// its result. None if arguments that must be of one type are not.
+/// The types that replace polymorphic ones of a signature: of its arguments, and of its result.
+/// `None` if arguments that must be of one type are not.
 pub fn polymorphic(signature: &Signature, arguments: &[TypeId]) -> Option<Signature> {
     // The type that each argument of a family tells, and an array among them.
     let given = |wanted: Family| {
@@ -143,7 +143,7 @@ pub fn polymorphic(signature: &Signature, arguments: &[TypeId]) -> Option<Signat
     Some(Signature { arguments: arguments.collect::<Option<_>>()?, result: real(signature.result, None)? })
 }
 
-/// Those that have the most of what `counted` counts.
+/// The candidates with the highest number from `counted`.
 fn with_most(candidates: Vec<&Signature>, counted: impl Fn(&Signature) -> usize) -> Vec<&Signature> {
     let most = candidates.iter().map(|candidate| counted(candidate)).max().unwrap_or(0);
     candidates.into_iter().filter(|candidate| counted(candidate) == most).collect()
@@ -195,14 +195,14 @@ fn best<'c>(mut candidates: Vec<&'c Signature>, arguments: &[TypeId]) -> Resolve
     Resolved::Several
 }
 
-/// What an unknown argument is taken for.
+/// The assumed category of an unknown argument.
 struct Slot {
     category: Category,
     has_preferred: bool,
 }
 
 impl Slot {
-    /// None if candidates want different categories, and no string.
+    /// `None` if candidates want different categories, and no string.
     fn of(candidates: &[&Signature], argument: usize) -> Option<Self> {
         let types = || candidates.iter().map(|candidate| candidate.arguments[argument]);
         let first = types().next()?.category();
@@ -216,17 +216,18 @@ impl Slot {
         let has_preferred = types().any(|to| to.category() == category && to.is_preferred());
         Some(Self { category, has_preferred })
     }
+
     fn takes(&self, to: TypeId) -> bool {
         to.category() == self.category && (to.is_preferred() || !self.has_preferred)
     }
 }
 
-/// The type of CASE, UNION, VALUES, COALESCE and others, whose expressions have these types
-/// ("UNION, CASE, and Related Constructs"). CASE has the one of its ELSE first.
+/// The common type of CASE, UNION, VALUES, COALESCE and others, whose expressions have these types
+/// ("UNION, CASE, and Related Constructs"). For CASE, the type of its ELSE comes first.
 ///
 /// # Errors
-/// Two types that have none in common: they are of different categories, or the first is not cast
-/// to the second.
+/// Two types without a common one: they are of different categories, or the first is not cast to
+/// the second.
 pub fn common(types: &[TypeId]) -> Result<TypeId, (TypeId, TypeId)> {
     let mut chosen = TypeId::UNKNOWN;
     for &next in types.iter().filter(|next| **next != TypeId::UNKNOWN) {

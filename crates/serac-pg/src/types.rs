@@ -14,14 +14,14 @@ pub struct TypeId(pub u32);
 pub struct ModifiedType {
     /// The type.
     pub id: TypeId,
-    /// Its modifier as PostgreSQL packs it; [`NO_MODIFIER`] if it has none.
+    /// Its modifier as PostgreSQL packs it; [`NO_MODIFIER`] without a modifier.
     pub modifier: i32,
 }
 
 /// That a type has no modifier.
 pub const NO_MODIFIER: i32 = -1;
 
-/// What PostgreSQL adds to a length, and to packed digits.
+/// The number that PostgreSQL adds to a length, and to packed digits.
 const HEADER: i32 = 4;
 
 impl From<TypeId> for ModifiedType {
@@ -35,21 +35,25 @@ impl ModifiedType {
     pub fn of_length(id: TypeId, length: u32) -> Self {
         Self { id, modifier: i32::try_from(length).unwrap_or(i32::MAX).saturating_add(HEADER) }
     }
+
     /// NUMERIC(p, s).
     pub fn of_digits(precision: u16, scale: u16) -> Self {
         Self { id: TypeId::NUMERIC, modifier: (i32::from(precision) << 16 | i32::from(scale)) + HEADER }
     }
-    /// The characters of a VARCHAR(n) or CHAR(n); none of other types, and where no length is told.
+
+    /// The characters of a VARCHAR(n) or CHAR(n); `None` for other types, and without a length.
     pub fn length(self) -> Option<u32> {
         let has_length = matches!(self.id, TypeId::VARCHAR | TypeId::BPCHAR);
         u32::try_from(self.modifier - HEADER).ok().filter(|_| has_length && self.modifier >= HEADER)
     }
+
     /// The precision and the scale of a NUMERIC(p, s).
     pub fn digits(self) -> Option<(u16, u16)> {
         let packed = u32::try_from(self.modifier.checked_sub(HEADER)?).ok()?;
         let digits = (u16::try_from(packed >> 16).ok()?, (packed & 0xffff) as u16);
         (self.id == TypeId::NUMERIC).then_some(digits)
     }
+
     /// The type that several values of one type have together: their modifier if it is the same.
     pub fn common(id: TypeId, all: impl IntoIterator<Item = Self>) -> Self {
         let mut all = all.into_iter();
@@ -60,8 +64,8 @@ impl ModifiedType {
     }
 }
 
-/// What a type is like (`pg_type.typcategory`). Types of one category are cast to each other more
-/// readily.
+/// The category of a type (`pg_type.typcategory`). Types of one category are cast to each other
+/// more readily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
     /// Arrays.
@@ -82,13 +86,13 @@ pub enum Category {
     Timespan,
     /// Others.
     User,
-    /// A constant whose type nothing tells yet.
+    /// A constant whose type is not known yet.
     Unknown,
     /// For internal use.
     Internal,
 }
 
-/// What is known of a type.
+/// The properties of a type.
 #[derive(Debug)]
 struct Facts {
     name: &'static str,
@@ -102,7 +106,7 @@ struct Facts {
 }
 
 impl Facts {
-    /// Those of the arrays of this type.
+    /// The properties of the arrays of this type.
     fn of_arrays(&self) -> Option<Self> {
         Some(Self {
             name: format!("_{}", self.name).leak(),
@@ -208,7 +212,7 @@ constants! {
     FLOAT4 = 700 "float4";
     /// DOUBLE PRECISION.
     FLOAT8 = 701 "float8";
-    /// A quoted constant, or NULL, whose type nothing tells yet.
+    /// A quoted constant, or NULL, whose type is not known yet.
     UNKNOWN = 705 "unknown";
     /// CHAR(n).
     BPCHAR = 1042 "bpchar";
@@ -257,41 +261,51 @@ impl TypeId {
     pub fn by_name(name: &str) -> Option<Self> {
         TYPES.by_name.get(name).copied()
     }
+
     /// All types.
     pub fn all() -> impl Iterator<Item = Self> {
         TYPES.by_number.keys().copied()
     }
+
     fn facts(self) -> Option<&'static Facts> {
         TYPES.by_number.get(&self)
     }
+
     /// PostgreSQL's own name: `int4`.
     pub fn name(self) -> &'static str {
         self.facts().map_or("???", |facts| facts.name)
     }
+
     /// The name in SQL, as errors have it: `integer`.
     pub fn sql_name(self) -> &'static str {
         self.facts().map_or("???", |facts| &facts.sql_name)
     }
-    /// What it is like.
+
+    /// Its category.
     pub fn category(self) -> Category {
         self.facts().map_or(Category::User, |facts| facts.category)
     }
-    /// Whether it is the one of its category that others are cast to where there is a choice.
+
+    /// Whether it is the preferred type of its category for casts.
     pub fn is_preferred(self) -> bool {
         self.facts().is_some_and(|facts| facts.is_preferred)
     }
+
     /// Bytes of a value; -1 where they vary.
     pub fn bytes(self) -> i16 {
         self.facts().map_or(-1, |facts| facts.bytes)
     }
+
     /// The type of its arrays.
     pub fn array(self) -> Option<Self> {
         self.facts()?.array
     }
-    /// The type of an array's elements; none of other types.
+
+    /// The type of an array's elements; `None` for other types.
     pub fn element(self) -> Option<Self> {
         self.facts()?.element
     }
+
     /// Whether it is one of those that count their elements from 0.
     pub fn is_vector(self) -> bool {
         VECTORS.iter().any(|(name, _)| *name == self.name())

@@ -1,4 +1,4 @@
-//! Joins that end when nobody wants their rows any more.
+//! Joins that end when their rows are not wanted any more.
 //!
 //! DataFusion's operators give their thread back with the rows that they find. A join that compares
 //! many pairs of rows, and finds none for which its condition holds, keeps its thread until it has
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Held by whoever wants a query's rows.
+/// Held by the reader of a query's rows.
 pub struct Wanted(pub IsWanted);
 
 impl Wanted {
@@ -82,19 +82,24 @@ impl PhysicalExpr for WantedExpr {
     fn data_type(&self, schema: &Schema) -> Result<DataType> {
         self.expr.data_type(schema)
     }
+
     fn nullable(&self, schema: &Schema) -> Result<bool> {
         self.expr.nullable(schema)
     }
+
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         self.wanted.check()?;
         self.expr.evaluate(batch)
     }
+
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
         vec![&self.expr]
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
         Ok(Arc::new(Self { expr: children[0].clone(), wanted: self.wanted.clone() }))
     }
+
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.expr.fmt_sql(f)
     }
@@ -203,18 +208,22 @@ impl ExecutionPlan for InTurns {
     fn name(&self) -> &str {
         self.plan.name()
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         self.plan.properties()
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         self.plan.children()
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         self.plan.apply_expressions(f)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self.of(replace_children_if_necessary(self.plan.clone(), children)?))
     }
@@ -226,9 +235,11 @@ impl ExecutionPlan for InTurns {
     fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
         self.plan.with_new_state(state).map(|plan| self.of(plan))
     }
+
     fn metrics(&self) -> Option<MetricsSet> {
         self.plan.metrics()
     }
+
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = self.plan.execute(partition, context)?;
         let rows = if self.in_pieces { in_pieces(rows) } else { rows };

@@ -1,9 +1,8 @@
-//! How much memory a thread has taken: what planning is charged with ([`crate::deep`]).
+//! The memory that a thread has taken: planning is charged for it ([`crate::deep`]).
 //!
-//! Plans are made by DataFusion, which asks nobody before it takes memory for them. So the program
-//! counts: its global allocator is a [`CountingAllocator`], and a thread that plans looks at its
-//! own count. In a program with another allocator the count stays at zero, and plans are not
-//! charged.
+//! Plans are made by DataFusion, which takes memory for them without asking. So the program counts:
+//! its global allocator is a [`CountingAllocator`], and a thread that plans looks at its own count.
+//! In a program with another allocator the count stays at zero, and plans are not charged.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -14,8 +13,8 @@ thread_local! {
     static NET: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Bytes that the calling thread has taken, less those that it has given back; what it gives back
-/// may be others'.
+/// Bytes that the calling thread has taken, less those that it has freed; it may free memory of
+/// other threads.
 pub fn net() -> i64 {
     NET.get()
 }
@@ -24,7 +23,7 @@ fn count(bytes: i64) {
     NET.set(NET.get().wrapping_add(bytes));
 }
 
-/// An allocator that counts what each thread takes and gives back, for `#[global_allocator]`. With
+/// An allocator that counts each thread's allocations and frees, for `#[global_allocator]`. With
 /// it, the memory for plans is part of a session's `work_mem` and of the limit for all queries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator<A>(pub A);
@@ -36,16 +35,19 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
         // SAFETY: The caller's promise.
         unsafe { self.0.alloc(layout) }
     }
+
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
         // SAFETY: The caller's promise.
         unsafe { self.0.alloc_zeroed(layout) }
     }
+
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
         // SAFETY: The caller's promise.
         unsafe { self.0.dealloc(place, layout) }
     }
+
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count(new_size as i64 - layout.size() as i64);
         // SAFETY: The caller's promise.

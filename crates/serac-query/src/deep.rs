@@ -1,28 +1,27 @@
-//! Stacks for what is nested, and threads for planning.
+//! Stacks for nested trees, and threads for planning.
 //!
 //! **Stacks.** Trees of statements, plans and expressions are cloned, compared, written and dropped
-//! by functions that call themselves for each level, and DataFusion and the parser guard only some
-//! of theirs. So how deep such a tree may be is bounded when it is parsed and when it is planned,
-//! and all that handles one has a stack of [`STACK`] bytes, which holds that depth with room to
-//! spare: threads that plan ([`planned`]) and that run queries are made with it; the future
-//! of a deep statement, which any thread may poll, is polled on one that lasts as long as the poll
-//! ([`Roomy`]).
-//! Only what is touched of a stack is memory, and what a deep tree has touched is given back
-//! ([`give_back`]). Dropping takes so little that a statement or a plan may be dropped on any
-//! thread.
+//! by recursive functions. DataFusion and the parser guard only a part of theirs. So parsing and
+//! planning bound the depth of such a tree, and all code that handles one has a stack of [`STACK`]
+//! bytes, which holds that depth with room to spare. Threads that plan ([`planned`]) and that run
+//! queries are made with such a stack. The future of a deep statement, which any thread may poll,
+//! is polled on one that lasts as long as the poll ([`Roomy`]). Only the touched part of a stack is
+//! memory, and the part that a deep tree has touched is given back ([`give_back`]). Dropping takes
+//! so little that a statement or a plan may be dropped on any thread.
 //!
 //! **Planning.** Nothing can stop the planner from outside, and it may be busy for long. So it
-//! works on threads of its own, on copies of what it needs, and the session waits, as it waits for
-//! rows: cancellation, timeouts and the end of the connection find it waiting. The planner that
-//! nobody waits for any more is *abandoned*: it notices at the next rule, table or expression
-//! ([`check`]), ends, and drops what it has. Up to then it gives its place among the [`PLANNERS`]
-//! that may run at a time to the next statement, and takes one of [`ABANDONED`]. Threads are
-//! bounded by both together: an abandoned planner that finds no such place keeps the one it has.
+//! works on threads of its own, on copies of its inputs, and the session waits as it waits for
+//! rows. Cancellation, timeouts and the end of the connection take effect during the wait. A
+//! planner that no session waits for any more is *abandoned*. It notices at the next rule, table or
+//! expression ([`check`]), ends, and drops its memory. Up to then it gives its place among the
+//! [`PLANNERS`] that may run at a time to the next statement, and takes one of [`ABANDONED`].
+//! Threads are bounded by both together: an abandoned planner that finds no such place keeps its
+//! old place.
 //!
-//! **Memory.** The planner is charged for what its thread has taken ([`crate::allocations`]), out
-//! of the memory for the queries of all sessions, where it also looks whether anybody waits. A
-//! session's `work_mem` is for what its queries keep. The charge ends with the planning; a plan
-//! that is done is small beside what made it.
+//! **Memory.** The planner is charged for the memory that its thread has taken
+//! ([`crate::allocations`]), from the memory for the queries of all sessions. At each charge it
+//! also checks whether it is abandoned. A session's `work_mem` is for the memory that its queries
+//! keep. The charge ends with the planning: a finished plan is small beside the work that made it.
 
 use crate::allocations;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
@@ -46,12 +45,12 @@ pub const STACK: usize = if cfg!(debug_assertions) { 256 << 20 } else { 64 << 20
 const KEPT: usize = 512 << 10;
 /// A plan's memory is charged anew when it has changed by so many bytes.
 const CHARGED_AT_ONCE: usize = 8 << 20;
-/// How long a thread that plans waits for the next statement.
+/// The time that a planning thread waits for the next statement.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// The statements that are planned at a time: enough to keep all cores busy.
 static PLANNERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most_planners())));
-/// Planners that nobody waits for and that have not noticed yet, beside [`PLANNERS`].
+/// Abandoned planners that have not noticed yet, beside [`PLANNERS`].
 static ABANDONED: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most_abandoned())));
 
 fn most_planners() -> usize {
@@ -66,8 +65,8 @@ pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK / 2, STACK, work)
 }
 
-/// As [`with_room`] for what `is_deep`, and where it is for the rest: a new stack is mapped each
-/// time.
+/// As [`with_room`] for deep work, and on the present stack for the rest: a new stack is mapped
+/// each time.
 pub fn with_room_if<T>(is_deep: bool, work: impl FnOnce() -> T) -> T {
     if is_deep { with_room(work) } else { work() }
 }
@@ -79,7 +78,7 @@ pub struct Roomy<F: Future> {
 }
 
 impl<F: Future> Roomy<F> {
-    /// For what is done with a statement that is `is_deep`.
+    /// For work on a statement that is `is_deep`.
     pub fn new(is_deep: bool, future: F) -> Self {
         Self { future: Some(Box::pin(future)), is_deep }
     }
@@ -121,8 +120,8 @@ pub fn give_back() {
         let (from, to) = ((here - left).next_multiple_of(PAGE) + PAGE, (here - KEPT) / PAGE * PAGE);
         if from < to {
             // SAFETY: The range lies within the stack of this thread, between its end, of which the
-            // first page or more is left out, and the frames that are in use, which end less than
-            // KEPT bytes below `marker`: nobody has a reference into it. Frames that come to lie
+            // first page or more is left out, and the frames in use. These end less than KEPT bytes
+            // below `marker`, so there is no reference into the range. Frames that come to lie
             // there later find zeros, as on a new stack.
             unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DONTNEED) };
         }
@@ -134,7 +133,7 @@ thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
 }
 
-/// Whether anybody waits for a plan, and what it is charged to.
+/// Whether a plan is still waited for, and the memory that it is charged to.
 #[derive(Clone, Debug)]
 struct Planning {
     abandoned: Arc<AtomicBool>,
@@ -142,14 +141,16 @@ struct Planning {
 }
 
 impl Planning {
-    /// That of the calling thread.
+    /// The state of the calling thread.
     fn of_this_thread() -> Option<Self> {
         HERE.with_borrow(|here| here.as_ref().map(|here| here.planning.clone()))
     }
+
     /// Makes it that of the calling thread.
     fn enter(this: Option<Self>) {
         HERE.set(this.map(Here::new));
     }
+
     fn is_abandoned(&self) -> bool {
         // Relaxed: who reads it late plans on for a moment. Pairs with the store in `Waiting`.
         self.abandoned.load(Ordering::Relaxed)
@@ -169,9 +170,10 @@ impl Here {
         let charged = planning.memory.as_ref().map(|memory| MemoryConsumer::new("the planner").register(memory));
         Self { planning, before: allocations::net(), charged }
     }
+
     fn check(&mut self) -> datafusion::error::Result<()> {
         if self.planning.is_abandoned() {
-            return Err(SqlError::new(sqlstate::QUERY_CANCELED, "nobody waits for the plan").external());
+            return Err(SqlError::new(sqlstate::QUERY_CANCELED, "the plan is not waited for any more").external());
         }
         let Some(charged) = &mut self.charged else { return Ok(()) };
         let taken = usize::try_from(allocations::net() - self.before).unwrap_or(0);
@@ -182,21 +184,20 @@ impl Here {
     }
 }
 
-/// Whether nobody waits for what this thread plans.
+/// Whether this thread's plan is abandoned.
 pub fn is_abandoned() -> bool {
     HERE.with_borrow(|here| here.as_ref().is_some_and(|here| here.planning.is_abandoned()))
 }
 
-/// An error where nobody waits for what this thread plans, or the plan takes more memory than there
-/// is for it.
+/// An error if this thread's plan is abandoned, or takes more memory than there is for it.
 pub fn check() -> datafusion::error::Result<()> {
     HERE.with_borrow_mut(|here| here.as_mut().map_or(Ok(()), Here::check))
 }
 
-/// A planner's place among those that may run; none once it has ended.
+/// A planner's place among those that may run; `None` once it has ended.
 type Place = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
 
-/// Held by who waits for a plan.
+/// Held by the waiter for a plan.
 struct Waiting {
     planning: Planning,
     place: Place,
@@ -253,7 +254,7 @@ fn work(first: Job) {
     }
 }
 
-/// The next job of a thread; none if it has waited long enough.
+/// The next job of a thread; `None` if it has waited long enough.
 fn rest(number: u64, next: &Receiver<Job>) -> Option<Job> {
     match next.recv_timeout(IDLE) {
         Ok(job) => Some(job),
@@ -264,18 +265,18 @@ fn rest(number: u64, next: &Receiver<Job>) -> Option<Job> {
             resting.retain(|(other, _)| *other != number);
             let is_taken = resting.len() == before;
             drop(resting);
-            // Who has taken it sends a job at once.
+            // The thread that has taken it sends a job at once.
             if is_taken { next.recv().ok() } else { None }
         }
     }
 }
 
-/// Does `work`, which may be long or deep, on a thread of its own, charged to `memory`; where the
-/// caller is such a thread, there.
+/// Does `work`, which may be long or deep, on a thread of its own, charged to `memory`; if the
+/// caller is a planning thread, on that one.
 ///
 /// # Errors
-/// What the work gives; XX000 when it panics, 53000 when there is no thread, 53200 where it looks
-/// and memory is short.
+/// The result of the work. XX000 when it panics, 53000 when there is no thread, 53200 when a check
+/// finds that memory is short.
 pub async fn elsewhere<T: Send + 'static>(
     memory: Option<Arc<dyn MemoryPool>>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -291,7 +292,7 @@ pub async fn elsewhere<T: Send + 'static>(
     start(Box::new(move || {
         Planning::enter(Some(planning));
         let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(SqlError::of_panic(&*panic)));
-        // Nobody may wait for it: then it is dropped here.
+        // Without a waiter, the result is dropped here.
         let unwanted = done.send(result);
         drop(unwanted);
         Planning::enter(None);
@@ -302,8 +303,8 @@ pub async fn elsewhere<T: Send + 'static>(
         .unwrap_or_else(|_| Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a statement was not planned to its end")))
 }
 
-/// As [`elsewhere`], for a future that waits for nothing but memory. `runtime` is where it finds
-/// what else it starts.
+/// As [`elsewhere`], for a future that waits only for memory. `runtime` is the runtime on which it
+/// starts other work.
 ///
 /// # Errors
 /// As there.
@@ -342,7 +343,7 @@ mod tests {
     async fn abandoned_planners_do_not_keep_others_waiting() {
         let end = Arc::new(AtomicBool::new(false));
         let all = PLANNERS.available_permits();
-        // Twice as many as may run at a time, none of which notices.
+        // Twice as many as may run at a time, which do not notice.
         for _ in 0..2 * all {
             let end = end.clone();
             let endless = elsewhere(None, move || {
@@ -371,7 +372,9 @@ mod tests {
             std::hint::black_box(&page);
             if levels == 0 { 0 } else { touch(levels - 1) + usize::from(page[levels % 4_096]) }
         }
-        // Of the mapping in which this stack lies: other tests of the process have memory, too.
+
+        // Pages of the mapping in which this stack lies: other tests of the process have memory,
+        // too.
         fn pages() -> usize {
             let (here, mut is_mine) = (0u8, false);
             let address = std::ptr::from_ref(&here).addr();

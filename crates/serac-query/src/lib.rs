@@ -1,4 +1,4 @@
-//! Tables as DataFusion sees them, and what is ours of planning and running queries over them.
+//! Tables as DataFusion's providers, and our parts of planning and running queries over them.
 //!
 //! | module | what it has |
 //! |---|---|

@@ -10,11 +10,11 @@ use std::thread::Thread;
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// What the client sends, for the thread that reads it.
+/// The client's data, for the thread that reads it.
 pub(crate) struct Input {
     pieces: mpsc::Receiver<io::Result<Bytes>>,
     current: Bytes,
-    /// What has come after it; none within for the end of the pieces.
+    /// The piece after it; an inner `None` for the end of the pieces.
     next: Option<Option<io::Result<Bytes>>>,
 }
 
@@ -69,7 +69,7 @@ impl CopyInput for Input {
     }
 }
 
-/// What is on its way to the client, in the pieces in which it was written.
+/// Data on its way to the client, in the pieces in which it was written.
 #[derive(Clone, Default)]
 pub(crate) struct Output(Arc<Mutex<Pieces>>);
 
@@ -85,7 +85,8 @@ impl Output {
     pub(crate) fn len(&self) -> usize {
         self.0.lock().bytes.len()
     }
-    /// Takes what waits.
+
+    /// Takes the waiting pieces.
     pub(crate) fn take(&self) -> Pieces {
         std::mem::take(&mut *self.0.lock())
     }
@@ -99,6 +100,7 @@ impl Write for Output {
         pieces.ends.push(end);
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Frames from a stream, whatever they mean: a kind and the length of the body in five bytes, and
-//! the body.
+//! Frames from a stream, independently of their meaning: a kind and the length of the body in five
+//! bytes, and the body.
 
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -9,18 +9,18 @@ const HEADER_BYTES: usize = 5;
 /// Room that a body gets before its bytes are there.
 const FIRST_BYTES: usize = 64 << 10;
 
-/// Why there is no frame.
+/// The reason why there is no frame.
 #[derive(Debug)]
 pub(crate) enum ReadError<E> {
     /// The stream has failed, or ended inside a frame.
     Io(io::Error),
-    /// What has come is no frame of the sender's.
+    /// The bytes are no frame of the sender's.
     Frame(E),
 }
 
-/// The kind and the body of the next frame; none at the stream's end. `check` reads the header.
-/// Memory grows with the bytes that have come, not with the length that the frame says. A call that
-/// is broken off loses what it has read.
+/// The kind and the body of the next frame; `None` at the stream's end. `check` reads the header.
+/// Memory grows with the bytes that have come, not with the length that the frame says. A cancelled
+/// call loses the bytes that it has read.
 pub(crate) async fn read_frame<R: AsyncRead + Unpin, E>(
     reader: &mut R,
     check: impl FnOnce([u8; HEADER_BYTES]) -> Result<(u8, usize), E>,

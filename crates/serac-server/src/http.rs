@@ -1,12 +1,12 @@
-//! `/metrics`, `/ready` and `/live` over HTTP, for who watches the server.
+//! `/metrics`, `/ready` and `/live` over HTTP, for monitors of the server.
 //!
 //! A connection is for one request, and has a time for all of it: the request, the answer, and the
-//! client's reading. So clients that do not read, or do not ask, hold no place for longer, and
-//! those of one address no more than half of them.
+//! client's reading. So a client that does not read, or does not ask, holds no place for longer.
+//! The clients of one address hold no more than half of the places.
 //!
-//! Where other machines reach the port, `/metrics` is for those who show the server's token, or the
-//! name and password of a superuser, as the view `serac_metrics` is. `/ready` and `/live`, which
-//! say one word, are for everybody.
+//! On a port that other machines reach, `/metrics` needs the server's token, or the name and
+//! password of a superuser, as the view `serac_metrics` does. `/ready` and `/live`, which say one
+//! word, are for everybody.
 
 use crate::passwords::{Passwords, basic};
 use crate::pg::{Account, Verifier};
@@ -33,13 +33,13 @@ use tokio::task::JoinSet;
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 32;
-/// How long a client may take for a request, and how long until it has read the answer.
+/// The time that a client may take for a request, and until it has read the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Wait after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Whether the server takes clients. HttpState by who knows and who is asked.
+/// Whether the server takes clients. Shared by the server and the HTTP port.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<AtomicBool>);
 
@@ -49,6 +49,7 @@ impl Readiness {
         // Relaxed, as below: nothing else hangs on it.
         self.0.store(ready, Ordering::Relaxed);
     }
+
     fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -62,7 +63,7 @@ pub struct HttpServer {
     timeout: Duration,
 }
 
-/// Who may see figures where not everybody may.
+/// The access to figures, if it is restricted.
 #[derive(Clone, Debug, Default)]
 pub struct HttpAccess {
     /// The server's token.
@@ -71,11 +72,11 @@ pub struct HttpAccess {
     pub users: HashMap<String, Verifier>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct HttpState {
     db: SqlDatabase,
     readiness: Readiness,
-    /// None where everybody may see figures.
+    /// `None` if everybody may see figures.
     access: Option<HttpAccess>,
     passwords: Passwords,
     /// Figures are collected for one client at a time.
@@ -89,7 +90,7 @@ impl std::fmt::Debug for HttpState {
 }
 
 impl HttpState {
-    /// Whether a request with these headers may see figures; the answer to one that may not.
+    /// Whether a request with these headers may see figures; otherwise the refusal.
     async fn check(&self, headers: &HeaderMap) -> Result<(), Response<String>> {
         let Some(access) = &self.access else { return Ok(()) };
         let shown = Token::shown(headers, "Bearer ");
@@ -125,12 +126,13 @@ impl HttpServer {
     /// # Errors
     /// When the address cannot be used.
     pub async fn bind(db: SqlDatabase, address: SocketAddr, readiness: Readiness) -> io::Result<Self> {
-        // Where other machines reach it, nobody sees figures unless it is said who may.
+        // On an address that other machines reach, figures need a login or token by default.
         let access = (!address.ip().is_loopback()).then(HttpAccess::default);
         let (passwords, collecting) = (Passwords::default(), tokio::sync::Mutex::default());
         let shared = HttpState { db, readiness, access, passwords, collecting };
         Ok(Self { listener: TcpListener::bind(address).await?, shared: Arc::new(shared), timeout: CONNECTION_TIMEOUT })
     }
+
     /// Lets only these see figures, wherever they are.
     #[must_use]
     pub fn with_access(mut self, access: HttpAccess) -> Self {
@@ -139,12 +141,14 @@ impl HttpServer {
         }
         self
     }
-    /// How long a connection may last.
+
+    /// Sets the time that a connection may last.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
-    /// Where it listens.
+
+    /// The address on which it listens.
     ///
     /// # Errors
     /// When the system does not say.

@@ -1,6 +1,6 @@
-//! SeracDB for clients on the network: those that speak PostgreSQL's protocol, those of Arrow
-//! Flight SQL, those of the operator language, and who watches the server. For other processes of
-//! the machine: the socket in the database's folder.
+//! SeracDB for clients on the network: clients of PostgreSQL's protocol, of Arrow Flight SQL and of
+//! the operator language, and monitors. For other processes of the machine: the socket in the
+//! database's folder.
 #![warn(missing_docs)]
 
 mod copy_streams;

@@ -1,9 +1,9 @@
-//! Passwords that are shown in clear, and hashed to be compared with what is kept of them.
+//! Passwords that come in clear, and are hashed to be compared with the stored verifier.
 //!
-//! A hash takes milliseconds, or as long as the role's own verifier says: it is made on a thread
-//! for such work, never where connections wait. Few are made at a time, and one for each user:
-//! whoever shows many passwords waits for his own, and others are served in between. A name that
-//! nobody has costs the same time, and all such names count as one.
+//! A hash takes milliseconds, or as long as the role's own verifier demands. It is made on a thread
+//! for such work, never on a connection's loop. Few are made at a time, and one for each user: a
+//! client that shows many passwords waits for its own, and others are served in between. An unknown
+//! name costs the same time, and all unknown names count as one.
 
 use crate::pg::{Account, Mock, Verifier};
 use base64::Engine as _;
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// With padding or without: some clients, ADBC's driver among them, send none.
+/// With or without padding: a few clients, ADBC's driver among them, send no padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -31,10 +31,10 @@ pub(crate) fn basic(headers: &HeaderMap) -> Option<(String, String)> {
 
 type Turn = Arc<tokio::sync::Mutex<()>>;
 
-/// See the module.
+/// Checks passwords, a few at a time.
 pub(crate) struct Passwords {
     threads: Arc<Semaphore>,
-    /// By users' names; empty for those that nobody has.
+    /// By users' names; empty for unknown names.
     turns: Mutex<HashMap<String, Turn>>,
     mock: Mock,
 }
@@ -57,18 +57,19 @@ impl Passwords {
             }
         }
     }
+
     async fn hash(&self, name: &str, verifier: Verifier, password: String) -> bool {
         let turn = self.turns.lock().entry(name.to_owned()).or_default().clone();
         let own = turn.clone().lock_owned().await;
         let thread = self.threads.clone().acquire_owned().await.expect("it is never closed");
         let hashed = tokio::task::spawn_blocking(move || {
-            // Held until the work is done, also if nobody waits for it any more.
+            // Held until the work is done, also without a waiter.
             let _held = (own, thread);
             verifier.is_of(&password)
         });
         let is_of = hashed.await.unwrap_or(false);
         let mut turns = self.turns.lock();
-        // The map's and this one: nobody waits.
+        // The map's and this one: there is no waiter.
         if Arc::strong_count(&turn) == 2 {
             turns.remove(name);
         }

@@ -1,4 +1,4 @@
-//! What the ports with connections of their own have in common: how they take connections.
+//! Common parts of the ports with connections of their own: how they take connections.
 
 use serac_net::admission::{Admission, Waiting};
 use serac_net::listen::{Listener, Socket};
@@ -8,31 +8,31 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tracing::warn;
 
-/// How long cancelled statements may take to end.
+/// The time that cancelled statements may take to end.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
-/// Places for those who have not said who they are, at the least.
+/// The least number of places for clients that have not logged in.
 const LEAST_WAITING: usize = 64;
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How far a server's end is.
+/// The phase of a server's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Serving,
-    /// What runs may end.
+    /// Running statements may end.
     Stopping,
-    /// What runs is cancelled.
+    /// Running statements are cancelled.
     Cancelling,
 }
 
 /// The places where the connections of a port wait until they have logged in. `most`: connections
-/// of those who have.
+/// of clients that have logged in.
 pub(crate) fn admission(most: usize) -> Arc<Admission> {
     Admission::new(most.max(LEAST_WAITING))
 }
 
-/// Takes connections until `stop` is ready. Then the system refuses whoever comes. `serve` begins
-/// to serve one, as a task of `connections`.
+/// Takes connections until `stop` is ready. Then the system refuses new ones. `serve` begins to
+/// serve a connection, as a task of `connections`.
 pub(crate) async fn take_connections(
     listeners: Vec<Listener>,
     admission: &Arc<Admission>,

@@ -1,4 +1,4 @@
-//! What runs the jobs of SQL ([`serac_sql::Programs`]): the programs of this machine, apart from it
+//! The runner of the jobs of SQL ([`serac_sql::Programs`]): the programs of this machine, isolated
 //! ([`serac_export::compute`]).
 //!
 //! **Memory.** A job's inputs, outputs and programs are charged to two accounts: the memory of the
@@ -29,7 +29,7 @@ impl Default for LocalPrograms {
     }
 }
 
-/// What the jobs of a session are charged to.
+/// The account to which the jobs of a session are charged.
 struct JobAccount {
     session: Option<MemoryReservation>,
     all: LocalPrograms,
@@ -52,6 +52,7 @@ impl Account for JobAccount {
             ComputeError::Refused { sqlstate, message }
         })
     }
+
     fn shrink(&self, bytes: u64) {
         if let Some(session) = &self.session {
             session.shrink(usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -86,14 +87,17 @@ impl LocalPrograms {
     /// Bytes that all jobs have at a time, unless another number is said.
     pub const MOST_BYTES: u64 = 8 << 30;
 
-    /// Whose jobs have so many bytes at a time: inputs, outputs, and memory of programs.
+    /// A runner whose jobs have at most this many bytes at a time: inputs, outputs, and memory of
+    /// programs.
     pub fn new(most_bytes: u64) -> Self {
         Self { held: Arc::default(), most_bytes }
     }
+
     /// Bytes that the jobs have that run now.
     pub fn held_bytes(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
+
     /// To be given to [`serac_sql::SqlOptions`].
     pub fn shared() -> Option<Arc<dyn serac_sql::Programs>> {
         Some(Arc::new(Self::default()))
@@ -127,29 +131,36 @@ impl serac_sql::Job for LocalJob {
         let inputs = self.description.inputs.iter();
         inputs.filter_map(|input| Some((input.name().to_owned(), input.query().ok()?))).collect()
     }
+
     fn runs_programs(&self) -> bool {
         self.description.runs_programs()
     }
+
     fn check_runnable(&self) -> Result<(), SqlError> {
         compute::check_runnable(&self.description).map_err(told)
     }
+
     fn charge_to(&mut self, memory: MemoryReservation) {
         self.account = Arc::new(JobAccount { session: Some(memory), all: self.programs.clone() });
     }
+
     fn set_arguments(&mut self, arguments: &[Option<String>]) {
         self.description.set_arguments(arguments);
     }
+
     fn begin_input(&mut self, schema: &Schema) -> Result<(), SqlError> {
         self.finish_input()?;
         self.begun = Some(StreamFileWriter::charged(schema, self.left, &self.account).map_err(told)?);
         Ok(())
     }
+
     fn write_input(&mut self, batch: &RecordBatch) -> Result<(), SqlError> {
         match &mut self.begun {
             Some(begun) => begun.write(batch).map_err(told),
             None => Err(SqlError::new(sqlstate::INTERNAL_ERROR, "rows of no input")),
         }
     }
+
     fn run(mut self: Box<Self>, cancelled: &AtomicBool) -> Result<Box<dyn Read + Send>, SqlError> {
         self.finish_input()?;
         let Self { description, account, inputs, .. } = *self;

@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 
-/// How long a connection may take to come about.
+/// The time that a connection may take to be established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of a message.
@@ -28,7 +28,7 @@ impl fmt::Debug for RemoteDatabase {
     }
 }
 
-/// What goes wrong with another machine.
+/// An error of another machine.
 #[derive(Debug)]
 pub struct RemoteError(String);
 
@@ -49,7 +49,7 @@ impl RemoteDatabase {
     /// Connects. `address`: `grpc://HOST:PORT`. `token`: shown with every call.
     ///
     /// # Errors
-    /// That nobody is there, or that the address is none.
+    /// An unreachable server, or an invalid address.
     pub async fn connect(address: &str, token: Option<&str>) -> Result<Self, RemoteError> {
         let place = address.strip_prefix("grpc://").or_else(|| address.strip_prefix("grpc+tcp://"));
         let place = place.ok_or_else(|| RemoteError(format!("\"{address}\" is no address: grpc://HOST:PORT")))?;
@@ -66,18 +66,20 @@ impl RemoteDatabase {
         }
         Ok(Self { client, transaction: None })
     }
+
     /// Begins a transaction: the queries that follow see one snapshot.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The server's refusal.
     pub async fn begin(&mut self) -> Result<(), RemoteError> {
         self.transaction = Some(self.client.begin_transaction().await?);
         Ok(())
     }
+
     /// Ends it.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The server's refusal.
     pub async fn end(&mut self) -> Result<(), RemoteError> {
         match self.transaction.take() {
             Some(transaction) => {
@@ -87,10 +89,11 @@ impl RemoteDatabase {
             None => Ok(()),
         }
     }
+
     /// Runs a query, and gives its rows to a sink while that wants them.
     ///
     /// # Errors
-    /// What is wrong with the query or the connection.
+    /// The error of the query or the connection.
     pub async fn query(&mut self, query: &str, sink: &mut dyn Sink) -> Result<(), RemoteError> {
         let info = self.client.execute(query.to_owned(), self.transaction.clone()).await?;
         let mut is_begun = false;

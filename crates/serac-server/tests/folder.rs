@@ -108,7 +108,7 @@ fn a_holder_without_images_says_so() {
     let (db, server) = serve(&folder, FolderOptions { max_connections: 2, images: None, ..FolderOptions::default() });
     let mut client = Client::connect(&folder, &Options::default()).unwrap();
     assert!(refusal(client.snapshot_bytes(b"t")).contains("0A000"));
-    // And one that has its connections refuses more.
+    // A server with all of its connections refuses more.
     let other = Client::connect(&folder, &Options::default()).unwrap();
     let refused = Client::connect(&folder, &Options::default()).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("too many clients"), "{refused}");
@@ -143,6 +143,7 @@ fn a_client_copies_makes_tables_and_listens() {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
             Err(std::io::Error::other("it is full"))
         }
+
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }

@@ -1,5 +1,5 @@
 //! Clients of PostgreSQL against the server, and messages that no client sends: psycopg here,
-//! others in `pg_clients`. Those of Flight SQL are beside them.
+//! others in `pg_clients`. Clients of Flight SQL are beside them.
 
 mod flight_sql;
 mod pg_clients;
@@ -33,9 +33,11 @@ impl Served {
     async fn new(options: PgOptions) -> Self {
         Self::with(options, &SqlOptions::default()).await
     }
+
     async fn with(options: PgOptions, sql: &SqlOptions) -> Self {
         Self::of(SqlDatabase::new(Database::in_memory().unwrap(), sql).unwrap(), options).await
     }
+
     async fn of(db: SqlDatabase, options: PgOptions) -> Self {
         let kept = db.clone();
         let server = PgServer::bind(db, "127.0.0.1:0".parse().unwrap(), options).await.unwrap();
@@ -46,6 +48,7 @@ impl Served {
         }));
         Self { address, db: kept, stop: Some(stop), running }
     }
+
     async fn end(mut self) {
         self.stop.take().unwrap().send(()).unwrap();
         tokio::time::timeout(Duration::from_secs(20), self.running).await.expect("it stops").unwrap();
@@ -66,7 +69,7 @@ async fn python_with(name: &str, address: SocketAddr, certificate: &str) {
     assert!(success && out.ends_with("done\n"), "{out}{err}");
 }
 
-/// Runs a program beside the server: what it writes, and whether it succeeds.
+/// Runs a program beside the server; returns its output and success.
 async fn run(
     program: &str,
     arguments: &[String],
@@ -158,7 +161,7 @@ async fn connections_are_encrypted_and_the_certificate_is_verified() {
             assert_eq!(success.then_some(out.as_str()), wanted, "{options}: {err}");
         }
     }
-    // A key that is another's, and files that are none, are told apart from good ones.
+    // Another certificate's key, and files that are no keys, are distinguished from good ones.
     assert!(tls_config(Path::new(&key), Path::new(&key)).unwrap_err().contains("server.key"));
     assert!(tls_config(Path::new(&file("nothing")), Path::new(&key)).unwrap_err().contains("nothing"));
     served.end().await;
@@ -239,7 +242,7 @@ async fn nonsense_is_refused_and_the_server_goes_on() {
     let answer =
         exchange(served.address, &[startup(), message(b'Q', b"SELECT 42\0"), message(b'X', b"")].concat()).await;
     assert!(answer.windows(2).any(|pair| pair == b"42"), "{}", String::from_utf8_lossy(&answer));
-    // What is announced is not made room for.
+    // Memory is not reserved for an announced length.
     let huge = [startup(), vec![b'Q'], i32::MAX.to_be_bytes().to_vec()].concat();
     let answer = exchange(served.address, &huge).await;
     assert!(String::from_utf8_lossy(&answer).contains("54000"), "{}", String::from_utf8_lossy(&answer));
@@ -335,7 +338,7 @@ async fn a_client_that_does_not_read_holds_nobody_up() {
     };
     let before = resident();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Other tests in this process need some; the four results are 4 TB.
+    // Other tests in this process need memory; the four results are 4 TB.
     assert!(resident() < before + 400, "{before} MiB, then {} MiB", resident());
     assert!(bytes_out() < sent + (1 << 20));
     // It is ended by another connection, and so is one that stalls longer than its statements may
@@ -401,7 +404,7 @@ async fn formats_are_for_all_columns_or_each() {
     let served = Served::new(PgOptions::default()).await;
     let mut socket = connect(served.address).await;
     let run = [message(b'E', b"\0\0\0\0\0"), message(b'S', b"")].concat();
-    // Nobody has asked for the columns before.
+    // The columns were not asked for before.
     let parse = message(b'P', b"\0SELECT 41 + 1\0\0\0");
     socket.write_all(&[&parse[..], &bind(&[0, 0]), &run].concat()).await.unwrap();
     let answer = read_until(&mut socket, READY).await;
@@ -494,7 +497,7 @@ async fn numbers_of_objects_have_no_sign() {
     for (format, value) in [(0, &b"4294967295"[..]), (0, b"-1"), (1, &[255; 4])] {
         let answer = given(format, value).await;
         assert!(answer.contains("\x0a4294967295\0\0\0\x01t"), "{value:?}: {answer:?}");
-        // It is told as what it is: its number, and the length of its values.
+        // It has its own type: the number, and the length of its values.
         assert!(answer.contains("?column?\0\0\0\0\0\0\0\0\0\0\x1a\0\x04"), "{answer:?}");
     }
     let answer = given(0, b"4294967296").await;

@@ -1,5 +1,5 @@
-//! Jobs and functions of SQL: whose memory they take, with whose rights they read, and what their
-//! values become. They run a program that gives back its input.
+//! Jobs and functions of SQL: the memory that they take, the rights with which they read, and the
+//! types of their values. They run a program that echoes its input.
 #![cfg(target_os = "linux")]
 
 use datafusion::arrow::util::display::array_value_to_string;
@@ -8,7 +8,7 @@ use serac_server::LocalPrograms;
 use serac_sql::{Session, SqlDatabase, SqlError, SqlOptions, StatementResult};
 use std::sync::Arc;
 
-/// A database, and what runs its jobs.
+/// A database, and the runner of its jobs.
 fn database(memory_limit: Option<usize>, most_bytes: u64) -> (SqlDatabase, LocalPrograms) {
     let programs = LocalPrograms::new(most_bytes);
     let options = SqlOptions { memory_limit, programs: Some(Arc::new(programs.clone())), ..SqlOptions::default() };
@@ -95,7 +95,7 @@ async fn what_is_refused_is_refused_before_an_input_is_read() {
     assert_eq!(state(&mut session, &format!("CALL serac_run('{second}')")).await, "42601");
     good(&mut session, "CREATE ROLE other; SET ROLE other").await;
     assert_eq!(state(&mut session, &format!("CALL serac_run('{failing}')")).await, "42501");
-    // This build has no WebAssembly, or the module is none.
+    // This build lacks WebAssembly, or the module is invalid.
     let module = failing.replace(r#""program": "/bin/cat""#, r#""wasm": """#);
     let (state, expected) = (state(&mut session, &format!("CALL serac_run('{module}')")).await, ["0A000", "22012"]);
     assert!(expected.contains(&state), "{state}");
@@ -138,7 +138,7 @@ async fn a_view_reads_a_functions_inputs_with_its_owners_rights() {
     good(&mut session, "CREATE ROLE maker; CREATE ROLE reader; GRANT CREATE ON SCHEMA public TO maker").await;
     good(&mut session, &function("secrets", "a INT", "SELECT a FROM secret")).await;
     good(&mut session, "GRANT EXECUTE ON FUNCTION secrets TO maker").await;
-    // Its owner may execute the function, but not read what that reads.
+    // Its owner may execute the function, but not read its inputs.
     good(&mut session, "SET ROLE maker").await;
     good(&mut session, "CREATE MATERIALIZED VIEW kept AS SELECT a FROM secrets() WITH NO DATA").await;
     good(&mut session, "CREATE VIEW seen AS SELECT a FROM secrets()").await;
@@ -148,7 +148,7 @@ async fn a_view_reads_a_functions_inputs_with_its_owners_rights() {
     good(&mut session, "GRANT SELECT ON secret TO maker").await;
     good(&mut session, "REFRESH MATERIALIZED VIEW kept").await;
     assert_eq!(good(&mut session, "SELECT * FROM kept").await, "7");
-    // Who reads the view needs no right on what it reads, as with its tables.
+    // A reader of the view needs no right on its inputs, as with its tables.
     good(&mut session, "GRANT SELECT ON seen TO reader; SET ROLE reader").await;
     assert_eq!(good(&mut session, "SELECT * FROM seen").await, "7");
     assert_eq!(state(&mut session, "SELECT * FROM secrets()").await, "42501");

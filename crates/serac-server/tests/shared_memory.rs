@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Accounts, and what all of them have together at every moment.
+/// Accounts, and their constant total.
 const ACCOUNTS: i64 = 20_000;
 const TOTAL: i64 = ACCOUNTS * 100;
 
@@ -42,19 +42,23 @@ impl Holder {
         let server = FolderServer::start(db.clone(), folder, options).unwrap();
         Self { db, server: Some(server), memory }
     }
+
     fn execute(&self, sql: &str) {
         run(&self.db, sql);
     }
+
     fn freeze(&self, name: &str) {
         let table = self.db.database().catalog().table("public", name).unwrap().clone();
         self.db.database().storage().freeze_table(&table.data, Duration::from_millis(100));
     }
+
     fn make_accounts(&self) {
         self.execute("CREATE TABLE account (id BIGINT PRIMARY KEY, balance BIGINT NOT NULL, note TEXT)");
         self.execute(&format!(
             "INSERT INTO account SELECT i, 100, 'a note that is long, of account ' || i FROM generate_series(1, {ACCOUNTS}) AS s (i)"
         ));
     }
+
     fn wait_for_no_copies(&self) {
         let began = Instant::now();
         while self.memory.copied_bytes() > 0 {
@@ -62,6 +66,7 @@ impl Holder {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+
     fn close(mut self) {
         self.server.take().unwrap().stop();
         self.db.database().close().unwrap();
@@ -137,7 +142,7 @@ fn an_image_shows_what_its_transaction_sees() {
     do_all(&mut one, "ROLLBACK");
     assert_eq!(sum(&one.snapshot(&of("account")).unwrap().tables[0], "balance"), TOTAL + 1);
     assert_eq!(sum(&own.tables[0], "balance"), TOTAL - 200, "what was read stays");
-    // An error is one of the transaction, and a serializable one knows what it has read.
+    // An error is one of the transaction, and a serializable one notes its reads.
     do_all(&mut one, "BEGIN");
     assert_eq!(refusal(one.snapshot(&of("nowhere"))), "42P01");
     assert_eq!(refusal(one.snapshot(&of("account"))), "25P02");
@@ -224,7 +229,7 @@ fn leases_end_when_they_are_given_back_or_at_their_time_or_with_the_connection()
     let timed = client.snapshot(&short).unwrap();
     assert!(timed.until <= Instant::now() + Duration::from_millis(50));
     holder.wait_for_no_copies();
-    // Many, then too many, and none when the client has gone.
+    // Many, then too many, and zero when the client has gone.
     let mut kept = Vec::new();
     let error = loop {
         match client.snapshot(&columns("account", &["id"])) {
@@ -274,8 +279,8 @@ async fn a_session_reads_the_same_in_the_holder_and_beside_it() {
     here.close().unwrap();
 }
 
-/// What a process is to do that a test starts: in a variable of the environment, so that it is this
-/// same binary.
+/// The part of a process that a test starts. It is in a variable of the environment, so that the
+/// process is this same binary.
 const PART: &str = "SERAC_TEST_PART";
 
 #[test]
@@ -318,7 +323,7 @@ fn read_for_ever(folder: &Path) {
                 _ => {}
             }
         }
-        // What was read before has not changed.
+        // The rows read before have not changed.
         kept.drain(..).for_each(|snapshot| check_accounts(&snapshot.tables[0]));
         if round == 0 {
             println!("\nread");

@@ -1,9 +1,9 @@
-//! Who is connected and what they do: the list behind `serac_activity`, the figures of statements
-//! and transactions, and the way to end what another runs.
+//! The connections and their statements: the list behind `serac_activity`, the figures of
+//! statements and transactions, and the cancellation of another connection's statement.
 //!
-//! Each connection has an [`Activity`] of its own, behind a latch that nobody else takes but who
-//! looks at the list. So nothing is counted in a place that connections share: figures are added up
-//! when somebody asks, and a connection that ends leaves its own to the list.
+//! Each connection has an [`Activity`] of its own, behind a latch that otherwise only a reader of
+//! the list takes. So no counter is shared between connections: figures are added up when they are
+//! asked for, and a connection that ends leaves its own to the list.
 
 use crate::limits::CancelHandle;
 use crate::transaction::TransactionStatus;
@@ -26,7 +26,7 @@ pub const BOUNDS: [f64; 16] =
 /// Durations by class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// How many in each class.
+    /// The number of statements in each class.
     pub counts: [u64; BOUNDS.len() + 1],
     /// Their sum.
     pub sum: Duration,
@@ -38,13 +38,14 @@ impl Histogram {
         self.counts[BOUNDS.partition_point(|bound| *bound < seconds)] += 1;
         self.sum += duration;
     }
+
     fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
         self.sum += other.sum;
     }
 }
 
-/// What a statement is.
+/// The kind of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum StatementKind {
     /// A query.
@@ -70,12 +71,13 @@ pub enum StatementKind {
 }
 
 impl StatementKind {
-    /// Of a text that begins with its verb.
+    /// The kind of a text that begins with its verb.
     pub fn of_text(sql: &str) -> Self {
         let word = sql.trim_start().get(..6).unwrap_or_default();
         let kinds = [Self::Select, Self::Insert, Self::Update, Self::Delete];
         kinds.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(word)).unwrap_or(Self::Other)
     }
+
     /// Its name, in small notifications.
     pub fn name(self) -> &'static str {
         match self {
@@ -93,10 +95,10 @@ impl StatementKind {
     }
 }
 
-/// What connections have done.
+/// The counters of connections.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// How long statements took.
+    /// The durations of statements.
     pub statements: BTreeMap<StatementKind, Histogram>,
     /// Transactions committed.
     pub committed: u64,
@@ -120,6 +122,7 @@ impl Figures {
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
     }
+
     fn abort(&mut self, cause: &'static str) {
         *self.aborted.entry(cause).or_default() += 1;
     }
@@ -130,25 +133,25 @@ fn class(sqlstate: &'static str) -> &'static str {
     &sqlstate[..2]
 }
 
-/// Who is connected.
+/// A connected client.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     /// The user's name.
     pub user: String,
-    /// What the client calls the database.
+    /// The client's name for the database.
     pub database: String,
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub application: String,
-    /// Where it is.
+    /// The client's address.
     pub address: Option<SocketAddr>,
 }
 
-/// What is seen of a connection.
+/// A connection's row in the list.
 #[derive(Clone, Debug)]
 pub struct ActivityRow {
     /// The connection's number.
     pub process: i32,
-    /// Who it is.
+    /// The client.
     pub client: Client,
     /// "active", "idle", "idle in transaction" or "idle in transaction (aborted)".
     pub state: &'static str,
@@ -156,15 +159,15 @@ pub struct ActivityRow {
     pub connected: SystemTime,
     /// Since when it has been in its state.
     pub changed: SystemTime,
-    /// When its transaction began.
+    /// The time at which its transaction began.
     pub transaction: Option<SystemTime>,
     /// That transaction's number.
     pub transaction_number: Option<u64>,
-    /// When its statement, or its last one, began.
+    /// The time at which its statement, or its last one, began.
     pub query: Option<SystemTime>,
     /// That statement's text, or its beginning.
     pub text: String,
-    /// What it waits for; none for nothing.
+    /// The wait; `None` if it does not wait.
     pub wait: Option<&'static str>,
 }
 
@@ -182,12 +185,12 @@ struct Noted {
     figures: Figures,
 }
 
-/// What a connection waits for.
+/// A kind of wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Nothing.
+    /// No wait.
     Nothing = 0,
-    /// The client, to take what is sent.
+    /// The client, to take sent bytes.
     ClientWrite = 1,
     /// The log, to make its commit durable.
     Commit = 2,
@@ -215,10 +218,12 @@ impl Activity {
     pub fn process(&self) -> i32 {
         self.process
     }
-    /// Who it is, and what it called itself at first.
+
+    /// The client, with the name that it gave itself at first.
     pub fn client(&self) -> &Client {
         &self.client
     }
+
     /// Notes that a statement begins.
     pub fn begins(&self, text: &str) -> Instant {
         let now = Instant::now();
@@ -232,6 +237,7 @@ impl Activity {
         noted.text.push_str(&text[..text.floor_char_boundary(TEXT_BYTES)]);
         now
     }
+
     /// Notes that the statement that began at `began` has ended, and how the transaction is now;
     /// how long it took.
     pub fn ended(
@@ -247,10 +253,12 @@ impl Activity {
         noted.settle(kind, status, error);
         took
     }
-    /// Notes how the transaction is after what was no statement of the client's.
+
+    /// Notes the state of the transaction after a message that was no statement of the client's.
     pub fn settled(&self, kind: StatementKind, status: TransactionStatus, error: Option<&'static str>) {
         self.noted.lock().settle(kind, status, error);
     }
+
     /// Notes how the transaction is after an error, which may have been in no statement.
     pub fn failed(&self, status: TransactionStatus, error: &'static str) {
         let mut noted = self.noted.lock();
@@ -258,42 +266,47 @@ impl Activity {
             noted.settle(StatementKind::Other, status, Some(error));
         }
     }
+
     /// Notes that the client may go on.
     pub fn rests(&self, status: TransactionStatus) {
         let mut noted = self.noted.lock();
         noted.is_active = false;
-        // What was cancelled has ended; the next statement is not meant.
+        // The cancelled statement has ended; the flag is not for the next one.
         self.cancelled.store(false, Ordering::SeqCst);
         noted.changed = Instant::now();
         if status == TransactionStatus::Idle {
             noted.transaction = None;
         }
     }
-    /// Notes what the client calls itself.
+
+    /// Notes the client's name for itself.
     pub fn set_application(&self, name: &str) {
         let mut noted = self.noted.lock();
         if noted.application != name {
             name.clone_into(&mut noted.application);
         }
     }
+
     /// Notes bytes that came.
     pub fn received(&self, bytes: usize) {
         self.bytes_in.store(self.bytes_in.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
     }
+
     /// Notes bytes that were sent.
     pub fn sent(&self, bytes: usize) {
         self.bytes_out.store(self.bytes_out.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
     }
-    /// Notes what the connection waits for.
+
+    /// Notes the wait of the connection.
     pub fn waits(&self, wait: Wait) {
         self.wait.store(wait as i32, Ordering::Relaxed);
     }
 
-    /// Cancels what the connection runs.
+    /// Cancels the connection's statement.
     ///
-    /// The statement may have begun without listening yet: the flag is set before it is called, and
-    /// it looks at the flag once it listens ([`take_cancelled`](Self::take_cancelled)), both
-    /// sequentially consistent, so that one of the two reaches it.
+    /// The statement may have begun without listening yet. The flag is set before the call, and the
+    /// statement looks at the flag once it listens ([`take_cancelled`](Self::take_cancelled)). Both
+    /// are sequentially consistent, so one of the two reaches it.
     pub fn cancel(&self) {
         let noted = self.noted.lock();
         if noted.is_active {
@@ -302,20 +315,24 @@ impl Activity {
         drop(noted);
         self.cancel.cancel();
     }
+
     /// Whether the running statement is to be cancelled; asked by the connection, once the
     /// statement listens.
     pub fn take_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst) && self.cancelled.swap(false, Ordering::SeqCst)
     }
-    /// Ends the connection: what it runs is cancelled.
+
+    /// Ends the connection: its statement is cancelled.
     pub fn terminate(&self) {
         self.ends.send_replace(true);
         self.cancel();
     }
+
     /// Whether the connection is to end.
     pub fn is_terminated(&self) -> bool {
         *self.ends.borrow()
     }
+
     /// Becomes true when the connection is to end. Lives as long as `self`.
     pub fn ends(&self) -> watch::Receiver<bool> {
         self.ends.subscribe()
@@ -328,6 +345,7 @@ impl Activity {
         figures.bytes_out = self.bytes_out.load(Ordering::Relaxed);
         figures
     }
+
     fn row(&self) -> ActivityRow {
         let noted = self.noted.lock();
         let (began, connected) = self.connected;
@@ -386,7 +404,7 @@ impl Noted {
 #[derive(Debug, Default)]
 struct Inner {
     connections: Mutex<BTreeMap<i32, Arc<Activity>>>,
-    /// Of connections that have ended.
+    /// The figures of connections that have ended.
     ended: Mutex<Figures>,
     processes: AtomicI32,
 }
@@ -441,22 +459,26 @@ impl Connections {
         drop(connections);
         Registered { list: self.clone(), activity }
     }
+
     /// The connection with a number.
     pub fn get(&self, process: i32) -> Option<Arc<Activity>> {
         self.0.connections.lock().get(&process).cloned()
     }
+
     /// All connections, by number.
     pub fn rows(&self) -> Vec<ActivityRow> {
         self.all().iter().map(|activity| activity.row()).collect()
     }
-    /// What all connections have done, those included that have ended.
+
+    /// The figures of all connections, including those that have ended.
     pub fn figures(&self) -> Figures {
-        // Held all the time: who ends meanwhile is counted once.
+        // Held all the time: a connection that ends meanwhile is counted once.
         let ended = self.0.ended.lock();
         let mut figures = ended.clone();
         self.all().iter().for_each(|activity| figures.add(&activity.figures()));
         figures
     }
+
     fn all(&self) -> Vec<Arc<Activity>> {
         self.0.connections.lock().values().cloned().collect()
     }
@@ -470,7 +492,7 @@ impl Deref for Registered {
 }
 
 impl Registered {
-    /// The connection, for who shares it.
+    /// The connection, for a thread that shares it.
     pub fn activity(&self) -> &Arc<Activity> {
         &self.activity
     }

@@ -1,12 +1,12 @@
 //! Advisory locks: `pg_advisory_lock` and its family (PostgreSQL 15, section 13.3.5). A lock is a
 //! number, or two, that applications agree upon.
 //!
-//! A session may hold a lock several times over, for itself and for its transaction; an exclusive
-//! one excludes the other sessions, a shared one their exclusive ones. What a transaction holds
-//! goes once it has ended, or has failed without a savepoint: after a commit, whoever gets the lock
-//! next sees what it has done. A savepoint that is rolled back to takes no lock with it. Who would
-//! wait for a session that waits for it gets an error (40P01); what sessions wait for besides, rows
-//! among it, is not looked at.
+//! A session may hold a lock several times, for itself and for its transaction. An exclusive lock
+//! excludes the other sessions; a shared one excludes their exclusive ones. A transaction's locks
+//! are released once it has ended, or has failed without a savepoint. After a commit, the lock's
+//! next holder sees the transaction's changes. A savepoint that is rolled back to takes no lock
+//! with it. A session that would wait for a session that waits for it gets an error (40P01). Waits
+//! for rows and other objects are not part of this check.
 
 use crate::error::SqlError;
 use datafusion::error::Result;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// What a lock is on: one number of 64 bits, or two of 32 bits, which are others.
+/// A lock's key: one number of 64 bits, or two of 32 bits; the two kinds are distinct.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
     pub(crate) number: i64,
@@ -30,7 +30,7 @@ pub(crate) enum Mode {
     Exclusive,
 }
 
-/// So many times a session has a lock.
+/// The number of times that a session has a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     owner: u64,
@@ -44,17 +44,18 @@ pub(crate) struct Hold {
 #[derive(Debug, Default)]
 struct State {
     held: HashMap<Key, Vec<Hold>>,
-    /// What sessions wait for.
+    /// The locks that sessions wait for.
     waiting: HashMap<u64, (Key, Mode)>,
 }
 
 impl State {
-    /// The sessions that are in the way of one that wants a lock.
+    /// The sessions that block another one's request for a lock.
     fn in_the_way(&self, owner: u64, key: Key, mode: Mode) -> impl Iterator<Item = u64> {
         let conflicts =
             move |hold: &&Hold| hold.owner != owner && (mode == Mode::Exclusive || hold.mode == Mode::Exclusive);
         self.held.get(&key).into_iter().flatten().filter(conflicts).map(|hold| hold.owner)
     }
+
     /// Whether a session that waits for a lock waits, through others, for itself.
     fn is_deadlock(&self, owner: u64, key: Key, mode: Mode) -> bool {
         let (mut seen, mut next) = (Vec::new(), self.in_the_way(owner, key, mode).collect::<Vec<_>>());
@@ -69,6 +70,7 @@ impl State {
         }
         false
     }
+
     fn take(&mut self, wanted: &Hold, key: Key) -> bool {
         if self.in_the_way(wanted.owner, key, wanted.mode).next().is_some() {
             return false;
@@ -80,7 +82,8 @@ impl State {
         }
         true
     }
-    /// Takes away what a session holds as is said; whether there was something.
+
+    /// Releases a session's holds that `which` selects; returns whether there was one.
     fn release(&mut self, owner: u64, which: impl Fn(&Hold) -> bool) -> bool {
         let mut released = false;
         self.held.retain(|_, holds| {
@@ -126,13 +129,13 @@ impl AdvisoryLocks {
 pub(crate) struct SessionLocks {
     locks: AdvisoryLocks,
     owner: u64,
-    /// Whether the running transaction has some.
+    /// Whether the running transaction has locks.
     of_transaction: AtomicBool,
-    /// Whether the session has ever had one for itself.
+    /// Whether the session has ever had a lock for itself.
     of_session: AtomicBool,
 }
 
-/// What a transaction that commits holds, until this goes.
+/// The locks of a committing transaction, released when this is dropped.
 pub(crate) struct CommittingLocks(Arc<SessionLocks>);
 
 impl Drop for CommittingLocks {
@@ -162,32 +165,37 @@ impl SessionLocks {
         let owner = locks.0.sessions.fetch_add(1, Ordering::Relaxed);
         Self { locks: locks.clone(), owner, of_transaction: false.into(), of_session: false.into() }
     }
+
     fn release(&self, which: impl Fn(&Hold) -> bool) {
         if self.locks.0.state.lock().release(self.owner, which) {
             self.locks.0.released.notify_waiters();
         }
     }
-    /// Whether the running transaction had some, which are the caller's now.
+
+    /// Takes over the locks of the running transaction; returns whether it had any.
     fn takes_transaction(&self) -> bool {
-        // Relaxed: the session's own statements, one after the other, write it.
+        // Relaxed: only the session's own statements write it, in turn.
         let any = self.of_transaction.load(Ordering::Relaxed);
         if any {
             self.of_transaction.store(false, Ordering::Relaxed);
         }
         any
     }
-    /// Gives back what the running transaction has.
+
+    /// Releases the locks of the running transaction.
     pub(crate) fn end_transaction(&self) {
         if self.takes_transaction() {
             self.release(|hold| hold.of_transaction);
         }
     }
-    /// Keeps what the running transaction has until the guard goes, though the session takes the
-    /// transaction for ended.
+
+    /// Keeps the locks of the running transaction until the guard goes, though the transaction has
+    /// ended for the session.
     pub(crate) fn until_committed(self: &Arc<Self>) -> Option<CommittingLocks> {
         self.takes_transaction().then(|| CommittingLocks(self.clone()))
     }
-    /// Whether the session has one for itself.
+
+    /// Whether the session has a lock for itself.
     pub(crate) fn has_of_session(&self) -> bool {
         // Relaxed: as in `takes_transaction`.
         self.of_session.load(Ordering::Relaxed) && {
@@ -195,10 +203,12 @@ impl SessionLocks {
             state.held.values().flatten().any(|hold| hold.owner == self.owner && !hold.of_transaction)
         }
     }
-    /// Gives back what the session has for itself.
+
+    /// Releases the session's own locks.
     pub(crate) fn release_session(&self) {
         self.release(|hold| !hold.of_transaction);
     }
+
     pub(crate) fn unlock(&self, key: Key, mode: Mode) -> bool {
         let mut state = self.locks.0.state.lock();
         let holds = state.held.get_mut(&key).into_iter().flatten();
@@ -212,9 +222,11 @@ impl SessionLocks {
         }
         true
     }
+
     pub(crate) fn wanted(&self, mode: Mode, of_transaction: bool, process: i32) -> Hold {
         Hold { owner: self.owner, process, mode, of_transaction, count: 1 }
     }
+
     pub(crate) fn try_lock(&self, key: Key, wanted: &Hold) -> bool {
         let taken = self.locks.0.state.lock().take(wanted, key);
         if taken && wanted.of_transaction {
@@ -225,6 +237,7 @@ impl SessionLocks {
         }
         taken
     }
+
     pub(crate) async fn lock(&self, key: Key, wanted: &Hold) -> Result<(), SqlError> {
         if self.try_lock(key, wanted) {
             return Ok(());

@@ -10,7 +10,7 @@ use serac_storage::ColumnType;
 /// The engine's type for a type in a statement.
 ///
 /// # Errors
-/// 42704 for a type that there is not, 0A000 for one that no column has, and what is wrong with its
+/// 42704 for a type that does not exist, 0A000 for one that no column has, and the errors of its
 /// modifiers.
 pub(crate) fn sql_type(to: &TypeName) -> Result<SqlType> {
     let named = |error: SqlError| error.named(to.name.to_string());

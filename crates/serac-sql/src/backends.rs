@@ -1,4 +1,4 @@
-//! What a session sees of the others, and how it ends what they run: `serac_activity`,
+//! Views of other sessions and functions that end their statements: `serac_activity`,
 //! `pg_stat_activity`, `serac_locks`, `pg_cancel_backend`, `pg_terminate_backend`.
 
 use crate::activity::ActivityRow;
@@ -40,17 +40,19 @@ impl<T> Columns<'_, T> {
     fn text<'s>(&'s self, of: impl Fn(&'s T) -> Option<&'s str>) -> ArrayRef {
         Arc::new(self.0.iter().map(of).collect::<StringArray>())
     }
+
     fn number(&self, of: impl Fn(&T) -> Option<i32>) -> ArrayRef {
         Arc::new(self.0.iter().map(of).collect::<Int32Array>())
     }
+
     fn time(&self, of: impl Fn(&T) -> Option<SystemTime>) -> ArrayRef {
         let times = self.0.iter().map(|row| of(row).map(micros)).collect::<TimestampMicrosecondArray>();
         Arc::new(times.with_timezone("UTC"))
     }
 }
 
-/// Whether a role may do to a user's connection what members of `all` may: these, and everybody of
-/// his own.
+/// Whether a role may act on a user's connection as members of `all` may: these members, and every
+/// user on connections of his own.
 fn may_touch(access: &Access, user: &str, all: RoleId) -> bool {
     access.has_privileges_of(all) || access.security().name_of(access.role()) == user
 }
@@ -59,7 +61,7 @@ fn denied(message: &str) -> DataFusionError {
     DataFusionError::External(Box::new(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)))
 }
 
-/// What a connection waits for that waits for another's transaction.
+/// The wait of a connection that waits for another's transaction.
 const LOCK: &str = "Lock";
 
 /// The connections as a role may see them: others' statements are hidden.
@@ -76,7 +78,7 @@ fn rows_for(sql: &SqlDatabase, access: &Access) -> Vec<ActivityRow> {
     rows
 }
 
-/// `serac_activity`: who is connected, and what they do.
+/// `serac_activity`: the connections and their statements.
 pub(crate) fn activity_view(sql: &SqlDatabase, access: &Access) -> Result<Arc<dyn TableProvider>> {
     let rows = rows_for(sql, access);
     let addresses: Vec<_> = rows.iter().map(address).collect();
@@ -145,8 +147,8 @@ pub(crate) fn pg_stat_activity(sql: &SqlDatabase, access: &Access) -> Result<Arc
     ])
 }
 
-/// A transaction that waits for another's end, and whose they are; none of a connection's for those
-/// that are used in the process.
+/// A transaction that waits for another's end, with the connections of both; `None` for a session
+/// inside the process.
 pub(crate) struct Lock {
     pub(crate) waiting: Waiting,
     pub(crate) process: Option<i32>,
@@ -154,7 +156,7 @@ pub(crate) struct Lock {
     pub(crate) since: SystemTime,
 }
 
-/// Who waits for whom, longest first.
+/// The waits between connections, longest first.
 pub(crate) fn locks(sql: &SqlDatabase) -> Vec<Lock> {
     let rows = sql.connections().rows();
     let process = |number| rows.iter().find(|row| row.transaction_number == Some(number)).map(|row| row.process);
@@ -167,8 +169,8 @@ pub(crate) fn locks(sql: &SqlDatabase) -> Vec<Lock> {
     sql.database().storage().waiting().into_iter().map(lock).collect()
 }
 
-/// `serac_locks`: who waits for whom, and at which row. The names of tables are for those who may
-/// read them.
+/// `serac_locks`: the waits between transactions, with the rows. The names of tables are shown to
+/// roles that may read them.
 pub(crate) fn locks_view(sql: &SqlDatabase, view: &StatementSnapshot) -> Result<Arc<dyn TableProvider>> {
     let locks = locks(sql);
     let table_of = |lock: &Lock| {
@@ -215,8 +217,8 @@ pub(crate) fn metrics_view(sql: &SqlDatabase, access: &Access) -> Result<Arc<dyn
     ])
 }
 
-/// `pg_cancel_backend(pid)` and `pg_terminate_backend(pid)`: true if there is such a connection,
-/// which is told at once and ends soon after.
+/// `pg_cancel_backend(pid)` and `pg_terminate_backend(pid)`: true if the connection exists. It is
+/// told at once and ends soon after.
 #[derive(Debug)]
 struct EndFunction {
     terminates: bool,
@@ -236,11 +238,11 @@ impl Hash for EndFunction {
     }
 }
 
-/// The functions that end what others run.
+/// The functions that end other sessions' statements.
 pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     let function = |terminates| {
-        // A number in a text is of 64 bits, a column with numbers of connections of 32. How long to
-        // wait for the end may be said, and nobody waits.
+        // A number in a text is of 64 bits, a column with numbers of connections of 32. The
+        // functions accept a time to wait for the end, but do not wait.
         let (integer, long) = (DataType::Int32, DataType::Int64);
         let mut arguments = vec![vec![integer.clone()], vec![long.clone()]];
         if terminates {
@@ -257,12 +259,15 @@ impl ScalarUDFImpl for EndFunction {
     fn name(&self) -> &str {
         if self.terminates { "pg_terminate_backend" } else { "pg_cancel_backend" }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Boolean)
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let processes = cast(&args.args[0].to_array(args.number_rows)?, &DataType::Int64)?;
         let access = self.shared.view().map(|view| view.access).ok_or_else(|| denied("no statement is running"))?;
@@ -271,12 +276,12 @@ impl ScalarUDFImpl for EndFunction {
             let Some(activity) = activity else { return Ok(false) };
             let user = &activity.client().user;
             if !may_touch(&access, user, RoleId::SIGNAL_BACKEND) {
-                let message = "must be a superuser or a member of pg_signal_backend to end what another user runs";
+                let message = "must be a superuser or a member of pg_signal_backend to end another user's statement";
                 return Err(denied(message));
             }
             let of_superuser = access.security().role_named(user).is_ok_and(|role| role.superuser);
             if of_superuser && !access.is_superuser() {
-                return Err(denied("must be a superuser to end what a superuser runs"));
+                return Err(denied("must be a superuser to end a superuser's statement"));
             }
             if self.terminates {
                 activity.terminate()

@@ -1,9 +1,9 @@
-//! What a session was like before its first statement, to tell whether it has
+//! A session's state before its first statement, to tell whether it has
 //! [state of its own](crate::session_state).
 
 use crate::session_roles::SessionRoles;
 
-/// What a session is like before its client's first statement.
+/// A session's state before its client's first statement.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     /// See `Session::settings_version`.

@@ -1,6 +1,6 @@
 //! The way from the tree of a query or a change to its plan ([`serac_binder`]).
 //!
-//! What the binder does not know is refused here, as not supported (0A000). No other way leads to a
+//! A statement that the binder does not support is refused here (0A000). No other way leads to a
 //! plan.
 
 use crate::column_types::{RelationPlan, columns_of, field_of, of_column, of_stored};
@@ -71,7 +71,7 @@ pub(crate) struct Bound {
 /// these are given.
 ///
 /// # Errors
-/// What is wrong with the query, or with a value of a parameter.
+/// The errors of the query, or of a parameter's value.
 pub(crate) async fn plan(state: &SessionState, source: &Source, postgresql_names: bool) -> Result<Bound> {
     let shared = functions(state).shared().clone();
     let BoundQuery { mut plan, columns, parameters, .. } = bound(state, &shared, source).await?;
@@ -116,7 +116,7 @@ fn registered(state: &SessionState, name: &str, kind: TypeId) -> Result<ScalarVa
     Ok(ScalarValue::try_from_array(&number.evaluate(&row)?.into_array(1)?, 0)?)
 }
 
-/// The value of a parameter as one of its type, by the session's settings of times; none where they
+/// The value of a parameter as one of its type, by the session's settings of times; `None` if they
 /// do not count.
 fn styled_value(shared: &SessionEnv, value: &ScalarValue, id: TypeId) -> Result<Option<ScalarValue>> {
     let Some(style) = shared.styled_functions().filter(|_| !value.is_null()) else { return Ok(None) };
@@ -149,7 +149,7 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
         _ => {}
     }
     let Some(stored) = arrow_type(id).filter(|stored| value.data_type() != *stored) else { return Ok(value.clone()) };
-    // A text says what a quoted constant says.
+    // A text is read as a quoted constant.
     if let Some(Some(text)) = value.try_as_str().filter(|_| type_of_arrow(&stored) != Some(TypeId::TEXT)) {
         match serac_binder::value_of_text(text, id) {
             Ok(Some(value)) => return Ok(value),
@@ -173,10 +173,10 @@ pub(crate) fn under_names(plan: LogicalPlan, names: &Schema) -> Result<LogicalPl
     Ok(LogicalPlanBuilder::from(plan).project(renamed.collect::<Vec<_>>())?.build()?)
 }
 
-/// A query whose columns become those of a relation.
+/// A query whose columns become a relation's.
 ///
 /// # Errors
-/// What is wrong with the query; 42701 where two of its columns have one name.
+/// The errors of the query; 42701 if two of its columns have one name.
 pub(crate) async fn of_relation(state: &SessionState, source: &Source) -> Result<RelationPlan> {
     let Bound { mut plan, names: columns, row, .. } = plan(state, source, true).await?;
     if let Some(column) = row {
@@ -197,17 +197,17 @@ pub(crate) async fn of_relation(state: &SessionState, source: &Source) -> Result
 /// The types of the parameters of a prepared query or change.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the statement.
 pub(crate) async fn parameter_types(state: &SessionState, prepared: &Source) -> Result<Vec<TypeId>> {
     let shared = functions(state).shared().clone();
     Ok(bound_statement(state, &shared, prepared).await?.parameters)
 }
 
-/// The plan of a row with the arguments that the EXECUTE or CALL at `text` gives for what is of
-/// these types, and the types of the parameters in them.
+/// The plan of a row with the arguments that the EXECUTE or CALL at `text` gives for parameters of
+/// these types, and the types of the parameters in the arguments.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The errors of the arguments.
 pub(crate) fn bound_arguments(
     state: &SessionState,
     text: &Source,
@@ -234,7 +234,7 @@ pub(crate) fn arguments(state: &SessionState, text: &Source, given: &[&Tree], ty
 /// The type that the statement at `source` names.
 ///
 /// # Errors
-/// 42704 if there is none; 0A000 if it is one that is not here.
+/// 42704 if the type does not exist; 0A000 if it is not supported here.
 pub(crate) fn named_type(name: &TypeName, source: &Source) -> Result<TypeId> {
     known(serac_binder::type_of(name), source)
 }
@@ -243,7 +243,7 @@ pub(crate) fn named_type(name: &TypeName, source: &Source) -> Result<TypeId> {
 pub(crate) struct BoundWithNames {
     pub(crate) parts: Vec<BoundPart>,
     pub(crate) body: BoundBody,
-    /// The columns of its result, with the names that are shown; none if it has no result.
+    /// The columns of its result, with the shown names; empty if it has no result.
     pub(crate) names: SchemaRef,
     /// The types of its parameters.
     pub(crate) parameters: Vec<TypeId>,
@@ -257,7 +257,8 @@ impl BoundWithNames {
             BoundBody::Change(change) => change.returning().map(|returning| &returning.plan),
         }
     }
-    /// Whether all expressions of its plans are such, but for those of its parts.
+
+    /// Whether `is_such` holds for all expressions of its plans, except those of its parts.
     pub(crate) fn has_only(&mut self, is_such: impl Fn(&Expr) -> bool) -> bool {
         let plans = match &mut self.body {
             BoundBody::Query(plan, _) => vec![plan],
@@ -279,7 +280,7 @@ impl BoundWithNames {
 /// A query that another statement has, and that changes or claims rows.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the statement.
 pub(crate) async fn acting_query(state: &SessionState, source: &Source) -> Result<BoundQuery> {
     let shared = functions(state).shared().clone();
     bound(state, &shared, source).await
@@ -289,7 +290,7 @@ pub(crate) async fn acting_query(state: &SessionState, source: &Source) -> Resul
 /// these are given.
 ///
 /// # Errors
-/// What is wrong with it, or with a value of a parameter.
+/// The errors of the statement, or of a parameter's value.
 pub(crate) async fn statement(state: &SessionState, source: &Source, postgresql_names: bool) -> Result<BoundWithNames> {
     let shared = functions(state).shared().clone();
     let mut bound = bound_statement(state, &shared, source).await?;
@@ -316,8 +317,8 @@ fn named(bound: BoundStatement, source: &Source, postgresql_names: bool) -> Boun
 }
 
 /// A query or a change that reads a single table, and no view, for the point path: without the
-/// locking clause that it may have. `digits` are those of parameters that are fixed numbers. None
-/// where it reads anything else, or something is wrong with it.
+/// locking clause that it may have. `digits` are those of parameters that are fixed numbers. `None`
+/// if it reads another relation, or has an error.
 pub(crate) fn of_one_table(
     state: &SessionState,
     source: &Source,
@@ -371,7 +372,7 @@ async fn bound_statement(state: &SessionState, shared: &Arc<SessionEnv>, source:
 /// The columns of a statement's result and its plans, line by line.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the statement.
 pub(crate) async fn lines(state: &SessionState, source: &Source) -> Result<Vec<String>> {
     let shared = functions(state).shared().clone();
     let columns = |columns: &[OutputColumn]| {
@@ -391,10 +392,10 @@ pub(crate) async fn lines(state: &SessionState, source: &Source) -> Result<Vec<S
     Ok(lines)
 }
 
-/// What has been bound.
+/// The bound statement, or its error with a position.
 ///
 /// # Errors
-/// What is wrong with the statement at `source`.
+/// The errors of the statement at `source`.
 fn known<T>(bound: Result<T, BindError>, source: &Source) -> Result<T> {
     bound.map_err(|error| match error {
         BindError::Statement(error) => placed(error, source),
@@ -405,7 +406,7 @@ fn known<T>(bound: Result<T, BindError>, source: &Source) -> Result<T> {
 /// A bound query.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the query.
 async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) -> Result<BoundQuery> {
     let query = source.query().ok_or_else(|| SqlError::unsupported("a change in the place of a query"))?;
     let kept = source.kept();
@@ -435,21 +436,21 @@ async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) 
 /// An expression that stands in no query, over columns of `schema`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the expression.
 pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<Definition> {
     let session = InSession::over_nothing(state, functions(state).shared());
-    // What the statement itself computes is not kept.
+    // An expression that the statement itself computes is not kept.
     let is_kept = !matches!(kept.place, Place::Transform | Place::CopyFilter);
     let style_of_constants = session.style_of_constants.clone().filter(|_| !is_kept);
     let session = InSession { style_of_constants, ..session };
     definition_in(session, kept, schema).map(|(definition, _)| definition)
 }
 
-/// The text of an expression that a table is to keep: its constants say without the session's
-/// settings of times what they say with these.
+/// The text of an expression that a table keeps: its constants have the same meaning without the
+/// session's settings of times.
 ///
 /// # Errors
-/// What is wrong with it; 0A000 for constants that cannot be written so.
+/// The errors of the expression; 0A000 for constants that cannot be written so.
 pub(crate) fn usual_text(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<String> {
     let session = InSession::over_nothing(state, functions(state).shared());
     if session.style_of_constants.is_none() {
@@ -459,8 +460,8 @@ pub(crate) fn usual_text(state: &SessionState, kept: &KeptExpression<'_>, schema
     Ok(replaced(kept.text, replacements(kept.text, 0, constants)?))
 }
 
-/// The same of the query of a view, which stands at `span` in the text of its statement: the parts
-/// that are to be replaced, with their places in the query.
+/// The same for the query of a view, which stands at `span` in the text of its statement. Returns
+/// the parts that are to be replaced, with their places in the query.
 ///
 /// # Errors
 /// As there.
@@ -473,7 +474,7 @@ pub(crate) async fn usual_constants(state: &SessionState, source: &Source, span:
     replacements(text, span.start, session.constants.into_inner())
 }
 
-/// What stands in the place of constants in a text that begins at `start`.
+/// The texts that replace constants in a text that begins at `start`.
 fn replacements(text: &str, start: u32, constants: Vec<StyledConstant>) -> Result<Vec<(Span, String)>> {
     let replacement = |StyledConstant { span, text: constant, usual }: StyledConstant| {
         let span = Span { start: span.start.saturating_sub(start), end: span.end.saturating_sub(start) };
@@ -508,7 +509,7 @@ fn definition_in(
     let column = column
         .filter(|column| !column.hidden)
         .map(|column| (column.name.as_str(), Some(of_column(column.sql_type).id)));
-    // What is stored does not depend on who reads it.
+    // A stored value does not depend on its reader.
     let is_stored = matches!(place, Place::Generation | Place::Index | Place::Predicate);
     let session = InSession { style: session.style.filter(|_| !is_stored), ..session };
     let table = table.map_or("", |table| table.name.as_str());
@@ -527,15 +528,15 @@ fn placed(error: StatementError, source: &Source) -> SqlError {
 
 fn told(error: StatementError, position: Option<(u32, u32)>) -> SqlError {
     let StatementError { sqlstate, message, hint, detail, .. } = error;
-    // Messages quote what they are about, but for functions, and columns with a qualifier.
+    // Messages quote their subject, except for functions, and columns with a qualifier.
     let qualified = || message.strip_prefix("column ")?.split(' ').next()?.rsplit('.').next();
     let called = || message.strip_prefix("function ")?.split('(').next();
     let name = message.split('"').nth(1).or_else(qualified).or_else(called).map(str::to_owned);
     SqlError { position, name, detail: detail.or(hint.map(str::to_owned)), ..SqlError::new(sqlstate, message) }
 }
 
-/// The columns of the result with their types. Those without a name get PostgreSQL's, or their
-/// text.
+/// The columns of the result with their types. Columns without a name get PostgreSQL's names, or
+/// their text.
 fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgresql_names: bool) -> SchemaRef {
     let schema = plan.schema().as_arrow();
     let name = |column: &OutputColumn| match column.text.filter(|_| !postgresql_names) {
@@ -553,30 +554,30 @@ fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgres
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-/// What names mean to a session.
+/// The meaning of names in a session.
 struct InSession<'s> {
     names: Names<'s>,
     shared: Arc<SessionEnv>,
-    /// The relations of parts that have been done, from the next one on.
+    /// The relations of finished parts, from the next one on.
     parts: RefCell<VecDeque<Arc<dyn TableSource>>>,
     /// The digits of NUMERIC parameters that are fixed numbers.
     digits: Vec<Option<(u8, i8)>>,
     /// Why one cannot be read, too: a query of WITH may have its name.
     relations: HashMap<Vec<String>, Result<Relation>>,
-    /// What the session's settings of times make otherwise than the usual ones; none for these.
+    /// The functions for the session's settings of times; `None` for the default settings.
     style: Option<StyledFunctions>,
-    /// The same of constants. What tables and views keep has constants as without settings.
+    /// The same for constants. Tables and views keep constants in the form of the default settings.
     style_of_constants: Option<StyledFunctions>,
-    /// Constants that say something else without the settings.
+    /// Constants with another meaning without the settings.
     constants: RefCell<Vec<StyledConstant>>,
 }
 
-/// A quoted constant that says something else without the settings of the session.
+/// A quoted constant with another meaning without the settings of the session.
 #[derive(Clone, Debug)]
 pub(crate) struct StyledConstant {
-    /// Where it stands.
+    /// The place of the constant.
     span: Span,
-    /// What stands there between quotes.
+    /// The text between its quotes.
     text: String,
     /// The text that says the same without settings.
     usual: String,
@@ -587,7 +588,7 @@ fn key(name: &Name) -> Vec<String> {
 }
 
 impl<'s> InSession<'s> {
-    /// One that knows no relation.
+    /// An environment without relations.
     fn over_nothing(state: &'s SessionState, shared: &Arc<SessionEnv>) -> Self {
         let style = shared.styled_functions();
         Self {
@@ -601,7 +602,8 @@ impl<'s> InSession<'s> {
             relations: HashMap::new(),
         }
     }
-    /// One that knows these relations, as far as they are there.
+
+    /// An environment with the relations of these names that exist.
     async fn knowing(state: &'s SessionState, shared: &Arc<SessionEnv>, names: Vec<Name>) -> Result<Self> {
         let mut session = Self::over_nothing(state, shared);
         for name in names {
@@ -610,23 +612,27 @@ impl<'s> InSession<'s> {
         }
         Ok(session)
     }
-    /// The same where parts of the statement have been done, whose rows are in these relations.
+
+    /// The same with finished parts of the statement, whose rows are in these relations.
     fn with_parts(self, parts: &[Arc<dyn TableSource>]) -> Self {
         Self { parts: RefCell::new(parts.iter().cloned().collect()), ..self }
     }
-    /// What computes the number of a catalog object, or its name.
+
+    /// The expression that computes the number of a catalog object, or its name.
     fn registered(&self, function: &str, kind: TypeId, object: &Expr) -> Option<Expr> {
         let function = self.names.scalar(function)?;
         Some(function.call(vec![lit(kind.name()), object.clone()]))
     }
-    /// What the statement sees.
+
+    /// The statement's snapshot.
     ///
     /// # Errors
-    /// 57014 if it has ended: it was cancelled, and nobody waits for what is bound here.
+    /// 57014 if it has ended: it was cancelled, and this binding is abandoned.
     fn view(&self) -> Result<StatementSnapshot> {
         self.shared.view().ok_or_else(cancelled)
     }
-    /// The table of a name, whose rows are to be changed.
+
+    /// The table with a name, whose rows are to be changed.
     fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let view = self.view()?;
         let (schema, name) = view.locate(name)?;
@@ -640,7 +646,8 @@ impl<'s> InSession<'s> {
             table => Ok(table?.clone()),
         }
     }
-    /// Looks a relation up. One that is not found is not known to the binder.
+
+    /// Looks a relation up. A missing relation is unknown to the binder.
     async fn find(&mut self, name: &Name) {
         let key = key(name);
         let reference = match &key[..] {
@@ -676,7 +683,7 @@ fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Relation 
 }
 
 impl InSession<'_> {
-    /// A quoted constant by the session's settings; none where they do not count.
+    /// A quoted constant by the session's settings; `None` if they do not count.
     fn styled_constant(&self, text: &str, to: &DataType, span: Span) -> Result<Option<Expr>, BindError> {
         let Some(style) = &self.style_of_constants else { return Ok(None) };
         let wrong = |error: SqlError| {
@@ -697,9 +704,10 @@ impl InSession<'_> {
         }
         Ok(Some(Expr::Literal(value, None)))
     }
+
     /// A function with the session's settings, where it depends on them.
     fn styled(&self, name: &str, function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
-        // What has fields is a constant.
+        // An interval with fields is a constant.
         let style = if name == "interval_modified" { &self.style_of_constants } else { &self.style };
         style.as_ref().and_then(|style| style.scalar(name, &function)).unwrap_or(function)
     }
@@ -715,6 +723,7 @@ impl Environment for InSession<'_> {
             }
         }
     }
+
     fn target(&self, name: &Name) -> Result<Target, BindError> {
         let table = self.table(name).map_err(|error| match error.sqlstate {
             sqlstate::UNDEFINED_TABLE | sqlstate::INVALID_SCHEMA_NAME if system_table::is_named(name) => {
@@ -745,6 +754,7 @@ impl Environment for InSession<'_> {
         };
         Ok(Target { relation, name: table.name().to_owned(), generations, indexes: unique.map(index).collect() })
     }
+
     fn rows_to_come(&self, schema: SchemaRef, target: Option<&Target>) -> Arc<dyn TableSource> {
         // A statement is bound the same way again.
         if target.is_none()
@@ -761,7 +771,7 @@ impl Environment for InSession<'_> {
         let (Some(table), Some(view)) = (table, self.shared.view()) else { return provider_as_source(rows) };
         let columns = match target_columns(&view.access, table.table()) {
             Columns::All => return provider_as_source(rows),
-            // Those behind the columns that users see are the statement's.
+            // Values for the columns behind those that users see come from the statement.
             Columns::Some(columns) => {
                 let visible = table.table().definition.visible_columns().len();
                 Columns::Some(columns.iter().copied().take(visible).collect())
@@ -770,15 +780,19 @@ impl Environment for InSession<'_> {
         };
         provider_as_source(Arc::new(Readable { rows, columns, table: table.table().name().into() }))
     }
+
     fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
         self.digits.clone()
     }
+
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         Some(self.styled(name, self.names.scalar(name)?))
     }
+
     fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.names.aggregate(name)
     }
+
     fn scalar_of(&self, name: &str, signature: &Signature) -> Option<Arc<ScalarUDF>> {
         let is_known = match name {
             "to_char" => true,
@@ -789,6 +803,7 @@ impl Environment for InSession<'_> {
         };
         self.scalar(name).filter(|_| is_known)
     }
+
     fn date_part(&self, field: &str, is_extract: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
         let (name, part) = serac_functions::date_part_function(field, is_extract);
         let function = self.names.scalar(name)?;
@@ -798,6 +813,7 @@ impl Environment for InSession<'_> {
         };
         Some((function, part))
     }
+
     fn cast_by_settings(
         &self,
         expr: &Expr,
@@ -815,7 +831,7 @@ impl Environment for InSession<'_> {
             let style = self.style.as_ref().filter(|_| is_known && !is_registered(from) && !is_registered(to));
             return Ok(style.map(|style| style.cast(expr, &stored, schema)).transpose()?.flatten());
         }
-        // The elements of an array are read one by one.
+        // Each element of an array is read for itself.
         let Expr::Literal(value, _) = expr else { return Ok(None) };
         let Some(text) = value.try_as_str().flatten().filter(|_| to.element().is_none()) else { return Ok(None) };
         if let Some(constant) = self.styled_constant(text, &stored, span)? {
@@ -825,6 +841,7 @@ impl Environment for InSession<'_> {
         let style = self.style.as_ref().filter(|_| is_time(&stored) && is_relative(text));
         Ok(style.map(|style| style.cast(expr, &stored, schema)).transpose()?.flatten())
     }
+
     fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, _: &DFSchema) -> Result<Option<Expr>, BindError> {
         let is_text = |id| matches!(id, TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR);
         if is_registered(to) && is_text(from) {
@@ -860,7 +877,7 @@ impl Environment for InSession<'_> {
             let write = self.names.scalar("uuid_out");
             return Ok(write.zip(arrow_type(to)).map(|(write, text)| cast(write.call(vec![expr.clone()]), text)));
         }
-        // Arrow does not tell JSON from JSONB, which is what it makes of texts.
+        // Arrow makes JSONB of texts, and does not distinguish JSON from it.
         let by = |name: &str| Ok(self.names.scalar(name).map(|function| function.call(vec![expr.clone()])));
         match (from.element().unwrap_or(from), to.element().unwrap_or(to)) {
             (TypeId::JSON, TypeId::JSONB) if from == TypeId::JSON => return by("json_jsonb"),
@@ -874,16 +891,20 @@ impl Environment for InSession<'_> {
         let from_stored =
             from == TypeId::UNKNOWN || from.element() == Some(TypeId::NUMERIC) || arrow_type(from).is_some();
         let stored = arrow_type(to).filter(|_| from_stored && !is_uuid);
-        // What a constant of no type says is read at once, that of a text where it is reached.
+        // A constant without a type is read at once; the text of a text constant is read when it is
+        // reached.
         let late = |stored: &DataType| (from != TypeId::UNKNOWN).then(|| cast_of_text(expr, stored)).flatten();
         Ok(stored.map(|stored| late(&stored).unwrap_or_else(|| cast(expr.clone(), stored))))
     }
+
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.names.window(name)
     }
+
     fn has_table_function(&self, name: &str) -> bool {
         self.names.has_table_function(name)
     }
+
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>, BindError> {
         if !self.names.has_table_function(name) {
             return Ok(None);
@@ -891,9 +912,11 @@ impl Environment for InSession<'_> {
         let source = self.names.table_function(name, arguments.to_vec())?;
         Ok(Some(relation(source_as_provider(&source)?, TableReference::bare(name))))
     }
+
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         Some(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
     }
+
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {
         if let Some(style) = &self.style
             && let Some(operated) = style.operate(operator, &left, &right, schema)?

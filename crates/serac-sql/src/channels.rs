@@ -1,9 +1,9 @@
-//! What sessions tell each other, in channels that exist while somebody listens.
+//! Notifications between sessions, in channels that exist while a session listens to them.
 //!
-//! What a transaction says and to what it listens counts when it commits, and is undone with it,
-//! also to a savepoint ([`PendingNotifications`]). Notifications reach the inboxes of those who
-//! listen once the commit is durable, in the order of commits, each text of a channel once for a
-//! transaction. Nothing is kept for who does not listen.
+//! A transaction's NOTIFY and LISTEN take effect when it commits, and are undone with it, also to a
+//! savepoint ([`PendingNotifications`]). Notifications reach the listeners' inboxes once the commit
+//! is durable, in the order of commits. Each text of a channel is sent once for a transaction. A
+//! notification without a listener is not kept.
 
 use crate::error::{Result, SqlError};
 use parking_lot::Mutex;
@@ -17,12 +17,12 @@ use tokio::sync::Notify;
 const NAME_BYTES: usize = 63;
 /// Bytes of a notification's text, as PostgreSQL has it.
 const PAYLOAD_BYTES: usize = 7_999;
-/// Bytes that may wait for one who listens and does not read, and that a transaction may say.
+/// The most bytes that may wait for a listener that does not read, and that a transaction may send.
 const WAITING_BYTES: usize = 64 << 20;
-/// What a text counts for besides its bytes.
+/// Bytes that a text counts for beside its own.
 const OVERHEAD_BYTES: usize = 64;
 
-/// What one session has told those who listen to a channel.
+/// A notification from one session to the listeners of a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notification {
     /// The number of the session that has told it.
@@ -39,11 +39,11 @@ struct Waiting {
     bytes: usize,
 }
 
-/// Where a session's notifications wait.
+/// The queue of a session's notifications.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
-    /// Whether it is in a channel, so that something may come.
+    /// Whether it is in a channel.
     listens: AtomicBool,
     arrived: Notify,
 }
@@ -58,38 +58,39 @@ impl Inbox {
     }
 }
 
-/// The notifications of a session, for who shows them.
+/// The notifications of a session, for its client.
 #[derive(Clone, Debug)]
 pub struct Notifications(pub(crate) Arc<Inbox>);
 
 impl Notifications {
-    /// Whether the session listens to anything.
+    /// Whether the session listens to a channel.
     pub fn listens(&self) -> bool {
-        // Relaxed: the session's own commits change it, or somebody who asks again.
+        // Relaxed: only the session's own commits change it.
         self.0.listens.load(Ordering::Relaxed)
     }
-    /// What has arrived since somebody has asked last, in order.
+
+    /// The notifications since the last call, in order.
     pub fn take(&self) -> Vec<Notification> {
         let mut waiting = self.0.waiting.lock();
         waiting.bytes = 0;
         waiting.notifications.drain(..).collect()
     }
-    /// Waits until something arrives, or has arrived since this was last waited for. For one waiter
-    /// at a time.
+
+    /// Waits for a notification since the last wait. For one waiter at a time.
     pub async fn arrived(&self) {
         self.0.arrived.notified().await;
     }
 }
 
-/// The inboxes of those who listen to a channel.
+/// The inboxes of a channel's listeners.
 type Inboxes = Vec<Arc<Inbox>>;
 
-/// Who listens to what, in a database.
+/// The listeners of each channel of a database.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Channels(Arc<Mutex<HashMap<Arc<str>, Inboxes>>>);
 
 impl Channels {
-    /// Makes sure that everybody who listens to a channel has room for more.
+    /// Checks that all listeners of a channel have room for more.
     fn check_room(&self, channel: &str) -> Result<()> {
         let is_full = |inbox: &Arc<Inbox>| inbox.waiting.lock().bytes > WAITING_BYTES;
         match self.0.lock().get(channel) {
@@ -97,6 +98,7 @@ impl Channels {
             _ => Ok(()),
         }
     }
+
     fn listen(&self, channel: Arc<str>, inbox: &Arc<Inbox>) {
         let mut channels = self.0.lock();
         let inboxes = channels.entry(channel).or_default();
@@ -105,6 +107,7 @@ impl Channels {
         }
         inbox.listens.store(true, Ordering::Relaxed);
     }
+
     /// Takes an inbox out of a channel, or out of all.
     fn unlisten(&self, channel: Option<&str>, inbox: &Arc<Inbox>) {
         let mut channels = self.0.lock();
@@ -120,6 +123,7 @@ impl Channels {
             *inbox.waiting.lock() = Waiting::default();
         }
     }
+
     fn deliver(&self, process: i32, said: Vec<(Arc<str>, Arc<str>)>) {
         let channels = self.0.lock();
         let mut seen = HashSet::new();
@@ -131,14 +135,15 @@ impl Channels {
             }
         }
     }
-    /// How full the inbox is that is fullest, from 0 to 1.
+
+    /// The fill of the fullest inbox, from 0 to 1.
     pub(crate) fn usage(&self) -> f64 {
         let most = self.0.lock().values().flatten().map(|inbox| inbox.waiting.lock().bytes).max().unwrap_or(0);
         (most as f64 / WAITING_BYTES as f64).min(1.0)
     }
 }
 
-/// What a transaction does about channels when it commits.
+/// A transaction's action on a channel when it commits.
 #[derive(Debug)]
 pub(crate) enum Letter {
     Listen(Arc<str>),
@@ -172,9 +177,11 @@ impl PendingNotifications {
         self.count.store(list.len(), Ordering::Relaxed);
         if *bytes > WAITING_BYTES { Err(too_many("in one transaction")) } else { Ok(()) }
     }
+
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
+
     /// Takes back all but the first so many.
     pub(crate) fn truncate(&self, len: usize) {
         if self.len() > len {
@@ -183,6 +190,7 @@ impl PendingNotifications {
             self.count.store(len, Ordering::Relaxed);
         }
     }
+
     /// Takes them out of the transaction, which is about to commit.
     pub(crate) fn take(&self) -> Vec<Letter> {
         if self.len() == 0 {
@@ -193,7 +201,7 @@ impl PendingNotifications {
     }
 }
 
-/// What a session has to do with channels. When it goes, it listens to none.
+/// A session's part in channels. When it is dropped, the session listens to no channel.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) channels: Channels,
@@ -205,6 +213,7 @@ impl Listener {
     pub(crate) fn new(channels: &Channels) -> Self {
         Self { channels: channels.clone(), inbox: Arc::default(), notifications: Arc::default() }
     }
+
     pub(crate) fn say(&self, channel: &str, payload: &str) -> Result<()> {
         check_name(channel)?;
         if payload.len() > PAYLOAD_BYTES {
@@ -213,8 +222,9 @@ impl Listener {
         self.channels.check_room(channel)?;
         self.notifications.push(Letter::Notify(channel.into(), payload.into()))
     }
-    /// The transaction has committed: it counts from now on what it listens to, and what it has
-    /// said once it is durable.
+
+    /// Called when the transaction has committed: its LISTENs take effect now, its NOTIFYs once the
+    /// commit is durable.
     pub(crate) fn post(&self, process: i32, notifications: Vec<Letter>, ticket: &CommitTicket) {
         let mut said = Vec::new();
         for letter in notifications {
@@ -226,7 +236,7 @@ impl Listener {
         }
         if !said.is_empty() {
             let channels = self.channels.clone();
-            // Without a durable commit nothing has happened that somebody could be told of.
+            // Without a durable commit there is no event to report.
             ticket.clone().on_durable(Box::new(move |durable| {
                 if durable.is_ok() {
                     channels.deliver(process, said);
@@ -234,6 +244,7 @@ impl Listener {
             }));
         }
     }
+
     /// The channels to which the session listens, by name.
     pub(crate) fn names(&self) -> Vec<String> {
         let channels = self.channels.0.lock();
@@ -243,6 +254,7 @@ impl Listener {
         names.sort_unstable();
         names
     }
+
     pub(crate) fn unlisten_all(&self) {
         if self.inbox.listens.load(Ordering::Relaxed) {
             self.channels.unlisten(None, &self.inbox);

@@ -1,9 +1,9 @@
 //! PostgreSQL's types of the columns of relations and results, with their modifiers.
 //!
 //! Arrow knows no VARCHAR, no CHAR and no length, and does not tell JSON from JSONB. The types of a
-//! table's columns are in its definition, those of a query's are what the binder says, in the
-//! metadata of the fields ([`crate::wire::with_type`]), and those of a view are its query's: a view
-//! keeps no types, so that it has those that its tables have now.
+//! table's columns are in its definition. The binder puts the types of a query's columns into the
+//! metadata of the fields ([`crate::wire::with_type`]). A view keeps no types: it has those of its
+//! query, and so of its tables at the time.
 
 use crate::error::{Result, SqlError};
 use crate::wire::{told_type, type_of, with_type};
@@ -27,7 +27,7 @@ pub(crate) fn of_column(sql_type: SqlType) -> ModifiedType {
     ModifiedType { id: TypeId(oid), modifier }
 }
 
-/// The type of a column of a result or a view; none for one that the binder does not take.
+/// The type of a column of a result or a view; `None` for a type that the binder does not take.
 pub(crate) fn of_field(field: &Field) -> Option<ModifiedType> {
     let of_arrow = || {
         let id = type_of_arrow(field.data_type())?;
@@ -36,7 +36,7 @@ pub(crate) fn of_field(field: &Field) -> Option<ModifiedType> {
     told_type(field).map_or_else(of_arrow, |(oid, modifier)| Some(ModifiedType { id: TypeId(oid), modifier }))
 }
 
-/// The type of a table's column, if its definition tells one that values of the field may have.
+/// The type of a table's column, if its definition has a type that values of the field may have.
 pub(crate) fn of_stored(field: &Field, column: Option<&ColumnDefinition>) -> Option<ModifiedType> {
     let own = of_field(field)?;
     let is_same = |of: &ModifiedType| {
@@ -47,9 +47,8 @@ pub(crate) fn of_stored(field: &Field, column: Option<&ColumnDefinition>) -> Opt
     Some(column.map(|column| of_column(column.sql_type)).filter(is_same).unwrap_or(own))
 }
 
-/// A field of a result whose column the binder has found to be of a type. Where values are in
-/// another form than those of the type, as names of catalog objects are, they are what they are to
-/// Arrow.
+/// A field of a result whose column the binder has found to be of a type. Values whose form differs
+/// from the type's, for example names of catalog objects, keep their Arrow type.
 pub(crate) fn field_of(field: Field, of: ModifiedType) -> Field {
     // Numbers have two forms, alone and in arrays.
     let is_number =
@@ -64,14 +63,14 @@ pub(crate) fn field_of(field: Field, of: ModifiedType) -> Field {
     }
 }
 
-/// A query as a relation: its plan, whose columns have the relation's names, and these with their
-/// types.
+/// A query as a relation: its plan, whose columns have the relation's names, and the columns with
+/// their types.
 pub(crate) struct RelationPlan {
     pub(crate) plan: LogicalPlan,
     pub(crate) columns: SchemaRef,
 }
 
-/// A view: what it reads, and its columns with their types.
+/// A view: its query, and its columns with their types.
 #[derive(Debug)]
 pub(crate) struct QueryView {
     table: ViewTable,
@@ -97,21 +96,26 @@ impl TableProvider for QueryView {
     fn schema(&self) -> SchemaRef {
         self.table.schema()
     }
+
     fn table_type(&self) -> TableType {
         self.table.table_type()
     }
+
     fn get_table_definition(&self) -> Option<&str> {
         self.table.get_table_definition()
     }
+
     fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
         self.table.get_logical_plan()
     }
+
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>, DataFusionError> {
         self.table.supports_filters_pushdown(filters)
     }
+
     async fn scan(
         &self,
         state: &dyn Session,
@@ -163,7 +167,7 @@ fn kept_type(field: &Field) -> Result<SqlType> {
 }
 
 /// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches
-/// for a new table): of large texts, which only in results are documents, texts.
+/// for a new table). Large texts, which are documents only in results, are stored as texts.
 pub(crate) fn stored_type(data_type: &DataType) -> Result<SqlType> {
     use DataType as Arrow;
     let column_type = match data_type {

@@ -1,13 +1,12 @@
-//! Statements that meet what a running transaction holds, or what one has changed since their
+//! Statements that meet a running transaction's locks, or rows that were changed since their
 //! snapshot.
 //!
 //! A READ COMMITTED statement is undone, waits until the transaction in its way has ended
-//! (`serac_storage::version::waits`), and is begun again on a new snapshot: so it goes on from what
-//! that one has left. At the other levels, what another has changed since the snapshot is an error
-//! in any case, so waiting helps only if that is rolled back. Claims (SELECT … FOR UPDATE) wait all
-//! the same, and so does everything in sessions of
-//! [clients of PostgreSQL](Session::as_for_postgresql), where that is usual; others learn of the
-//! conflict at once.
+//! (`serac_storage::version::waits`), and begins again on a new snapshot. So it continues from the
+//! state that the other has left. At the other levels, a row that was changed since the snapshot is
+//! an error in any case, so waiting helps only if the change is rolled back. Claims (SELECT … FOR
+//! UPDATE) wait all the same, and so do all statements in sessions of
+//! [clients of PostgreSQL](Session::as_for_postgresql). Other sessions get the conflict at once.
 
 use crate::error::{Result, SqlError};
 use crate::limits::Limits;
@@ -19,14 +18,14 @@ use serac_parser::tree::StatementKind;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a READ COMMITTED statement is begun again that meets newer changes each time, and
-/// nobody to wait for.
+/// The time for which a READ COMMITTED statement begins again if it meets newer changes each time,
+/// without a transaction to wait for.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often without a pause.
+/// The number of tries without a pause.
 const QUICK_TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The conflicts of a statement since it has last waited for somebody.
+/// The conflicts of a statement since its last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Conflicts {
     tries: u32,
@@ -52,6 +51,7 @@ impl Session {
         !takes_stream(statement.statement())
             && (self.shared.values.is_for_postgresql() || self.is_read_committed() || self.claims(statement))
     }
+
     pub(crate) fn is_read_committed(&self) -> bool {
         self.running.is_some() && self.shared.values.modes().isolation.is_of_statements()
     }
@@ -60,8 +60,8 @@ impl Session {
     /// session's transaction is ready for then. `claims`: it is a SELECT … FOR UPDATE.
     ///
     /// # Errors
-    /// The conflict, if waiting does not help; 40P01 if it would never end, 55P03 if it takes too
-    /// long, and what ends statements from outside.
+    /// The conflict, if waiting does not help; 40P01 for a deadlock, 55P03 after too long a wait,
+    /// and the errors that end statements from outside.
     pub(crate) async fn make_way(
         &mut self,
         error: SqlError,
@@ -71,8 +71,9 @@ impl Session {
     ) -> Result<()> {
         self.make_way_from(None, error, claims, conflicts, limits).await
     }
-    /// As [`make_way`](Self::make_way); undoes what the statement has done since `mark` alone, if
-    /// there is one.
+
+    /// As [`make_way`](Self::make_way); with a `mark`, undoes only the statement's changes since
+    /// it.
     pub(crate) async fn make_way_from(
         &mut self,
         mark: Option<&Mark>,
@@ -122,13 +123,13 @@ impl Session {
     }
 }
 
-/// Whether a statement takes what comes but once: it waits for who is in the way of a piece of that
-/// (`copy`), and is not begun again.
+/// Whether a statement's input comes only once: it waits for a transaction in the way of a piece of
+/// the input (`copy`), and does not begin again.
 fn takes_stream(statement: &StatementKind) -> bool {
     matches!(statement, StatementKind::Copy(copy) if copy.from && copy.file.is_none())
 }
 
-/// Says at what the deadlock was met.
+/// Adds the place of the conflict to the deadlock.
 fn deadlock(refused: EngineError, conflict: &SqlError) -> SqlError {
     SqlError { detail: Some(conflict.message.clone()), ..refused.into() }
 }

@@ -27,8 +27,9 @@ impl Session {
         let savepoints = self.running.as_ref().map_or(0, |running| running.savepoint_count());
         (savepoints > 0).then(|| self.shared.cursors.lock().place(savepoints))
     }
-    /// The columns of what a FETCH gives; none for a MOVE, and as long as there is no such cursor:
-    /// a FETCH can be prepared before its cursor is declared.
+
+    /// The columns of a FETCH's rows. `None` for a MOVE, and while the cursor does not exist: a
+    /// FETCH can be prepared before its cursor is declared.
     pub(crate) fn fetched_schema(&self, fetch: &Fetch) -> Option<SchemaRef> {
         let Fetch { moves, direction: _, cursor } = fetch;
         (!moves).then(|| self.cursor_schema(&cursor.name)).flatten()
@@ -128,10 +129,11 @@ impl Session {
         self.shared.cursors.lock().all.insert(name.to_owned(), cursor);
         Ok(())
     }
+
     /// The next rows of a cursor, up to a number, and whether these are its last.
     ///
     /// # Errors
-    /// 34000 if there is no such cursor.
+    /// 34000 if the cursor does not exist.
     pub fn next_of_cursor(&mut self, name: &str, limit: Option<usize>) -> Result<(Vec<RecordBatch>, bool)> {
         let mut cursors = self.shared.cursors.lock();
         let cursor = cursors.get(name)?;
@@ -139,6 +141,7 @@ impl Session {
         let (numbers, back) = cursor.go(limit.unwrap_or(FetchDirection::ForwardAll))?;
         Ok((cursor.rows(numbers, back)?, cursor.at >= cursor.rows))
     }
+
     /// Forgets a cursor, if it is there.
     pub fn forget_cursor(&mut self, name: &str) {
         self.shared.cursors.lock().all.remove(name);

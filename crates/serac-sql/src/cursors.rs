@@ -1,9 +1,9 @@
 //! The cursors of a session.
 //!
 //! A cursor's rows are computed when it is declared, and kept within the session's memory for
-//! queries. So it shows what its query saw then, whatever its transaction does later, and moves
-//! both ways. It goes with its transaction, or, if it was declared WITH HOLD and that has
-//! committed, with its session.
+//! queries. So it shows the state that its query saw, independently of its transaction's later
+//! changes, and moves both ways. It goes with its transaction, or, if it was declared WITH HOLD and
+//! that has committed, with its session.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
@@ -32,10 +32,11 @@ pub(crate) struct Cursor {
     /// became a cursor.
     pub(crate) gone: i64,
     pub(crate) rows: i64,
-    /// The number of the row that it is at, from 1; 0 before the first, and one more than there are
-    /// behind the last.
+    /// The number of the row that it is at, from 1; 0 before the first, and the number of rows plus
+    /// one behind the last.
     pub(crate) at: i64,
-    /// How many savepoints its transaction had when it was declared; none if that has committed.
+    /// The number of its transaction's savepoints when it was declared; `None` once that has
+    /// committed.
     pub(crate) savepoints: Option<usize>,
     pub(crate) _memory: MemoryReservation,
 }
@@ -100,11 +101,11 @@ impl Cursor {
     }
 }
 
-/// Where in a transaction a portal of a protocol was made. A portal goes with the savepoint before
-/// it, as a cursor does.
+/// The place in a transaction where a protocol's portal was made. A portal goes with the savepoint
+/// before it, as a cursor does.
 #[derive(Debug)]
 pub struct PortalPlace {
-    /// How many savepoints there were. Relaxed here and below: one thread at a time runs a session.
+    /// The number of savepoints. Relaxed here and below: one thread at a time runs a session.
     savepoints: AtomicUsize,
     is_undone: AtomicBool,
 }
@@ -128,19 +129,23 @@ impl Cursors {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Cursor)> {
         self.all.iter()
     }
+
     pub(crate) fn get(&mut self, name: &str) -> Result<&mut Cursor> {
         let missing = || SqlError::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"));
         self.all.get_mut(name).ok_or_else(missing)
     }
-    /// Those that outlive their transaction if it commits.
+
+    /// The cursors that outlive their transaction if it commits.
     pub(crate) fn take_held(&mut self) -> Vec<(String, Cursor)> {
         let held = self.all.extract_if(.., |_, cursor| cursor.holds && cursor.savepoints.is_some());
         held.map(|(name, cursor)| (name, Cursor { savepoints: None, ..cursor })).collect()
     }
+
     /// Their transaction has committed.
     pub(crate) fn keep(&mut self, held: Vec<(String, Cursor)>) {
         self.all.extend(held);
     }
+
     /// The place of a portal that is made where there are so many savepoints.
     pub(crate) fn place(&mut self, savepoints: usize) -> Arc<PortalPlace> {
         let place =
@@ -151,11 +156,13 @@ impl Cursors {
         self.portals.push(Arc::downgrade(&place));
         place
     }
+
     /// A transaction has ended.
     pub(crate) fn end(&mut self) {
         self.portals.clear();
         self.all.retain(|_, cursor| cursor.savepoints.is_none());
     }
+
     /// The transaction has gone back to when it had so many savepoints.
     pub(crate) fn roll_back(&mut self, savepoints: usize) {
         self.all.retain(|_, cursor| cursor.savepoints.is_none_or(|declared| declared <= savepoints));
@@ -165,6 +172,7 @@ impl Cursors {
             }
         }
     }
+
     /// The transaction has given up all savepoints but so many.
     pub(crate) fn release(&mut self, savepoints: usize) {
         for declared in self.all.values_mut().filter_map(|cursor| cursor.savepoints.as_mut()) {

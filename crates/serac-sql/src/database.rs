@@ -1,4 +1,4 @@
-//! A database with what queries need, from which sessions are made.
+//! A database with the resources of queries, from which sessions are made.
 
 use crate::activity::Connections;
 use crate::advisory_locks::AdvisoryLocks;
@@ -14,20 +14,20 @@ use serac_query::scan::Convoys;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// How SQL runs on a database.
+/// The settings of SQL on a database.
 #[derive(Clone, Debug, Default)]
 pub struct SqlOptions {
-    /// Bytes that queries may use before they spill or fail; none for no limit.
+    /// Bytes that queries may use before they spill or fail; `None` for no limit.
     pub memory_limit: Option<usize>,
-    /// Threads of a query; none for all.
+    /// Threads of a query; `None` for all.
     pub threads: Option<usize>,
-    /// What holds for its sessions.
+    /// Defaults of its sessions.
     pub session: SessionDefaults,
-    /// What runs programs beside the data; none where they cannot be run.
+    /// The runner of programs beside the data; `None` if they cannot be run.
     pub programs: Option<Arc<dyn Programs>>,
 }
 
-/// A database with what queries need. Sessions are made from it.
+/// A database with the resources of queries. Sessions are made from it.
 #[derive(Clone, Debug)]
 pub struct SqlDatabase {
     pub(crate) database: Database,
@@ -71,22 +71,27 @@ impl SqlDatabase {
             started: SystemTime::now(),
         })
     }
+
     /// The engine below.
     pub fn database(&self) -> &Database {
         &self.database
     }
-    /// Those who are connected.
+
+    /// The connections.
     pub fn connections(&self) -> &Connections {
         &self.connections
     }
-    /// What runs programs beside the data.
+
+    /// The runner of programs beside the data.
     pub(crate) fn programs(&self) -> Option<Arc<dyn Programs>> {
         self.programs.clone()
     }
+
     /// Bytes that running queries hold.
     pub fn query_memory(&self) -> usize {
         self.runtime.memory_pool.reserved()
     }
+
     /// Whether commits are possible: false once the log has failed.
     pub fn can_commit(&self) -> bool {
         self.database.storage().manager().log().is_none_or(|log| !log.has_failed())

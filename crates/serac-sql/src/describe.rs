@@ -1,4 +1,4 @@
-//! What a prepared statement takes and gives, for clients that ask before they run it.
+//! The parameters and columns of a prepared statement, for clients that ask before they run it.
 
 use crate::column_types::of_column;
 use crate::deep::Roomy;
@@ -18,8 +18,8 @@ use serac_parser::tree::{Call, CopySubject, Expr, StatementKind};
 use serac_pg::TypeId;
 use std::sync::Arc;
 
-/// The numbers of those types of which the engine's types do not tell: arrays, numbers of objects,
-/// and texts that are not TEXT; 0 for others.
+/// The numbers of types that the engine's types do not distinguish: arrays, numbers of objects, and
+/// texts that are not TEXT; 0 for others.
 fn oids_told(types: &[TypeId]) -> Vec<u32> {
     let is_told = |id: &TypeId| {
         id.element().is_some() || matches!(*id, TypeId::OID | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME)
@@ -28,21 +28,21 @@ fn oids_told(types: &[TypeId]) -> Vec<u32> {
 }
 
 impl Session {
-    /// Says what a statement that has not been prepared takes and gives; `named` as in
+    /// Describes the parameters and the result of an unprepared statement; `named` as in
     /// [`describe`](Self::describe).
     ///
     /// # Errors
-    /// What is wrong with the statement.
+    /// The errors of the statement.
     pub async fn describe_statement(&mut self, statement: Parsed, named: &[u32]) -> Result<Description> {
         let is_deep = statement.is_deep();
         let look = self.looking(async |session: &mut Self| session.description_of(statement, named).await);
         Roomy::new(is_deep, look).await
     }
 
-    /// How many columns the data of a COPY has.
+    /// The number of columns in the data of a COPY.
     ///
     /// # Errors
-    /// What is wrong with the statement.
+    /// The errors of the statement.
     pub async fn copied_columns(&mut self, statement: &Parsed) -> Result<usize> {
         let StatementKind::Copy(copy) = statement.statement() else { return Ok(0) };
         self.check_not_failed()?;
@@ -86,7 +86,7 @@ impl Session {
             kind => {
                 let types = match kind {
                     StatementKind::Call(call) if !is_run(call) => self.parameters_of_call(call, source).await?,
-                    // Those of a query or a change inside.
+                    // The parameters of a query or a change inside.
                     _ if is_bound(source.statement()) || source.query().is_some() => match source.parameter_count() {
                         0 => Vec::new(),
                         _ => self.described(source).await?.1,
@@ -118,7 +118,7 @@ impl Session {
         self.planning(types).await
     }
 
-    /// The columns of the rows of a query or a change, none if it gives none, and the types of its
+    /// The columns of the rows of a query or a change, `None` without rows, and the types of its
     /// parameters.
     async fn described(&self, source: &Source) -> Result<(Option<SchemaRef>, Vec<TypeId>)> {
         if !source.acts() {

@@ -1,5 +1,5 @@
-//! What statements that change or claim rows share: rows of a table as they are written, completed,
-//! checked and read again.
+//! Shared parts of statements that change or claim rows: rows of a table as they are written,
+//! completed, checked and read again.
 
 use crate::error::{Result, SqlError};
 use crate::session::Session;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Values as those of a column, by the session's settings of times where these count.
 ///
 /// # Errors
-/// Those of an assignment.
+/// The errors of an assignment.
 pub(crate) fn assigned(shared: &SessionEnv, values: &ArrayRef, column: &ColumnDefinition) -> Result<ArrayRef> {
     let styled = shared.styled_functions();
     let read = styled.map(|style| style.array(values, &column.sql_type.column_type.arrow()));
@@ -43,13 +43,13 @@ impl Session {
         expressions::check_rows(&self.state(), table, rows)
     }
 
-    /// Whole rows of the table from the values of some columns.
+    /// Whole rows of the table from the values of the target columns.
     pub(crate) fn complete_rows(&self, table: &Table, targets: &[usize], source: &RecordBatch) -> Result<RecordBatch> {
         generated::complete(&self.state(), table, self.given_rows(table, targets, source)?)
     }
 
-    /// Rows of the table from the values of some columns, with defaults in place of the others, and
-    /// with NULLs in generated columns.
+    /// Rows of the table from the values of the target columns, with defaults for the others, and
+    /// NULLs in generated columns.
     pub(crate) fn given_rows(&self, table: &Table, targets: &[usize], source: &RecordBatch) -> Result<RecordBatch> {
         if let Some(&at) = targets.iter().find(|&&at| table.definition.columns[at].generation.is_some()) {
             return Err(generated::not_inserted(&table.definition.columns[at]));
@@ -70,8 +70,8 @@ impl Session {
         Ok(RecordBatch::try_new_with_options(nullable_schema(table), columns, &options)?)
     }
 
-    /// What an UPDATE of `columns` writes, the generated columns that change with them included;
-    /// none if there are none.
+    /// The columns that an UPDATE of `columns` writes, with the generated columns that change with
+    /// them; `None` if there are no generated ones.
     pub(crate) fn with_generated(
         &self,
         table: &Table,

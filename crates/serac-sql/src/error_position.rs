@@ -1,4 +1,4 @@
-//! Where in a script the thing stands that an error is about.
+//! The position of an error's subject in a script.
 //!
 //! The binder gives positions in queries and changes. Everything else is found here, by name, once
 //! an error has happened.
@@ -27,8 +27,8 @@ fn is_word(kind: &PlainKind, name: &str) -> bool {
     matches!(kind, PlainKind::Name(word) if word == name)
 }
 
-/// The error with the position of what it is about, as far as that can be told: it happened in the
-/// given statement of the script.
+/// The error with the position of its subject, if that can be found: it happened in the given
+/// statement of the script.
 pub fn located(error: SqlError, script: &str, statement: usize) -> SqlError {
     let position = error.position.or_else(|| find(&error, script, statement));
     SqlError { position, ..error }

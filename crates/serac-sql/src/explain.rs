@@ -1,8 +1,8 @@
 //! EXPLAIN and DESCRIBE, as texts.
 //!
-//! EXPLAIN gives one column, `QUERY PLAN`, with a line of text a row: an operator a line, with
-//! those that it takes rows from below it and further to the right. With ANALYZE the query runs,
-//! its rows are counted and dropped, and below each operator stands what was measured there.
+//! EXPLAIN gives one column, `QUERY PLAN`, with a line of text a row. Each operator has a line,
+//! with the operators that it takes rows from below it and further to the right. With ANALYZE the
+//! query runs, its rows are counted and dropped, and the measurements stand below each operator.
 
 use crate::error::{Result, SqlError};
 use crate::explain_json::{Json, PlanNode, Relationship};
@@ -40,20 +40,20 @@ struct Options {
     summary: bool,
     /// Whether the plan is shown after each pass.
     steps: bool,
-    /// Whether what the binder makes of the query is shown.
+    /// Whether the binder's result is shown.
     bound: bool,
     /// Whether the result is JSON, and not lines of text.
     json: bool,
 }
 
-/// What EXPLAIN has found, in the form that it shows.
+/// The result of EXPLAIN before its rendering.
 #[derive(Default)]
 struct Report {
     /// Lines of text.
     lines: Vec<String>,
     /// In JSON, the plans of the statement's parts, that of the statement itself last.
     plans: Vec<PlanNode>,
-    /// What JSON says of the statement beside its plan.
+    /// Fields of the statement that JSON shows beside its plan.
     beside: Vec<(&'static str, Json)>,
 }
 
@@ -100,7 +100,7 @@ impl Options {
                         }
                     };
                 }
-                // Off is what we do.
+                // Off is our behaviour.
                 "buffers" | "wal" | "settings" | "generic_plan" | "costs" => {
                     if switch()? {
                         return Err(SqlError::unsupported(format!("EXPLAIN's option {}", name.to_uppercase())));
@@ -149,7 +149,7 @@ fn is_on((Ident { name, span: _ }, value): &ExplainOption) -> Result<bool> {
     }
 }
 
-/// Whether EXPLAIN runs what it explains.
+/// Whether EXPLAIN runs the statement.
 pub fn runs_explained(explain: &Explain) -> bool {
     let analyze = explain.options.iter().rfind(|(option, _)| option.name == "analyze");
     analyze.is_some_and(|option| is_on(option).unwrap_or(true))

@@ -1,5 +1,5 @@
-//! EXPLAIN's result as JSON, in PostgreSQL's shape: an array with one object, whose `Plan` is an
-//! operator with those that it takes rows from in `Plans`.
+//! EXPLAIN's result as JSON, in PostgreSQL's shape. It is an array with one object; its `Plan` is
+//! an operator with its inputs in `Plans`.
 
 use serac_engine::json_text::quote;
 
@@ -14,21 +14,21 @@ pub(crate) enum Json {
     Object(Vec<(&'static str, Self)>),
 }
 
-/// How an operator stands to the one that takes its rows.
+/// The relation of an operator to the one that takes its rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Relationship {
-    /// The first, or only, one.
+    /// The first, or only, input.
     Outer,
     /// The second of a join.
     Inner,
-    /// One of several whose rows come one after the other.
+    /// One of several inputs whose rows are concatenated.
     Member,
     /// A part of WITH, which is done before.
     InitPlan,
 }
 
 impl Relationship {
-    /// Of a child by its place among so many.
+    /// The relationship of a child at a place among `all` children.
     pub(crate) fn of_child(at: usize, all: usize) -> Self {
         match (at, all) {
             (0, 1 | 2) => Self::Outer,
@@ -36,6 +36,7 @@ impl Relationship {
             _ => Self::Member,
         }
     }
+
     fn name(self) -> &'static str {
         match self {
             Self::Outer => "Outer",
@@ -51,7 +52,7 @@ impl Relationship {
 pub(crate) struct PlanNode {
     /// Its kind.
     pub(crate) kind: String,
-    /// What else is told of it, and measured.
+    /// Further properties and measurements.
     pub(crate) fields: Vec<(&'static str, Json)>,
     pub(crate) children: Vec<(Relationship, Self)>,
 }
@@ -60,11 +61,13 @@ impl PlanNode {
     pub(crate) fn new(kind: impl Into<String>) -> Self {
         Self { kind: kind.into(), fields: Vec::new(), children: Vec::new() }
     }
+
     /// The same with a text about it.
     pub(crate) fn with(mut self, key: &'static str, text: impl Into<String>) -> Self {
         self.fields.push((key, Json::Text(text.into())));
         self
     }
+
     /// As a document.
     pub(crate) fn document(self, relationship: Option<Relationship>) -> Json {
         let mut object = vec![("Node Type", Json::Text(self.kind))];
@@ -87,6 +90,7 @@ impl Json {
         self.write(&mut out, 0);
         out
     }
+
     fn write(&self, out: &mut String, depth: usize) {
         let line = |out: &mut String, depth: usize| {
             out.push('\n');

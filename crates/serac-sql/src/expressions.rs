@@ -31,7 +31,7 @@ impl KeptExpression<'_> {
     /// The expression over columns of `schema`, as the binder gives it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The errors of the expression.
     pub(crate) fn bound(&self, state: &SessionState, schema: &DFSchema) -> Result<Definition> {
         let bound = || {
             let mut bound = binding::definition(state, self, schema)?;
@@ -45,6 +45,7 @@ impl KeptExpression<'_> {
         };
         if self.text.len() > SHORT { deep::with_room(bound) } else { bound() }
     }
+
     /// The same with its types coerced, and simplified as in a query.
     ///
     /// # Errors
@@ -62,10 +63,12 @@ impl KeptExpression<'_> {
         let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, schema)?)?, schema)?;
         Ok(simplifier.simplify(coerced)?)
     }
-    /// Its values for the rows of `batch`, whose columns are those of the table, if it is over one.
+
+    /// Its values for the rows of `batch`, whose columns are those of the table, if the expression
+    /// is over a table.
     ///
     /// # Errors
-    /// As there, and what fails for a row.
+    /// As there, and the errors for a row.
     pub(crate) fn values(&self, state: &SessionState, batch: &RecordBatch) -> Result<ArrayRef> {
         let values = || {
             let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
@@ -74,6 +77,7 @@ impl KeptExpression<'_> {
         };
         if self.text.len() > SHORT { deep::with_room(values) } else { values() }
     }
+
     /// Its values as those of the column to which they are assigned.
     ///
     /// # Errors
@@ -96,7 +100,7 @@ pub(crate) fn named_columns(table: &TableDefinition, expression: &str) -> Result
     Ok(names.iter().filter_map(|name| table.column(&name.parts.last()?.name)).collect())
 }
 
-/// A text with others in the place of some of its parts, which do not overlap.
+/// A text with disjoint parts replaced.
 pub(crate) fn replaced(text: &str, mut parts: Vec<(Span, String)>) -> String {
     let mut text = text.to_owned();
     // From behind, so that the places before stay.
@@ -117,8 +121,8 @@ pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> 
 /// Bytes of an expression that cannot be deep.
 const SHORT: usize = 64;
 
-/// The expressions of a table's indexes, as they are planned in queries. One that cannot be planned
-/// now helps nobody.
+/// The expressions of a table's indexes, as they are planned in queries. An expression that cannot
+/// be planned now is left out.
 pub(crate) fn indexed_expressions(state: &SessionState, table: &TableDefinition) -> Vec<IndexedExpression> {
     let Ok(schema) = DFSchema::try_from(table.storage_schema().arrow()) else { return Vec::new() };
     let plan = |text: &str, place: Place, column: Option<&ColumnDefinition>| {

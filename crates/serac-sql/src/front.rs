@@ -1,5 +1,5 @@
-//! The statements of a session: texts and prepared statements come in, each is sent to what runs
-//! it, and its transaction ends with it.
+//! The statements of a session: texts and prepared statements come in, each is dispatched to its
+//! implementation, and its transaction ends with it.
 
 use crate::conflicts::Conflicts;
 use crate::deep::{self, Roomy};
@@ -52,7 +52,7 @@ impl Session {
     /// an error of syntax.
     ///
     /// # Errors
-    /// What is wrong with the first statement that fails.
+    /// The error of the first statement that fails.
     pub async fn execute(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         if let Some(outcome) = self.execute_text(sql).await? {
             return Ok(vec![self.acknowledged(outcome).await?.shown()?]);
@@ -63,9 +63,10 @@ impl Session {
             let (result, started) = result?;
             return started.durable().await.map(|()| vec![result]);
         }
-        // In a box: what other statements may have to keep need not be moved for those above.
+        // Boxed: the state of other statements need not be moved for the callers.
         Box::pin(self.execute_script(sql)).await
     }
+
     async fn execute_script(&mut self, sql: &str) -> Result<Vec<StatementResult>> {
         let mut results = Vec::new();
         for (i, statement) in self.parse_elsewhere(sql).await?.into_iter().enumerate() {
@@ -78,11 +79,12 @@ impl Session {
     /// Runs one statement.
     ///
     /// # Errors
-    /// What is wrong with it; it has then done nothing.
+    /// The errors of the statement, which then has no effect.
     pub async fn execute_statement(&mut self, statement: Parsed) -> Result<StatementResult> {
         let is_deep = statement.is_deep();
         self.execute_of_depth(statement, is_deep).await
     }
+
     /// The same where it is known whether the statement `is_deep`.
     pub(crate) async fn execute_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementResult> {
         if statement.query_or_change().is_none() {
@@ -93,10 +95,10 @@ impl Session {
                 return self.acknowledged(outcome).await;
             }
         }
-        // In a box: what planning may have to keep is a hundred kilobytes, which would be moved for
-        // BEGIN and COMMIT, too.
+        // Boxed: the planning future is about 100 KB, and would be moved for BEGIN and COMMIT, too.
         Roomy::new(is_deep, self.execute_other(statement)).await
     }
+
     async fn execute_other(&mut self, mut statement: Parsed) -> Result<StatementResult> {
         let tag = row_tag(&statement);
         self.abandoned_has_ended().await;
@@ -127,6 +129,7 @@ impl Session {
         };
         open.into_session().finish_statement(result).await
     }
+
     /// The limits of a statement that starts now.
     pub fn limits(&self) -> Limits {
         Limits::new(&self.cancel, self.shared.values.statement_timeout())
@@ -136,11 +139,12 @@ impl Session {
     /// last row, or when the stream is dropped.
     ///
     /// # Errors
-    /// What is wrong with it; errors of a query may also come later, from the stream.
+    /// The errors of the statement; errors of a query may also come later, from the stream.
     pub async fn stream_statement(&mut self, statement: Parsed) -> Result<StatementStream<'_>> {
         let is_deep = statement.is_deep();
         self.stream_of_depth(statement, is_deep).await
     }
+
     /// The same where it is known whether the statement `is_deep`.
     pub(crate) async fn stream_of_depth(&mut self, statement: Parsed, is_deep: bool) -> Result<StatementStream<'_>> {
         if statement.query_or_change().is_none()
@@ -159,6 +163,7 @@ impl Session {
         }
         Roomy::new(is_deep, self.stream_other(statement)).await
     }
+
     async fn stream_other(&mut self, statement: Parsed) -> Result<StatementStream<'_>> {
         let tag = row_tag(&statement);
         self.abandoned_has_ended().await;
@@ -169,8 +174,8 @@ impl Session {
             .keep(async {
                 let output = open.run(statement).await?;
                 if matches!(output, Output::Rows { .. }) {
-                    // Rows are shown before the transaction ends, so what they show must be durable
-                    // before.
+                    // Rows are shown before the transaction ends, so the state that they show must
+                    // be durable before.
                     open.snapshot_is_durable().await?;
                 }
                 Ok(output)
@@ -188,8 +193,9 @@ impl Session {
             Err(error) => Err(session.finish_statement::<()>(Err(error)).await.expect_err("it has failed")),
         }
     }
-    /// Whether a statement changes and claims nothing, so that nobody can be in its way: its rows
-    /// may be given as they come.
+
+    /// Whether a statement neither changes nor claims rows. Then no transaction can be in its way,
+    /// and its rows may be streamed.
     fn only_shows(&self, statement: &Parsed) -> bool {
         match statement.statement() {
             StatementKind::Execute(execute) => {
@@ -201,8 +207,8 @@ impl Session {
         }
     }
 
-    /// Begins a statement, in a transaction of its own if none is open, and lets queries see what
-    /// it sees.
+    /// Begins a statement, in a transaction of its own if there is no open one, and gives queries
+    /// its snapshot.
     pub(crate) fn start_statement(&mut self) -> Result<()> {
         self.open_statement()?;
         self.memory_before = self.work_memory.used();
@@ -211,8 +217,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a statement: commits its own transaction and waits until that is durable, or undoes
-    /// what a failed one has done.
+    /// Ends a statement: commits its own transaction and waits until the commit is durable, or
+    /// undoes a failed statement.
     pub(crate) async fn finish_statement<T>(&mut self, result: Result<T>) -> Result<T> {
         let result = match result {
             Ok(result) => result,
@@ -230,18 +236,21 @@ impl Session {
             None => Ok(result),
         }
     }
+
     /// Waits for the memory of the last query, if its rows were not wanted to their end.
     pub(crate) async fn abandoned_has_ended(&mut self) {
         if std::mem::take(&mut self.has_abandoned) {
             self.work_memory.given_back(self.memory_before).await;
         }
     }
+
     /// Ends a query whose rows are not wanted any more.
     pub(crate) fn abandon_query(&mut self) {
         self.has_abandoned = true;
         self.abandon_statement();
     }
-    /// Ends a statement that has not done anything.
+
+    /// Ends a statement without effects.
     pub(crate) fn abandon_statement(&mut self) {
         if self.transaction_status() == TransactionStatus::Idle {
             self.end();
@@ -253,9 +262,10 @@ impl Session {
         let ticket = self.shared.view().expect("a statement is running").snapshot.ticket();
         durable(ticket).await
     }
-    /// Waits until everything that the transaction has read so far is durable: rows that a query
-    /// gives after [that](Self::snapshot_is_durable) may show what is newer than its snapshot, such
-    /// as a sequence's next value.
+
+    /// Waits until all reads of the transaction so far are durable. Rows that a query gives after
+    /// [that](Self::snapshot_is_durable) may show newer state than its snapshot, for example a
+    /// sequence's next value.
     pub(crate) async fn reads_are_durable(&self) -> Result<()> {
         match self.running.as_ref().and_then(|running| running.txn.snapshot().unacknowledged_reads()) {
             Some(ticket) => durable(ticket).await,
@@ -301,7 +311,7 @@ impl Session {
             self.running.as_mut().expect("it runs").check_statement_end()?;
             return Ok(Output::Done(result));
         }
-        // Boxed: what a change may have to keep need not be moved for other statements.
+        // Boxed: the state of a change need not be moved for other statements.
         Box::pin(self.run_changes(&source)).await
     }
 
@@ -351,7 +361,7 @@ impl Session {
     /// PREPARE.
     ///
     /// # Errors
-    /// 42P05, and what is wrong with the statement.
+    /// 42P05, and the error of the statement.
     async fn prepare_named(&mut self, prepare: &Prepare, source: &Source) -> Result<StatementResult> {
         let Prepare { name, types, statement: _ } = prepare;
         if self.prepared.contains_key(&name.name) {
@@ -371,6 +381,7 @@ impl Session {
         self.prepared.insert(name.name.clone(), prepared);
         Ok(StatementResult::command("PREPARE"))
     }
+
     /// Keeps a statement that a client has prepared by the protocol, so that EXECUTE and DEALLOCATE
     /// know it, too. Its parameters have types of the numbers `types`.
     pub fn keep_prepared(&mut self, name: &str, prepared: &Prepared, text: &str, types: &[u32]) {
@@ -382,6 +393,7 @@ impl Session {
         prepared.count_arguments();
         self.prepared.insert(name.to_owned(), prepared);
     }
+
     /// Whether there is a prepared statement of this name.
     pub fn has_prepared(&self, name: &str) -> bool {
         self.prepared.contains_key(name)
@@ -399,14 +411,15 @@ impl Session {
         self.shared.prepared_statements.lock().remove(name);
         self.prepared.remove(name).is_some()
     }
+
     /// Forgets all prepared statements.
     fn forget_all_prepared(&mut self) {
         self.prepared.clear();
         self.shared.prepared_statements.lock().clear();
     }
 
-    /// DISCARD: lets go of what the session keeps. ALL of it is what a pool does before it gives a
-    /// connection to somebody else.
+    /// DISCARD: drops the session's state. A pool runs DISCARD ALL before it gives a connection to
+    /// another client.
     fn discard(&mut self, what: Discard) -> Result<StatementResult> {
         let word = match what {
             // Plans are made anew for other settings.
@@ -443,7 +456,7 @@ impl Session {
         Ok(StatementResult::command(format!("DISCARD {word}")))
     }
 
-    /// EXECUTE of a statement of the point path; none for others.
+    /// EXECUTE of a statement of the point path; `None` for others.
     async fn execute_named(&mut self, statement: &Parsed) -> Result<Option<PendingResult>> {
         let StatementKind::Execute(execute) = statement.statement() else { return Ok(None) };
         let Some(prepared) = self.prepared.remove_entry(&execute.name.name) else { return Ok(None) };
@@ -456,6 +469,7 @@ impl Session {
         let values = statement.source().arguments().values.as_deref().unwrap_or_default();
         session.execute_point(prepared, &execute.arguments, values).await.map_err(SqlError::unplaced)
     }
+
     /// Whether a statement claims rows.
     pub(crate) fn claims(&self, statement: &Parsed) -> bool {
         match statement.statement() {
@@ -472,6 +486,7 @@ impl Session {
         prepared.check_arguments(name, arguments)?;
         Ok(prepared)
     }
+
     /// The statement that the EXECUTE at `text` runs.
     async fn executed(&self, execute: &Execute, text: &Source) -> Result<Parsed> {
         let Execute { name, arguments } = execute;

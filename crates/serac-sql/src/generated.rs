@@ -1,7 +1,6 @@
-//! The values of generated columns, GENERATED ALWAYS AS (…) STORED: computed from the row's other
-//! columns wherever whole rows come to be (INSERT, MERGE, COPY, record batches) and wherever
-//! columns change that they are computed from, referential actions included. Nobody else may give
-//! them values.
+//! The values of generated columns, GENERATED ALWAYS AS (…) STORED. They are computed from the
+//! row's other columns where whole rows are made (INSERT, MERGE, COPY, record batches) and where
+//! their source columns change, referential actions included. No other code may give them values.
 
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
@@ -12,7 +11,7 @@ use datafusion::execution::SessionState;
 use serac_engine::Table;
 use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 
-/// What is wrong with a value of the user's for a column that takes none.
+/// The error of a user's value for a column without assigned values.
 pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {
     let name = &column.name;
     let detail = match column.generation {
@@ -21,7 +20,7 @@ pub(crate) fn refused(column: &ColumnDefinition, message: &str) -> SqlError {
     };
     SqlError { detail: Some(detail), ..SqlError::new(sqlstate::GENERATED_ALWAYS, message) }
 }
-/// A value of the user's that INSERT or record batches give to such a column.
+/// The error of a user's value that INSERT or record batches give to a generated column.
 pub(crate) fn not_inserted(column: &ColumnDefinition) -> SqlError {
     refused(column, &format!("cannot insert a non-DEFAULT value into column \"{}\"", column.name))
 }
@@ -44,7 +43,7 @@ pub(crate) fn changing(table: &TableDefinition, changed: &[usize]) -> Result<Vec
     Ok(changing)
 }
 
-/// The values of generated columns for whole rows, whose generated columns say nothing yet.
+/// The values of generated columns for whole rows, whose generated columns are empty yet.
 pub(crate) fn compute(
     state: &SessionState,
     table: &TableDefinition,

@@ -24,7 +24,7 @@ pub(crate) fn is_system_schema(schema: &str) -> bool {
     schema == CATALOG_SCHEMA || schema == INFORMATION_SCHEMA
 }
 
-/// Words that must be quoted as names, because they would be read as something else.
+/// Words that must be quoted as names, because they would have another meaning.
 pub(crate) const RESERVED: &str = " all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create current_catalog \
     current_date current_role current_time current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign from \
     grant group having in initially intersect into lateral leading limit localtime localtimestamp not null offset on only or order placing primary \
@@ -83,7 +83,7 @@ pub(crate) fn split_name(text: &str) -> (Option<String>, String) {
     (parts.pop(), part)
 }
 
-/// The names of a list such as `"$user", public`; none where the text is no such list.
+/// The names of a list, for example `"$user", public`; `None` if the text is no such list.
 pub(crate) fn split_list(text: &str) -> Option<Vec<String>> {
     let (mut rest, mut names) = (text.trim(), Vec::new());
     if rest.is_empty() {
@@ -100,7 +100,7 @@ pub(crate) fn split_list(text: &str) -> Option<Vec<String>> {
     }
 }
 
-/// The name that a text begins with, and what follows it.
+/// The first name of a text, and the rest.
 fn first_name(text: &str) -> Option<(String, &str)> {
     let Some(mut rest) = text.strip_prefix('"') else {
         let end = text.find(|c: char| c == ',' || c == '"' || c.is_whitespace()).unwrap_or(text.len());

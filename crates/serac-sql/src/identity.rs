@@ -1,11 +1,11 @@
-//! Who a session is.
+//! The identity of a session.
 
-/// Who a session is.
+/// The identity of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The user's name.
     pub user: String,
-    /// What the client calls the database.
+    /// The client's name for the database.
     pub database: String,
     /// The session's number.
     pub process: i32,

@@ -24,7 +24,7 @@ use serac_storage::ColumnType;
 use serac_values::free_numbers::given_batch;
 use std::pin::pin;
 
-/// What is done if the table is there already.
+/// The action if the table exists already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IfExists {
     /// The rows are added to its rows.
@@ -32,11 +32,11 @@ pub enum IfExists {
     Append,
     /// It is dropped, and made anew.
     Replace,
-    /// Nothing: SQLSTATE 42P07.
+    /// Fail with SQLSTATE 42P07.
     Fail,
 }
 
-/// Where record batches go.
+/// The target of record batches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IngestTarget {
     /// The catalog, if it is said.
@@ -49,12 +49,12 @@ pub struct IngestTarget {
     pub temporary: bool,
     /// Whether the table is made if it is not there; otherwise that is SQLSTATE 42P01.
     pub create: bool,
-    /// What is done if it is.
+    /// The action if it exists.
     pub if_exists: IfExists,
 }
 
 impl IngestTarget {
-    /// The schema that is said; none where the `search_path` tells.
+    /// The given schema; `None` if the `search_path` decides.
     fn schema(&self) -> Result<Option<&str>> {
         if let Some(other) = self.catalog.as_deref().filter(|name| !name.is_empty() && *name != CATALOG) {
             return Err(SqlError::new(sqlstate::INVALID_CATALOG_NAME, format!("catalog \"{other}\" does not exist"))
@@ -73,11 +73,10 @@ impl IngestTarget {
 }
 
 impl Session {
-    /// Puts record batches into a table. `schema`: that of the batches. How many rows.
+    /// Puts record batches into a table. `schema`: that of the batches. Returns the number of rows.
     ///
     /// # Errors
-    /// What is wrong with the table or the rows, or what `batches` gives; nothing has been done
-    /// then.
+    /// The errors of the table, of the rows, or of `batches`; then nothing is written.
     pub async fn ingest(
         &mut self,
         target: &IngestTarget,

@@ -8,7 +8,7 @@ use serac_engine::catalog::definition::{ColumnDefinition, TableDefinition};
 pub(crate) struct KeptExpression<'t> {
     pub(crate) text: &'t str,
     pub(crate) place: Place,
-    /// The table over whose columns it is.
+    /// The table of its columns.
     pub(crate) table: Option<&'t TableDefinition>,
     /// The column to which its values are assigned.
     pub(crate) column: Option<&'t ColumnDefinition>,
@@ -20,11 +20,13 @@ impl<'t> KeptExpression<'t> {
         let text = column.default.as_deref()?;
         Some(Self { text, place: Place::Default, table: None, column: Some(column) })
     }
-    /// What a generated column is computed from.
+
+    /// The expression of a generated column.
     pub(crate) fn generation(table: &'t TableDefinition, column: &'t ColumnDefinition) -> Option<Self> {
         let place = if column.hidden { Place::Index } else { Place::Generation };
         Some(Self { text: column.generation.as_deref()?, place, table: Some(table), column: Some(column) })
     }
+
     /// An expression over a table whose values are assigned to no column.
     pub(crate) fn over(table: &'t TableDefinition, text: &'t str, place: Place) -> Self {
         Self { text, place, table: Some(table), column: None }

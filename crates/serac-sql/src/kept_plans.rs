@@ -1,14 +1,14 @@
-//! What the binder has made of a prepared statement, for its next executions.
+//! Bound forms of a prepared statement, for its next executions.
 //!
-//! A statement is bound once for each list of types of its parameters. What came of that holds
-//! until the catalog, roles and grants, or a setting that plans depend on are others, as the plans
-//! of the point path do. Values are put into it for each execution before it is optimized, so that
-//! indexes and statistics are used as with constants.
+//! A statement is bound once for each list of types of its parameters. The bound form holds until
+//! the catalog, roles and grants, or a setting that plans depend on change, as the plans of the
+//! point path do. Values are put into it for each execution before it is optimized, so that indexes
+//! and statistics are used as with constants.
 //!
 //! A kept plan names tables in no snapshot; an execution puts them in as it sees them. Statements
-//! that read anything else (system tables, functions of rows of the session), or have changes in
-//! their WITH, are not kept. Nor are those with a table of a view whose owner may read other
-//! columns of it than the user.
+//! that read other relations (system tables, functions of rows of the session), or have changes in
+//! their WITH, are not kept. Statements with a table of a view whose owner may read other columns
+//! of it than the user are not kept either.
 
 use crate::error::{Result, SqlError};
 use crate::rows_to_come::RowsToCome;
@@ -33,13 +33,13 @@ use std::sync::{Arc, Weak};
 /// For how many lists of types a statement is kept.
 const MOST_KEPT: usize = 4;
 
-/// PlanDependencies what a bound statement holds.
+/// The state under which a bound statement holds.
 struct PlanDependencies {
     session: Weak<SessionEnv>,
     catalog: Arc<Catalog>,
-    /// Of the session's temporary tables.
+    /// The catalog of the session's temporary tables.
     temporary: Option<Arc<Catalog>>,
-    /// Of roles, owners and grants.
+    /// The version of roles, owners and grants.
     security: u64,
     settings: u64,
 }
@@ -54,6 +54,7 @@ impl PlanDependencies {
             settings: shared.settings(),
         }
     }
+
     fn is_same(&self, other: &Self) -> bool {
         let is_same_temporary = match (&self.temporary, &other.temporary) {
             (None, None) => true,
@@ -67,14 +68,14 @@ impl PlanDependencies {
     }
 }
 
-/// A bound statement, and for what it is kept.
+/// A bound statement, and its dependencies.
 struct KeptPlan {
     under: PlanDependencies,
     types: Vec<TypeId>,
     bound: BoundStatement,
 }
 
-/// What the binder has made of a statement.
+/// The bound forms of a statement.
 #[derive(Default)]
 pub(crate) struct KeptPlans(Mutex<Vec<KeptPlan>>);
 
@@ -91,9 +92,11 @@ impl TableProvider for KeptTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+
     fn table_type(&self) -> TableType {
         TableType::Base
     }
+
     async fn scan(
         &self,
         _: &dyn PlanningSession,
@@ -107,7 +110,7 @@ impl TableProvider for KeptTable {
 
 type Source = Arc<dyn TableSource>;
 
-/// Puts other sources in the place of those of a statement for which `other` gives one.
+/// Replaces the sources of a statement for which `other` gives a replacement.
 fn put_sources(
     bound: &mut BoundStatement,
     other: &mut dyn FnMut(&Source) -> Result<Option<Source>, DataFusionError>,
@@ -132,8 +135,8 @@ fn put_sources(
 }
 
 impl KeptPlans {
-    /// The statement for parameters of these types, as the running statement sees its tables; none
-    /// if it is not kept.
+    /// The statement for parameters of these types, as the running statement sees its tables;
+    /// `None` if it is not kept.
     ///
     /// # Errors
     /// DataFusion's.
@@ -156,6 +159,7 @@ impl KeptPlans {
         })?;
         Ok(Some(bound))
     }
+
     /// Keeps the statement for parameters of these types, if it can be kept.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
-//! SQL on SeracDB: the binder says what queries and changes mean, DataFusion optimizes and runs
-//! their plans over our scans; all other statements are ours.
+//! SQL on SeracDB. The binder decides the meaning of queries and changes, DataFusion optimizes and
+//! runs their plans over our scans, and all other statements are ours.
 //!
-//! What a session holds stands below [`Session`], what runs its statements above it. A module uses
-//! those of its own line and of the lines before it; `cargo xtask tidy` keeps circles small.
+//! The state of a session stands below [`Session`], the code that runs its statements above it. A
+//! module uses those of its own line and of the lines before it; `cargo xtask tidy` keeps circles
+//! small.
 //!
 //! | modules | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What ends a statement from outside: cancellation, its timeout, a panic.
+//! Reasons that end a statement from outside: cancellation, its timeout, a panic.
 
 use crate::error::{Result, SqlError};
 use futures::FutureExt;
@@ -11,18 +11,18 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
-/// What holds for a session that does not set it otherwise.
+/// Defaults for a session's settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SessionDefaults {
-    /// How long a statement may take; none for ever.
+    /// The time that a statement may take; `None` for no limit.
     pub statement_timeout: Option<Duration>,
-    /// How long the session may be idle with a transaction open; none for ever.
+    /// The time that the session may be idle with a transaction open; `None` for no limit.
     pub idle_in_transaction_session_timeout: Option<Duration>,
-    /// How long the session may be idle; none for ever.
+    /// The time that the session may be idle; `None` for no limit.
     pub idle_session_timeout: Option<Duration>,
-    /// Bytes that its queries may use; none for no limit of its own.
+    /// Bytes that its queries may use; `None` for no limit of its own.
     pub work_mem: Option<usize>,
-    /// The most that `work_mem` may be set to; none for no bound.
+    /// The largest value of `work_mem`; `None` for no bound.
     pub max_work_mem: Option<usize>,
     /// Connections at a time, as `max_connections` shows them; 0 for no limit.
     pub max_connections: usize,
@@ -32,25 +32,28 @@ pub struct SessionDefaults {
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle {
     cancelled: Arc<Notify>,
-    /// The number of its transaction, 0 if there is none. Relaxed: who looks learns of a moment
-    /// that may have passed.
+    /// The number of its transaction, 0 without one. Relaxed: a reader learns of a moment that may
+    /// have passed.
     transaction: Arc<AtomicU64>,
 }
 
 impl CancelHandle {
-    /// Cancels the statement that is running, if one is.
+    /// Cancels the running statement, if there is one.
     pub fn cancel(&self) {
         self.cancelled.notify_waiters();
     }
-    /// Ready at the next [`cancel`](Self::cancel) after this call, also if nobody waits yet. For
-    /// who runs statements without a session.
+
+    /// Ready at the next [`cancel`](Self::cancel) after this call, also if there is no waiter yet.
+    /// For callers that run statements without a session.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         self.cancelled.clone().notified_owned()
     }
-    /// The number of the session's transaction on the database, if it is in one.
+
+    /// The number of the session's transaction on the database, if it has one.
     pub fn transaction(&self) -> Option<u64> {
         Some(self.transaction.load(Ordering::Relaxed)).filter(|number| *number != 0)
     }
+
     pub(crate) fn note_transaction(&self, number: u64) {
         self.transaction.store(number, Ordering::Relaxed);
     }
@@ -97,6 +100,7 @@ impl Limits {
             () = time_out => Err(timed_out()),
         }
     }
+
     /// To be called now and then by a part of the statement that does not wait.
     ///
     /// # Errors

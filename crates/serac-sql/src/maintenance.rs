@@ -16,7 +16,7 @@ use serac_storage::FreezeFormat;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long FREEZE TABLE waits for transactions that are running.
+/// The time that FREEZE TABLE waits for running transactions.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Options of VACUUM.
@@ -46,8 +46,7 @@ pub fn runs_outside_of_blocks(statement: &Parsed) -> bool {
     )
 }
 
-/// Refuses options that there are not. What the others ask for is done anyway, or has no meaning
-/// here.
+/// Refuses unknown options. The effect of the others happens anyway, or has no meaning here.
 fn check_options(command: &str, options: &[CommandOption], known: &[&str]) -> Result<()> {
     match options.iter().find(|option| !known.contains(&option.name.name.as_str())) {
         Some(option) => Err(SqlError::new(
@@ -59,7 +58,7 @@ fn check_options(command: &str, options: &[CommandOption], known: &[&str]) -> Re
 }
 
 impl Session {
-    /// Runs a statement of this module; none if it is another.
+    /// Runs a statement of this module; `None` for another statement.
     pub(crate) async fn maintain(&mut self, statement: &StatementKind) -> Option<Result<StatementResult>> {
         if self.transaction_status() == TransactionStatus::Failed {
             return None;
@@ -129,8 +128,8 @@ impl Session {
         Ok(StatementResult::command("CHECKPOINT"))
     }
 
-    /// The named tables, which must have the columns, without those that are not the current user's
-    /// to maintain, of which a warning tells; all of the user's if none is named.
+    /// The named tables, which must have the columns. Tables that the current user may not maintain
+    /// are left out with a warning. Without names, all tables of the user.
     fn own_tables(&mut self, what: &str, named: &[(Name, Vec<Ident>)]) -> Result<Vec<Arc<Table>>> {
         let access = self.access();
         let catalog = match &self.running {

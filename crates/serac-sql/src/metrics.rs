@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What a figure is.
+/// The kind of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetricKind {
     /// It only grows.
@@ -35,9 +35,9 @@ impl MetricKind {
 /// A value of a figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
-    /// What follows the figure's name: "_bucket", "_sum" and "_count" in histograms.
+    /// The suffix of the figure's name: "_bucket", "_sum" and "_count" in histograms.
     pub suffix: &'static str,
-    /// Which of several it is.
+    /// The labels that tell it from others of its name.
     pub labels: Vec<(&'static str, String)>,
     /// The value. Durations are in seconds.
     pub value: f64,
@@ -48,9 +48,9 @@ pub struct Sample {
 pub struct Metric {
     /// The name.
     pub name: &'static str,
-    /// What it says.
+    /// The description.
     pub help: &'static str,
-    /// What it is.
+    /// The kind.
     pub kind: MetricKind,
     /// Its values.
     pub samples: Vec<Sample>,
@@ -66,19 +66,24 @@ impl Metrics {
         self.0.push(Metric { name, help, kind, samples: Vec::new() });
         self
     }
+
     fn sample(&mut self, suffix: &'static str, labels: &Labels<'_>, value: f64) {
         let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         self.0.last_mut().expect("a figure has been added").samples.push(Sample { suffix, labels, value });
     }
+
     fn with(&mut self, labels: &Labels<'_>, value: impl Into<u64>) {
         self.sample("", labels, value.into() as f64);
     }
+
     fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
         self.add(MetricKind::Counter, name, help).with(&[], value);
     }
+
     fn gauge(&mut self, name: &'static str, help: &'static str, value: usize) {
         self.add(MetricKind::Gauge, name, help).with(&[], value as u64);
     }
+
     fn histogram(&mut self, labels: &Labels<'_>, counts: &[u64], sum: Duration) {
         let mut total = 0;
         for (i, count) in counts.iter().enumerate() {
@@ -223,7 +228,7 @@ fn of_tables(db: &SqlDatabase, metrics: &mut Metrics) {
     bytes.into_iter().for_each(|(labels, bytes)| metrics.with(&labels, bytes));
 }
 
-/// A label's value, with what the format gives a meaning escaped.
+/// A label's value, with the format's special characters escaped.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,20 +1,20 @@
-//! Notices: what a statement has to say besides its result.
+//! Notices: messages of a statement beside its result.
 //!
-//! They are kept until somebody takes them: the server sends them before the result, the shell
-//! prints them.
+//! They are kept until they are taken: the server sends them before the result, the shell prints
+//! them.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// So many are kept for who does not take them.
+/// The most notices that are kept for a client that does not take them.
 const MOST: usize = 100;
 
-/// How much a notice matters.
+/// The severity of a notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
-    /// What was asked for need not be done.
+    /// The requested change is not needed.
     Notice,
-    /// What was asked for makes no sense here, and does no harm.
+    /// The request makes no sense here, and does no harm.
     Warning,
 }
 
@@ -28,10 +28,10 @@ impl Severity {
     }
 }
 
-/// Something that a statement says.
+/// A message of a statement beside its result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
     /// PostgreSQL's code for it.
     pub sqlstate: &'static str,
@@ -39,16 +39,17 @@ pub struct Notice {
     pub message: String,
 }
 
-/// What a session's statements have said.
+/// The notices of a session's statements.
 #[derive(Clone, Debug, Default)]
 pub struct Notices(Arc<Mutex<Vec<Notice>>>);
 
 impl Notices {
-    /// What has been said since somebody has asked last, in order.
+    /// The notices since the last call, in order.
     pub fn take(&self) -> Vec<Notice> {
         std::mem::take(&mut *self.0.lock())
     }
-    /// Keeps one more, if there is room.
+
+    /// Keeps a notice, if there is room.
     pub(crate) fn push(&self, notice: Notice) {
         let mut notices = self.0.lock();
         if notices.len() < MOST {

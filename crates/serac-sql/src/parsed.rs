@@ -30,11 +30,13 @@ impl Parsed {
         let script = Arc::new(Script::new(script)?);
         Ok((0..script.trees.len()).map(|number| Self(Source::new(&script, number))).collect())
     }
+
     /// The statement at `source`.
     pub(crate) fn of_source(source: Source) -> Self {
         Self(source)
     }
-    /// The same statement with these parameters. One that is given no values is prepared.
+
+    /// The same statement with these parameters. Without values, the statement is a prepared one.
     pub(crate) fn with_arguments(self, arguments: Arguments) -> Self {
         let Self(source) = self;
         Self(match arguments.values.is_none() && source.kept.is_none() {
@@ -42,6 +44,7 @@ impl Parsed {
             false => source.with(arguments),
         })
     }
+
     /// The same COPY with another file; any other statement as it is.
     #[must_use]
     pub fn with_copy_file(&self, file: &str) -> Self {
@@ -51,16 +54,19 @@ impl Parsed {
         copy.file = copy.file.map(|Text { span, .. }| Text { text: file.to_owned(), span });
         Self(self.0.changed(StatementKind::Copy(copy)))
     }
-    /// How many values of parameters it takes; none for one that is neither a query nor a change.
+
+    /// The number of its parameters; `None` for a statement that is neither a query nor a change.
     pub fn parameter_count(&self) -> Option<usize> {
         self.query_or_change().map(|source| source.parameter_count().max(source.arguments.types.len()))
     }
-    /// What it is.
+
+    /// The parsed statement.
     pub fn statement(&self) -> &StatementKind {
         self.0.kind()
     }
+
     /// Whether the statement may be so deep that it needs a large stack. A query that only shows
-    /// rows is planned and run where there is one.
+    /// rows is planned and run on a large stack anyway.
     pub(crate) fn is_deep(&self) -> bool {
         let Some(source) = self.query_or_change() else { return true };
         let is_of_constants = || match source.kind() {
@@ -69,28 +75,34 @@ impl Parsed {
         };
         source.acts() && source.len() > MOST_FLAT_BYTES && !is_of_constants()
     }
-    /// Where its text is.
+
+    /// The source of its text.
     pub(crate) fn source(&self) -> &Source {
         &self.0
     }
-    /// Where its text is, for who needs nothing else of it.
+
+    /// The source of its text, by value.
     pub(crate) fn into_source(self) -> Source {
         self.0
     }
-    /// Where the text of a query or a change is; none for other statements.
+
+    /// The source of a query or a change; `None` for other statements.
     pub(crate) fn query_or_change(&self) -> Option<&Source> {
         is_bound(self.statement()).then_some(&self.0)
     }
+
     /// Whether it is a query or a change.
     pub fn is_query_or_change(&self) -> bool {
         self.query_or_change().is_some()
     }
+
     /// Whether it is a query that neither changes nor claims rows.
     pub fn only_shows(&self) -> bool {
         matches!(self.statement(), StatementKind::Query(_)) && !self.0.acts()
     }
-    /// Whether it is a query or a change that changes rows, by a part of it perhaps, and gives
-    /// some: who cannot show these must not have committed it.
+
+    /// Whether it is a query or a change that changes rows, perhaps in a part of it, and returns
+    /// rows. A client that cannot show these rows must not have committed it.
     pub fn shows_changes(&self) -> bool {
         match self.statement() {
             StatementKind::Query(query) => {
@@ -102,6 +114,7 @@ impl Parsed {
             _ => false,
         }
     }
+
     /// Whether it claims rows: it is a SELECT … FOR UPDATE, or has one inside.
     pub(crate) fn claims(&self) -> bool {
         self.0.whole().claims
@@ -175,18 +188,18 @@ pub(crate) struct Source {
     /// Whether it is the statement inside of the PREPARE or EXPLAIN that the script has.
     is_inside: bool,
     arguments: Arguments,
-    /// The rows of its parts, of one whose parts have been done.
+    /// The rows of its finished parts.
     parts: Option<Arc<[Arc<dyn Rows>]>>,
-    /// What the binder has made of a prepared statement.
+    /// The bound forms of a prepared statement.
     kept: Option<Arc<KeptPlans>>,
 }
 
-/// What is known of a statement's parameters.
+/// A statement's parameters: their values and types.
 #[derive(Clone, Default)]
 pub(crate) struct Arguments {
     /// The numbers of their types, as far as these have been told; 0 for others.
     pub(crate) types: Arc<[u32]>,
-    /// Their values; none while a statement is described.
+    /// Their values; `None` while a statement is described.
     pub(crate) values: Option<Arc<[ScalarValue]>>,
 }
 
@@ -201,41 +214,50 @@ impl Source {
     pub(crate) fn with(self, arguments: Arguments) -> Self {
         Self { arguments, ..self }
     }
+
     /// The same statement prepared, to be bound once for all executions.
     pub(crate) fn prepared(self) -> Self {
         Self { kept: Some(Arc::default()), ..self }
     }
-    /// What the binder has made of it, as it is written, if it was prepared.
+
+    /// Its bound forms, as it is written, if it was prepared.
     pub(crate) fn kept(&self) -> Option<&KeptPlans> {
         self.kept.as_deref().filter(|_| self.parts.is_none())
     }
+
     pub(crate) fn arguments(&self) -> &Arguments {
         &self.arguments
     }
+
     /// The types of the parameters, as far as they have been told.
     pub(crate) fn types(&self) -> Vec<TypeId> {
         self.arguments.types.iter().copied().map(TypeId).collect()
     }
+
     /// The text of the script.
     pub(crate) fn text(&self) -> &str {
         &self.script.text
     }
+
     fn new(script: &Arc<Script>, number: usize) -> Self {
         let (script, arguments) = (script.clone(), Arguments::default());
         Self { script, number, is_inside: false, arguments, parts: None, kept: None }
     }
+
     /// A statement that stands in no text, and changes and claims no rows.
     pub(crate) fn of_tree(kind: StatementKind) -> Self {
         let tree = tree::Statement { kind, span: Span::default(), acts: false, claims: false };
         Self::new(&Arc::new(Script { text: "".into(), trees: vec![tree] }), 0)
     }
-    /// A statement of the same text that is another one in its place.
+
+    /// A replacement of the statement, with the same text.
     fn changed(&self, kind: StatementKind) -> Self {
         let tree::Statement { span, acts, claims, .. } = *self.whole();
         let trees = vec![tree::Statement { kind, span, acts, claims }];
         let script = Arc::new(Script { text: self.script.text.clone(), trees });
         Self { script, number: 0, ..self.clone() }
     }
+
     /// The query that gives a relation, or these columns of it.
     pub(crate) fn of_relation(name: &tree::Name, columns: &[tree::Ident]) -> Self {
         let column = |column: &tree::Ident| {
@@ -260,10 +282,11 @@ impl Source {
             span: name.span,
         })))
     }
+
     /// The source of a query that stands alone in a text.
     ///
     /// # Errors
-    /// Those of syntax; XX000 for another statement.
+    /// The errors of syntax; XX000 for another statement.
     pub(crate) fn of_query(text: &str) -> Result<Self> {
         let script = Script::new(text)?;
         match &script.trees[..] {
@@ -271,26 +294,32 @@ impl Source {
             _ => Err(SqlError::new(sqlstate::INTERNAL_ERROR, format!("not a query: {text}"))),
         }
     }
+
     /// The statement inside of a PREPARE or EXPLAIN; itself if it is another.
     pub(crate) fn inside(self) -> Self {
         Self { is_inside: true, ..self }
     }
+
     /// The tree of the statement as a whole.
     fn whole(&self) -> &tree::Statement {
         &self.script.trees[self.number]
     }
+
     /// Whether the statement, or a part of it, changes or claims rows.
     pub(crate) fn acts(&self) -> bool {
         self.whole().acts
     }
-    /// The same statement whose parts have given these rows.
+
+    /// The same statement with the rows of its finished parts.
     pub(crate) fn with_parts(self, parts: Vec<Arc<dyn Rows>>) -> Self {
         Self { parts: Some(parts.into()), ..self }
     }
-    /// The rows of what has been done of it.
+
+    /// The rows of its finished parts.
     pub(crate) fn parts(&self) -> &[Arc<dyn Rows>] {
         self.parts.as_deref().unwrap_or_default()
     }
+
     /// Whether the WITH of its query may have changes.
     pub(crate) fn may_change(&self) -> bool {
         let may_have = |kind: &StatementKind| {
@@ -298,6 +327,7 @@ impl Source {
         };
         self.acts() && may_have(self.statement())
     }
+
     /// The statement's tree, of PREPARE and EXPLAIN that of the statement inside.
     fn tree(&self) -> &tree::Statement {
         let mut tree = self.whole();
@@ -309,41 +339,49 @@ impl Source {
             };
         }
     }
+
     /// Bytes of its text.
     pub(crate) fn len(&self) -> usize {
         let span = self.tree().span;
         (span.end - span.start) as usize
     }
-    /// What the statement is.
+
+    /// The kind of the statement.
     pub(crate) fn kind(&self) -> &StatementKind {
         if self.is_inside { self.statement() } else { &self.whole().kind }
     }
-    /// What the statement is; of PREPARE and EXPLAIN, what the statement inside is.
+
+    /// The statement; for PREPARE and EXPLAIN, the statement inside.
     pub(crate) fn statement(&self) -> &StatementKind {
         &self.tree().kind
     }
+
     /// The tree of the statement's query.
     pub(crate) fn query(&self) -> Option<&tree::Query> {
         query_of(self.statement())
     }
-    /// The greatest number of a parameter in the query or the change that the statement is or
-    /// holds, or in the arguments of CALL and EXECUTE; 0 if there is none.
+
+    /// The greatest number of a parameter: in the query or change that the statement is or holds,
+    /// or in the arguments of CALL and EXECUTE; 0 if there is none.
     pub(crate) fn parameter_count(&self) -> usize {
         match (self.statement(), self.query()) {
             (StatementKind::Query(_), _) | (_, None) => serac_binder::parameter_count(self.statement()),
             (_, Some(query)) => serac_binder::parameter_count(&StatementKind::Query(Box::new(query.clone()))),
         }
     }
+
     /// The text of the statement.
     pub(crate) fn text_of_statement(&self) -> &str {
         let span = self.whole().span;
         &self.script.text[span.start as usize..span.end as usize]
     }
+
     /// The text of the statement's query.
     pub(crate) fn text_of_query(&self) -> &str {
         let span = self.query().map_or(self.tree().span, |query| query.span);
         &self.script.text[span.start as usize..span.end as usize]
     }
+
     /// Whether the rows of the query are left out: WITH NO DATA.
     pub(crate) fn is_without_data(&self) -> bool {
         match self.statement() {
@@ -352,6 +390,7 @@ impl Source {
             _ => false,
         }
     }
+
     /// Line and column, in characters from 1, of a byte of the script.
     pub(crate) fn line_and_column(&self, byte: usize) -> (u32, u32) {
         line_and_column(&self.script.text, byte)

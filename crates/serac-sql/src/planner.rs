@@ -1,9 +1,9 @@
 //! From names in statements to functions, and the limits of plans.
 //!
 //! Functions are found here and not in DataFusion's state of a session, which is copied for every
-//! statement with all that it knows. Those that are the same in every session are registered once
-//! for all; those that know their session come into being when it first asks for a function. A
-//! [`Registry`] gives both.
+//! statement with all that it knows. Functions that are the same in every session are registered
+//! once for all. Functions that know their session are made when the session first asks for a
+//! function. A [`Registry`] gives both.
 
 use crate::deep;
 use crate::error::SqlError;
@@ -24,14 +24,14 @@ use std::sync::{Arc, OnceLock};
 /// A call of a function that users have made, by its name and its arguments.
 type CreatedCall = fn(&Arc<SessionEnv>, &str, &[Expr]) -> Result<Option<Arc<dyn TableProvider>>, SqlError>;
 
-/// Where the functions of sessions come from.
+/// The source of the functions of sessions.
 pub(crate) struct Registry {
-    /// Those that are the same in every session.
+    /// The functions that are the same in every session.
     pub(crate) common: fn() -> &'static SessionState,
-    /// Those that know their session.
+    /// The functions that know their session.
     pub(crate) of_session: fn(&Arc<SessionEnv>) -> Vec<ScalarUDF>,
-    /// The call of a function of the database in FROM, with these literals; none if there is no
-    /// such function.
+    /// The call of a function of the database in FROM, with these literals; `None` if there is no
+    /// function of this name.
     pub(crate) created: CreatedCall,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Registry {
 pub(crate) struct Functions {
     shared: Arc<SessionEnv>,
     registry: Registry,
-    /// Those that know the session, by name.
+    /// The functions that know the session, by name.
     own: OnceLock<HashMap<String, Arc<ScalarUDF>>>,
 }
 
@@ -47,22 +47,27 @@ impl Functions {
     pub(crate) fn new(shared: Arc<SessionEnv>, registry: Registry) -> Self {
         Self { shared, registry, own: OnceLock::new() }
     }
-    /// What the session's statements share.
+
+    /// The environment that the session's statements share.
     pub(crate) fn shared(&self) -> &Arc<SessionEnv> {
         &self.shared
     }
+
     fn common(&self) -> &'static SessionState {
         (self.registry.common)()
     }
+
     fn own(&self) -> &HashMap<String, Arc<ScalarUDF>> {
         self.own.get_or_init(|| {
             let functions = (self.registry.of_session)(&self.shared).into_iter();
             functions.map(|function| (function.name().to_owned(), Arc::new(function))).collect()
         })
     }
+
     fn scalar(&self, name: &str) -> Option<&Arc<ScalarUDF>> {
         self.own().get(name).or_else(|| self.common().scalar_functions().get(name))
     }
+
     /// The names of all.
     #[cfg(test)]
     pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
@@ -71,6 +76,7 @@ impl Functions {
         let others = common.aggregate_functions().keys().chain(common.window_functions().keys());
         scalar.chain(others).chain(common.table_functions().keys())
     }
+
     /// Whether a name is that of a function that every session has in FROM.
     pub(crate) fn is_table_function(&self, name: &str) -> bool {
         let common = self.common();
@@ -81,7 +87,7 @@ impl Functions {
     }
 }
 
-/// The functions of the session whose state this is.
+/// The functions of the session that has this state.
 pub(crate) fn functions(state: &SessionState) -> Arc<Functions> {
     state.config().get_extension::<Functions>().expect("every session's configuration has its functions")
 }
@@ -107,8 +113,8 @@ const MAX_LEVELS: usize = 2_500;
 /// every level doubles the work.
 const MAX_SUBQUERIES: usize = 15;
 
-/// Parts of expressions that a plan has more once the optimizer has put CASE in the place of what
-/// names an operand twice.
+/// The most parts of expressions that a plan may gain when the optimizer replaces functions that
+/// name an operand twice by CASE.
 const MAX_REPEATED: usize = 50_000;
 
 /// The parts of an expression, and how many there are when operands are repeated:
@@ -158,6 +164,7 @@ pub(crate) fn check_size(plan: &LogicalPlan) -> Result<()> {
                 self.operators > MAX_OPERATORS || self.level > MAX_LEVELS || self.subqueries > MAX_SUBQUERIES;
             Ok(if self.is_too_large { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         }
+
         fn f_up(&mut self, plan: &'n LogicalPlan) -> Result<TreeNodeRecursion> {
             self.level -= 1;
             self.subqueries -= usize::from(matches!(plan, LogicalPlan::Subquery(_)));
@@ -176,7 +183,7 @@ pub(crate) fn check_size(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// What the names in a statement mean.
+/// The meaning of the names in a statement.
 pub(crate) struct Names<'s> {
     state: &'s SessionState,
     functions: Arc<Functions>,
@@ -186,22 +193,26 @@ impl<'s> Names<'s> {
     pub(crate) fn new(state: &'s SessionState) -> Self {
         Self { state, functions: functions(state) }
     }
+
     pub(crate) fn state(&self) -> &SessionState {
         self.state
     }
+
     pub(crate) fn resolved(&self, name: TableReference) -> ResolvedTableReference {
         let defaults = &self.state.config_options().catalog;
         name.resolve(&defaults.default_catalog, &defaults.default_schema)
     }
+
     /// Whether it is the name of a function in FROM, of every session or of the database.
     pub(crate) fn has_table_function(&self, name: &str) -> bool {
         let is_created = || self.functions.shared.view().is_some_and(|view| view.catalog.functions.contains_key(name));
         self.functions.common().table_functions().contains_key(name) || is_created()
     }
-    /// What a function in FROM gives.
+
+    /// The result of a function in FROM.
     ///
     /// # Errors
-    /// What is wrong with its arguments.
+    /// The errors of its arguments.
     pub(crate) fn table_function(&self, name: &str, arguments: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         let function = self.functions.common().table_functions().get(name);
         let arguments = computed(self.state, arguments)?;
@@ -215,23 +226,26 @@ impl<'s> Names<'s> {
         let table = function.create_table_provider_with_args(TableFunctionArgs::new(&arguments, self.state))?;
         Ok(provider_as_source(table))
     }
+
     pub(crate) fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let function = self.functions.scalar(name).filter(|_| !deep::is_abandoned())?;
-        // Some depend on the time zone.
+        // A few functions depend on the time zone.
         let configured = function.inner().with_updated_config(self.state.config_options());
         let function = configured.map_or_else(|| function.clone(), Arc::new);
         Some(accounted(&function, &self.state.runtime_env().memory_pool).unwrap_or(function))
     }
+
     pub(crate) fn aggregate(&self, name: &str) -> Option<Arc<AggregateUDF>> {
         self.functions.common().aggregate_functions().get(name).cloned()
     }
+
     pub(crate) fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {
         self.functions.common().window_functions().get(name).cloned()
     }
 }
 
-/// An error of a plan that the user's names have led to: that it does not find one of them any more
-/// is no error of the user's.
+/// An error of a plan that was bound from the user's names: if the plan does not find one of them
+/// any more, the user has made no error.
 pub(crate) fn in_planner(error: DataFusionError) -> SqlError {
     let is_of_planner = matches!(error.find_root(), DataFusionError::SchemaError(..) | DataFusionError::Plan(_));
     let told = SqlError::from(error);

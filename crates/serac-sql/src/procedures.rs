@@ -1,7 +1,7 @@
 //! CALL of the database's named procedures (`serac_engine::Procedure`).
 //!
-//! A procedure runs in the statement's transaction: one of its own, in which it is tried again
-//! after a conflict as DDL is, or the one that BEGIN opened.
+//! A procedure runs in the statement's transaction: in one of its own, where it is tried again
+//! after a conflict as DDL is, or in the one that BEGIN opened.
 
 use crate::column_types::of_column;
 use crate::error::{Result, SqlError};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// The arguments of a CALL, which has nothing but these.
 ///
 /// # Errors
-/// 0A000 for one that has more.
+/// 0A000 for a call with other arguments.
 pub(crate) fn arguments_of(call: &Call) -> Result<&[Argument]> {
     let Call { name: _, arguments, star, distinct, variadic, order_by, within_group, filter, ignores_nulls, over } =
         call;

@@ -1,8 +1,8 @@
 //! Queries: planned in the session, run on threads of their own.
 //!
-//! A long query runs on the database's query threads, so that the session can answer a cancellation
-//! or a timeout while an operator computes, and short transactions do not queue behind it. A query
-//! over a handful of rows runs where it is: handing it over would take longer.
+//! A long query runs on the database's query threads. So the session can answer a cancellation or a
+//! timeout while an operator computes, and short transactions do not queue behind it. A query over
+//! a handful of rows runs on the calling thread: handing it over would take longer.
 
 use crate::binding::{self, Bound};
 use crate::column_types::RelationPlan;
@@ -42,7 +42,7 @@ use serac_query::scan::{SeracScanExec, SeracTable};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Batches that a query may be ahead of whoever takes them.
+/// Batches that a query may be ahead of its reader.
 const BATCHES_AHEAD: usize = 2;
 /// Rows, or combinations of rows of several tables, up to which a query is short.
 const SHORT_ROWS: usize = 2_000;
@@ -55,6 +55,7 @@ fn is_deep(plan: &Arc<dyn ExecutionPlan>) -> bool {
     fn expr_has_more(expr: &Arc<dyn PhysicalExpr>, levels: usize) -> bool {
         levels == 0 || expr.children().into_iter().any(|child| expr_has_more(child, levels - 1))
     }
+
     fn has_more(plan: &Arc<dyn ExecutionPlan>, levels: usize) -> bool {
         if levels == 0 {
             return true;
@@ -69,7 +70,7 @@ fn is_deep(plan: &Arc<dyn ExecutionPlan>) -> bool {
     has_more(plan, DEEP_PLAN)
 }
 
-/// A plan, and what of it is known before it runs.
+/// A plan, and its known properties before it runs.
 pub(crate) struct Ready {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
@@ -83,6 +84,7 @@ impl Ready {
     async fn of(frame: DataFrame) -> Result<Self> {
         Self::changed(frame, Ok).await
     }
+
     /// The same, changed before it is looked at.
     async fn changed(
         frame: DataFrame,
@@ -117,7 +119,7 @@ async fn ready_to_explain(frame: DataFrame, is_verbose: bool) -> Result<(Ready, 
 
 /// Whether a plan for `threads` threads touches a handful of rows.
 fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
-    /// At the most so many combinations of rows; none if that is not known.
+    /// An upper bound of the combinations of rows; `None` if it is not known.
     fn combinations(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> Option<usize> {
         // A scan may look at far more rows than it gives; that of a single block leaves nothing for
         // a second thread.
@@ -175,9 +177,9 @@ pub(crate) fn shown_rows(names: SchemaRef, rows: SendableRecordBatchStream) -> (
     (schema.clone(), named(rows, schema))
 }
 
-/// The columns of `names` with the types of others: those of a query whose types have not been
-/// coerced may differ from its result's. Any may have NULLs: whether it has none is known
-/// differently before and after optimizing, and a result is to be what was said of it.
+/// The columns of `names` with the types of `types`: the types of a query before coercion may
+/// differ from its result's. Every column is nullable: nullability is derived differently before
+/// and after optimizing, and a result must match its description.
 pub(crate) fn with_types(names: &Schema, types: &Schema) -> SchemaRef {
     let field = |(named, field): (&FieldRef, &FieldRef)| {
         named.as_ref().clone().with_data_type(field.data_type().clone()).with_nullable(true)
@@ -214,27 +216,31 @@ impl Session {
     pub(crate) fn state(&self) -> SessionState {
         self.shared.at_its_time(&self.ctx.state_ref())
     }
-    /// The session's state for rows that are stored. Those of one source keep their order: batches
-    /// that are dealt out to several threads would come back in any, and each block would hold
-    /// values of the whole range.
+
+    /// The session's state for rows that are stored. Rows of one source keep their order. Batches
+    /// that are distributed over several threads would come back in any order, and each block would
+    /// hold values of the whole range.
     pub(crate) fn storing_state(&self) -> SessionState {
         let mut state = self.state();
         state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
         state
     }
-    /// What a future gives that plans, on a thread that plans.
+
+    /// The result of a planning future, on a thread that plans.
     pub(crate) fn planning<T: Send + 'static>(
         &self,
         future: impl Future<Output = Result<T>> + Send + 'static,
     ) -> impl Future<Output = Result<T>> + Send {
-        // In a box: all that it keeps would lie in the futures around it, each of which is moved
-        // over the stack of whoever polls it.
+        // Boxed: all of its state would lie in the futures around it, each of which is moved over
+        // the stack of its caller.
         deep::planned(self.query_runtime.handle(), self.work_memory.of_all(), future.boxed())
     }
+
     /// The rows of a query, whose columns may have the same name.
     pub(crate) async fn rows(&self, query: Source) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         self.rows_with(query, DecimalForm::Decimal128).await
     }
+
     async fn rows_with(&self, query: Source, decimals: DecimalForm) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let planned = self.planning(async move {
@@ -249,6 +255,7 @@ impl Session {
         let (ready, names) = planned.await?;
         Ok(shown_rows(names, self.run_ready(ready)?))
     }
+
     /// Rows that are all there before the first is given, in the session's memory.
     pub(crate) async fn completed(&self, mut rows: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
         let schema = rows.schema();
@@ -267,6 +274,7 @@ impl Session {
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
+
     /// The columns of a query's result and the types of its parameters.
     pub(crate) async fn bound_columns(&self, query: &Source) -> Result<(SchemaRef, Vec<TypeId>)> {
         let (state, query, postgresql_names) = (self.state(), query.clone(), self.postgresql_names);
@@ -276,18 +284,21 @@ impl Session {
         };
         self.planning(columns).await
     }
+
     /// The types of the parameters of a prepared query or change.
     pub(crate) async fn parameter_types(&self, prepared: &Source) -> Result<Vec<TypeId>> {
         let (state, prepared) = (self.state(), prepared.clone());
         self.planning(async move { binding::parameter_types(&state, &prepared).await }).await
     }
+
     /// The parameters of a prepared query or change as the EXECUTE at `text` gives them.
     pub(crate) async fn given(&self, prepared: &Source, text: &Source, given: &[Expr]) -> Result<Arguments> {
         let types = self.parameter_types(prepared).await?;
         let values = self.arguments_of(text, given, &types).await?;
         Ok(Arguments { types: types.iter().map(|id| id.0).collect(), values: Some(values.into()) })
     }
-    /// The values of the arguments that the EXECUTE or CALL at `text` gives for what is of these
+
+    /// The values of the arguments that the EXECUTE or CALL at `text` gives for parameters of these
     /// types.
     pub(crate) async fn arguments_of<'e>(
         &self,
@@ -310,7 +321,8 @@ impl Session {
             .map(|column| ScalarValue::try_from_array(column, 0))
             .collect::<datafusion::error::Result<_>>()?)
     }
-    /// The data frame of a query whose columns become those of a relation, and these with their
+
+    /// The data frame of a query whose columns become a relation's, and the columns with their
     /// names and types.
     pub(crate) async fn frame_of_relation(&self, query: &Source) -> Result<(DataFrame, SchemaRef)> {
         let (state, query) = (self.state(), query.clone());
@@ -318,6 +330,7 @@ impl Session {
         let RelationPlan { plan, columns } = bound.await?;
         Ok((DataFrame::new(self.storing_state(), plan), columns))
     }
+
     /// The data frame of a query that was put together as text.
     pub(crate) async fn frame_of(&self, sql: &str) -> Result<DataFrame> {
         let (state, query) = (self.state(), Source::of_query(sql)?);
@@ -332,6 +345,7 @@ impl Session {
     pub(crate) async fn stream(&self, frame: DataFrame) -> Result<SendableRecordBatchStream> {
         self.run_ready(self.planning(Ready::of(frame)).await?)
     }
+
     /// The rows of a plan, as they come.
     pub(crate) fn run_ready(&self, ready: Ready) -> Result<SendableRecordBatchStream> {
         let Ready { plan, context, wanted, is_short } = ready;
@@ -343,7 +357,7 @@ impl Session {
         let run = async move {
             let mut batches = execute_stream(plan, context)?;
             while let Some(batch) = batches.next().await {
-                // An error ends the task; nobody listening ends it too.
+                // An error ends the task; so does a missing receiver.
                 if sender.send(Ok(batch?)).await.is_err() {
                     break;
                 }
@@ -357,6 +371,7 @@ impl Session {
             None => rows,
         })
     }
+
     /// A query's plan to be shown, and its logical plan in text where that `is_verbose`.
     pub(crate) async fn planned_to_explain(&self, query: Source, is_verbose: bool) -> Result<(Ready, Option<String>)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
@@ -366,24 +381,28 @@ impl Session {
         };
         self.planning(planned).await
     }
+
     /// The same of a plan.
     pub(crate) async fn frame_to_explain(&self, frame: DataFrame, is_verbose: bool) -> Result<(Ready, Option<String>)> {
         self.planning(async move { ready_to_explain(frame, is_verbose).await }).await
     }
+
     /// The columns of a statement's result and its plans, as the binder gives them.
     ///
     /// # Errors
-    /// What is wrong with the statement.
+    /// The errors of the statement.
     pub(crate) async fn bound_lines(&self, source: Source) -> Result<Vec<String>> {
         let state = self.state();
         self.planning(async move { binding::lines(&state, &source).await }).await
     }
+
     /// All rows of a data frame.
     pub(crate) async fn collect(&self, frame: DataFrame) -> Result<Vec<RecordBatch>> {
         Ok(self.collect_with_schema(frame).await?.1)
     }
-    /// All rows of a data frame and their columns: what the frame says of these is not coerced yet,
-    /// as where the results of a CASE have different types.
+
+    /// All rows of a data frame and their columns. The frame's own schema is not coerced yet, for
+    /// example if the results of a CASE have different types.
     pub(crate) async fn collect_with_schema(&self, frame: DataFrame) -> Result<(SchemaRef, Vec<RecordBatch>)> {
         let rows = self.stream(frame).await?;
         let schema = rows.schema();
@@ -412,7 +431,7 @@ mod tests {
         assert_eq!(in_planner(lost).sqlstate, sqlstate::INTERNAL_ERROR);
         let twice = || DataFusionError::Plan("Projections require unique expression names".into());
         assert_eq!(in_planner(twice()).sqlstate, sqlstate::INTERNAL_ERROR);
-        // What a function says of its own stays.
+        // A function's own error stays.
         assert_eq!(
             in_planner(SqlError::new(sqlstate::UNDEFINED_TABLE, "no such sequence").external()).sqlstate,
             sqlstate::UNDEFINED_TABLE

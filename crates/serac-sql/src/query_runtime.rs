@@ -26,6 +26,7 @@ impl QueryRuntime {
             }
         }
     }
+
     pub(crate) fn handle(&self) -> &Handle {
         self.0.as_ref().expect("it runs until it is dropped").handle()
     }

@@ -38,7 +38,7 @@ static COMMON: LazyLock<SessionState> = LazyLock::new(|| {
     state
 });
 
-/// Where the functions of every session come from.
+/// The source of the functions of every session.
 pub(crate) fn registry() -> Registry {
     Registry {
         common: || &COMMON,

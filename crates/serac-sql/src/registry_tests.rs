@@ -1,4 +1,4 @@
-//! What the program computes is in the registry of functions (`serac_pg::functions`).
+//! The functions of the program are in the registry (`serac_pg::functions`).
 
 use crate::planner::functions;
 use crate::{Session, SqlDatabase, SqlOptions};
@@ -11,7 +11,7 @@ fn every_function_is_in_the_registry() {
     let session = Session::new(&db);
     let state = session.shared.state.get().and_then(std::sync::Weak::upgrade).unwrap();
     let functions = functions(&state.read());
-    // Names with a blank are none that a call has.
+    // Calls cannot have names with a blank.
     let names = functions.names().filter(|name| !name.contains(' '));
     let mut unknown: Vec<_> = names.filter(|name| named(name).next().is_none() && !is_inner(name)).collect();
     unknown.sort_unstable();

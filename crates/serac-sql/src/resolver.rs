@@ -59,6 +59,7 @@ impl CatalogProvider for TransactionCatalog {
         let shown = |name: &&String| view.access.check_usage(name).is_ok();
         view.catalog.schemas.keys().filter(shown).cloned().chain(temporary).chain(system).collect()
     }
+
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let system = is_system_schema(name);
         let known = system || name == SEARCH_PATH || self.0.view().is_some_and(|view| view.schema(name).is_some());
@@ -116,7 +117,8 @@ pub(crate) async fn table_of(
         return system_table::table(shared, schema, name).await;
     }
     let schema_name = match in_path {
-        // A view means what its names meant when it was made, which had other schemas written out.
+        // A view's names keep the meaning that they had when it was made, which had other schemas
+        // written out.
         true if owner_planned_for().is_some() => DEFAULT_SCHEMA,
         true => view.schema_of(name),
         false => schema,
@@ -151,7 +153,7 @@ pub(crate) async fn table_of(
     let mut query = planned_for_owner(shared, &object, &definition.query).await.map_err(refused)?;
     if !definition.columns.is_empty() {
         let columns = query.plan.schema().columns();
-        // Those behind the last that has a name of the view's keep their own.
+        // Columns behind the last that the view names keep their own names.
         let names = definition.columns.iter().map(Some).chain(std::iter::repeat(None));
         let renamed = columns.into_iter().zip(names.clone()).map(|(column, name)| match name {
             Some(name) => col(column).alias(name),

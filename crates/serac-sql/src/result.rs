@@ -1,4 +1,4 @@
-//! What a statement gives, and what its transaction is like afterwards.
+//! A statement's result, and the state of its transaction afterwards.
 
 use crate::activity::StatementKind as Counted;
 use crate::error::{Result, SqlError};
@@ -9,7 +9,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use serac_parser::tree::{StatementKind, Transaction};
 use serac_storage::CommitTicket;
 
-/// What a statement gave.
+/// The result of a statement.
 #[derive(Clone, Debug)]
 pub enum StatementResult {
     /// Rows.
@@ -34,6 +34,7 @@ impl StatementResult {
     pub(crate) fn command(tag: impl Into<String>) -> Self {
         Self::Command { tag: tag.into(), rows: 0 }
     }
+
     /// Rows of the result.
     pub fn row_count(&self) -> usize {
         match self {
@@ -41,6 +42,7 @@ impl StatementResult {
             Self::Command { .. } => 0,
         }
     }
+
     /// The same as it leaves as Arrow ([`serac_values::free_numbers::shown`]).
     ///
     /// # Errors
@@ -77,7 +79,7 @@ pub(crate) fn tag_of(tree: &StatementKind) -> &'static str {
 }
 
 impl Counted {
-    /// Of a statement.
+    /// The kind of a statement.
     pub fn of(statement: &Parsed) -> Self {
         match statement.statement() {
             StatementKind::Query(_) => Self::Select,
@@ -94,7 +96,7 @@ impl Counted {
     }
 }
 
-/// What a statement gives.
+/// The output of a statement.
 pub(crate) enum Output {
     /// Rows, still to be computed.
     Rows { schema: SchemaRef, stream: SendableRecordBatchStream },
@@ -102,7 +104,7 @@ pub(crate) enum Output {
     Done(crate::StatementResult),
 }
 
-/// The result of a statement, which may be shown once what it has done or read is durable.
+/// The result of a statement, which may be shown once its changes and reads are durable.
 pub(crate) struct PendingResult {
     pub(crate) result: StatementResult,
     pub(crate) ticket: Option<CommitTicket>,
@@ -121,6 +123,7 @@ impl Started {
     pub fn is_durable(&self) -> bool {
         self.ticket.as_ref().is_none_or(CommitTicket::is_acknowledged)
     }
+
     /// Waits until it is.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
-//! What SELECT … FOR UPDATE and its relatives do at a row ([`OnHeld`]).
+//! The actions of SELECT … FOR UPDATE and its relatives at a row ([`OnHeld`]).
 //!
-//! There is one strength: FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE all claim a
+//! There is one strength. FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE and FOR KEY SHARE all claim a
 //! row for one transaction, as if it were updated. That is never too weak; readers that only share
 //! wait for each other. A row that another transaction holds is waited for, or is an error
 //! (NOWAIT), or is left out (SKIP LOCKED).
@@ -11,7 +11,7 @@ use serac_parser::tree::LockWait;
 use serac_storage::RowId;
 use std::sync::Arc;
 
-/// What a claim (SELECT … FOR UPDATE) does at a row that a running transaction holds.
+/// The action of a claim (SELECT … FOR UPDATE) at a row that a running transaction holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OnHeld {
     Wait,

@@ -9,7 +9,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 
-/// What a statement gives, rows as they come.
+/// A statement's output, with rows as they come.
 #[derive(Debug)]
 pub enum StatementStream<'s> {
     /// Rows.
@@ -24,7 +24,7 @@ pub enum StatementStream<'s> {
 }
 
 impl<'s> StatementStream<'s> {
-    /// Of a statement that has ended.
+    /// The stream of a statement that has ended.
     pub(crate) fn done(session: &'s mut Session, result: StatementResult) -> Self {
         match result {
             StatementResult::Command { tag, rows } => Self::Command { tag, rows },
@@ -65,19 +65,21 @@ impl<'s> RowStream<'s> {
     ) -> Self {
         Self { session, tag, schema, rest: Rest::Query { stream, limits } }
     }
+
     /// The tag's word, as PostgreSQL writes it before the number of rows.
     pub fn tag(&self) -> &'static str {
         self.tag
     }
+
     /// The rows' columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The next rows; none after the last, when the statement has ended.
+    /// The next rows; `None` after the last, when the statement has ended.
     ///
     /// # Errors
-    /// What went wrong in the query, which has ended then.
+    /// The error of the query, which has then ended.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let next = match &mut self.rest {
             Rest::Nothing => return Ok(None),
@@ -99,7 +101,7 @@ impl<'s> RowStream<'s> {
         Ok(None)
     }
 
-    /// Does something that belongs to the statement, such as sending its rows, under its limits.
+    /// Runs work that belongs to the statement, for example sending its rows, under its limits.
     ///
     /// # Errors
     /// When a limit is reached: the statement has ended then.

@@ -1,4 +1,4 @@
-//! Relations whose rows are not there before their statement runs.
+//! Relations whose rows appear while their statement runs.
 
 use crate::error::{Result, SqlError};
 use async_trait::async_trait;
@@ -32,9 +32,11 @@ impl TableProvider for RowsToCome {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+
     fn table_type(&self) -> TableType {
         TableType::Temporary
     }
+
     async fn scan(
         &self,
         state: &dyn PlanningSession,

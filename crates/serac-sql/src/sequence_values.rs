@@ -1,8 +1,8 @@
-//! What a session has got from sequences.
+//! The values that a session has got from sequences.
 
 use std::collections::HashMap;
 
-/// What a session has got from sequences.
+/// The values that a session has got from sequences.
 #[derive(Default)]
 pub(crate) struct SequenceValues {
     pub(crate) by_name: HashMap<String, i64>,

@@ -1,5 +1,5 @@
-//! Sessions: one per connection. What runs their statements is in the modules above this one, as
-//! parts of `impl Session`, from `front` on.
+//! Sessions: one per connection. The code that runs their statements is in the modules above this
+//! one, as parts of `impl Session`, from `front` on.
 //!
 //! Every statement runs in a transaction: the one that BEGIN opened, or its own. A statement that
 //! fails leaves nothing behind; inside an opened transaction nothing but ROLLBACK (or ROLLBACK TO)
@@ -47,28 +47,28 @@ pub struct Session {
     pub(crate) query_runtime: Arc<QueryRuntime>,
     pub(crate) copy_streams: CopyStreams,
     pub(crate) running: Option<Running>,
-    /// What must be durable before the error of the last statement is shown.
+    /// The commit that must be durable before the error of the last statement is shown.
     pub(crate) error_ticket: Option<CommitTicket>,
     pub(crate) prepared: HashMap<String, Prepared>,
     pub(crate) point: PointState,
-    /// What evaluates defaults and checks for the engine.
+    /// Evaluates defaults and checks for the engine.
     pub(crate) expressions: Arc<dyn Expressions>,
     pub(crate) cancel: CancelHandle,
     pub(crate) notices: Notices,
     pub(crate) work_memory: Arc<WorkMemory>,
     /// Bytes of it that were in use when the statement began.
     pub(crate) memory_before: usize,
-    /// Whether the tasks of a query whose rows were not wanted may still hold some of it.
+    /// Whether tasks of an abandoned query may still hold a part of it.
     pub(crate) has_abandoned: bool,
     /// Whether columns of results without a name get PostgreSQL's.
     pub(crate) postgresql_names: bool,
-    /// How the next query gives short decimals that are columns of a table.
+    /// The form in which the next query gives short decimals that are columns of a table.
     pub(crate) next_decimals: DecimalForm,
-    /// Of a role that has connected.
+    /// The login of a connected role.
     pub(crate) login: Option<Login>,
     /// Whether a setting of the query engine's own has been made.
     pub(crate) has_engine_setting: bool,
-    /// What the session was like at first; none if nobody asks.
+    /// The session's first state; `None` if it is not needed.
     pub(crate) beginning: Option<Box<Beginning>>,
 }
 
@@ -87,16 +87,15 @@ impl Session {
             .with_information_schema(false)
             .with_target_partitions(db.threads);
         let options = config.options_mut();
-        // What stands in the place of DataFusion's arithmetic may give NULL as far as its schema
-        // says.
+        // The replacements of DataFusion's arithmetic are nullable in its schema.
         options.execution.skip_physical_aggregate_schema_check = true;
         options.execution.time_zone = Some("UTC".into());
         options.optimizer.prefer_existing_sort = false;
-        // The rule hands a LIMIT down to an aggregation past windows, and finds the sort key by a
-        // name that a projection gives to something else.
+        // The rule pushes a LIMIT down to an aggregation past windows, and finds the sort key by a
+        // name that a projection gives to another column.
         options.optimizer.enable_topk_aggregation = false;
         if let Some(limit) = db.memory_limit {
-            // What sorts keep back for merging must leave most of the memory for sorting.
+            // The memory that sorts reserve for merging must leave most of it for sorting.
             let share = limit / (5 * db.threads.max(1));
             options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
         }
@@ -170,28 +169,33 @@ impl Session {
     pub fn database(&self) -> &Database {
         &self.shared.database
     }
-    /// Makes usual what clients of PostgreSQL rely on where they do not say: READ COMMITTED,
-    /// waiting for transactions in the way at every level, its text format in COPY, and its names
-    /// of the columns of results.
+
+    /// Sets the defaults that clients of PostgreSQL rely on: READ COMMITTED, waiting for
+    /// transactions in the way at every level, its text format in COPY, and its names of result
+    /// columns.
     pub fn as_for_postgresql(&mut self) {
         self.copy_streams.format = Format::Text;
         self.shared.values.set_for_postgresql();
         self.name_columns_as_postgresql();
     }
+
     /// Gives columns of results that have no name PostgreSQL's, several the same perhaps: `sum`,
     /// `?column?`.
     pub fn name_columns_as_postgresql(&mut self) {
         self.postgresql_names = true;
     }
+
     /// Lets the next query, where its rows come from a table as they are, give decimals of up to 18
     /// digits in this form. Others come in 128 bits.
     pub fn set_next_decimals(&mut self, form: DecimalForm) {
         self.next_decimals = form;
     }
-    /// Says, once, who the session is.
+
+    /// Sets, once, the identity of the session.
     pub fn identify(&mut self, identity: Identity) {
         let _ = self.shared.identity.set(identity);
     }
+
     /// Whether a transaction is open.
     pub fn transaction_status(&self) -> TransactionStatus {
         match &self.running {
@@ -200,18 +204,20 @@ impl Session {
             _ => TransactionStatus::Idle,
         }
     }
-    /// A handle with which another thread cancels what this session runs.
+
+    /// A handle with which another thread cancels this session's statements.
     pub fn cancel_handle(&self) -> CancelHandle {
         self.cancel.clone()
     }
 }
 
 impl Session {
-    /// Where the session's statements say what they have to say.
+    /// The notices of the session's statements.
     pub fn notices(&self) -> Notices {
         self.notices.clone()
     }
-    /// Says something, unless `client_min_messages` wants it unsaid.
+
+    /// Sends a notice, unless `client_min_messages` suppresses it.
     pub(crate) fn say(&self, severity: Severity, sqlstate: &'static str, message: impl Into<String>) {
         let wanted = self.setting("client_min_messages").unwrap_or_default().to_lowercase();
         let unsaid = match wanted.as_str() {
@@ -223,11 +229,13 @@ impl Session {
             self.notices.push(Notice { severity, sqlstate, message: message.into() });
         }
     }
-    /// Says that something that was to be made is there.
+
+    /// Sends the notice that an object to be made exists.
     pub(crate) fn say_exists(&self, sqlstate: &'static str, what: &str) {
         self.say(Severity::Notice, sqlstate, format!("{what} already exists, skipping"));
     }
-    /// Says that something that was to be changed or dropped is not there.
+
+    /// Sends the notice that an object to be changed or dropped does not exist.
     pub(crate) fn say_missing(&self, what: &str) {
         self.say(Severity::Notice, sqlstate::SUCCESSFUL_COMPLETION, format!("{what} does not exist, skipping"));
     }

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
-/// Of [`SessionEnv::statement_time`]: few statements are asked when they began.
+/// A value of [`SessionEnv::statement_time`]: few statements need the time when they began.
 pub(crate) const NOT_ASKED: i64 = i64::MIN;
 
 /// A statement that PREPARE has made, as others see it.
@@ -47,7 +47,7 @@ pub(crate) struct PreparedStatement {
 pub(crate) struct SessionEnv {
     pub(crate) database: Database,
     pub(crate) view: RwLock<Option<StatementSnapshot>>,
-    /// Where the session's temporary tables are, once it has had one.
+    /// The session's temporary tables, once it has had one.
     pub(crate) temporary_database: OnceLock<Database>,
     pub(crate) state: OnceLock<Weak<RwLock<SessionState>>>,
     /// Whether queries may use bitmap indexes.
@@ -56,43 +56,43 @@ pub(crate) struct SessionEnv {
     pub(crate) disabled_passes: RwLock<Vec<&'static str>>,
     /// Whether its scans go with those of others, and with which.
     pub(crate) scan_sharing: Arc<ScanSharing>,
-    /// Who the session is, if that was said.
+    /// The session's identity, if it was set.
     pub(crate) identity: OnceLock<Identity>,
-    /// As whom the session acts.
+    /// The roles as which the session acts.
     pub(crate) roles: RwLock<SessionRoles>,
-    /// The database with what queries need.
+    /// The database with the resources of queries.
     pub(crate) sql: SqlDatabase,
     /// The settings that only the session reads.
     pub(crate) values: SessionValues,
     /// The memory of the session's queries.
     pub(crate) work_memory: Arc<WorkMemory>,
-    /// What clients of PostgreSQL have set, and settings that users make as they like.
+    /// Settings of clients of PostgreSQL, and settings that users define.
     pub(crate) client_settings: RwLock<HashMap<String, String>>,
-    /// What these were when the client had connected.
+    /// Their values when the client had connected.
     pub(crate) initial_settings: RwLock<HashMap<String, String>>,
     /// Changes with every setting that plans depend on.
     pub(crate) settings: AtomicU64,
-    /// The settings of times; none where they are the usual ones.
+    /// The settings of times; `None` for the defaults.
     pub(crate) time_style: RwLock<Option<Arc<TimeStyle>>>,
     /// Changes with every setting of clients.
     pub(crate) client_changes: AtomicU64,
-    /// What the running transaction has set.
+    /// The settings that the running transaction has changed.
     pub(crate) changed_settings: ChangedSettings,
     /// Values that this session got from sequences.
     pub(crate) sequence_values: RwLock<SequenceValues>,
-    /// What `now()` is in the running transaction, in microseconds since 1970; zero until somebody
-    /// asks.
+    /// The value of `now()` in the running transaction, in microseconds since 1970; zero until it
+    /// is read.
     pub(crate) time: AtomicI64,
-    /// What `statement_timestamp()` is, in microseconds since 1970; zero where that is `now()`,
-    /// [`NOT_ASKED`] where it is to be looked at a clock.
+    /// The value of `statement_timestamp()`, in microseconds since 1970; zero if it equals `now()`,
+    /// [`NOT_ASKED`] if the clock must be read.
     pub(crate) statement_time: AtomicI64,
     /// The session's cursors.
     pub(crate) cursors: Mutex<Cursors>,
-    /// What `pg_prepared_statements` shows of the statements that have a name.
+    /// The rows of `pg_prepared_statements`: the statements that have a name.
     pub(crate) prepared_statements: Mutex<BTreeMap<String, PreparedStatement>>,
     /// Its advisory locks.
     pub(crate) advisory_locks: Arc<SessionLocks>,
-    /// To what the session listens.
+    /// The channels to which the session listens.
     pub(crate) listener: Listener,
 }
 
@@ -106,16 +106,19 @@ impl SessionEnv {
     pub(crate) fn view(&self) -> Option<StatementSnapshot> {
         self.view.read().clone()
     }
-    /// What the settings of times make otherwise than the usual ones; none for these.
+
+    /// The functions for the settings of times; `None` for the default settings.
     pub(crate) fn styled_functions(&self) -> Option<StyledFunctions> {
         self.time_style.read().clone().map(StyledFunctions)
     }
-    /// What `now()` is: one time for a transaction, in microseconds since 1970.
+
+    /// The value of `now()`: one time for a transaction, in microseconds since 1970.
     pub(crate) fn time(&self) -> i64 {
         // Relaxed: the session's own statements change it.
         let known = self.time.load(Ordering::Relaxed);
         if known != 0 { known } else { self.start_time() }
     }
+
     /// When the running statement began, in microseconds since 1970: `now()` unless it is one of
     /// several in a transaction.
     pub(crate) fn statement_time(&self) -> i64 {
@@ -130,13 +133,15 @@ impl SessionEnv {
             known => known,
         }
     }
-    /// Makes the present what `now()` is.
+
+    /// Makes the present the value of `now()`.
     pub(crate) fn start_time(&self) -> i64 {
         let now = crate::clock::micros(SystemTime::now());
         // Relaxed: as in `time`.
         self.time.store(now, Ordering::Relaxed);
         now
     }
+
     /// The session's state for a statement, at the transaction's time.
     pub(crate) fn at_its_time(&self, state: &RwLock<SessionState>) -> SessionState {
         let mut state = state.read().clone();
@@ -145,7 +150,9 @@ impl SessionEnv {
         state.execution_props_mut().query_execution_start_time = time.map(|time| time.and_utc());
         state
     }
-    /// What the current user may do, or, while the query of a view is planned, the view's owner.
+
+    /// The privileges of the current user, or, while the query of a view is planned, of the view's
+    /// owner.
     pub(crate) fn access(&self, view: &StatementSnapshot) -> Access {
         match owner_planned_for() {
             Some(owner) => view.access.of(owner),
@@ -155,9 +162,9 @@ impl SessionEnv {
 }
 
 thread_local! {
-    /// The views whose queries this thread is planning, each in the one before, with their owners.
-    /// Planning does not leave its thread: an abandoned planner and its session's next one know
-    /// nothing of each other.
+    /// The views whose queries this thread is planning, each inside the one before, with their
+    /// owners. Planning stays on its thread: an abandoned planner and its session's next one do not
+    /// share this.
     static PLANNED_VIEWS: RefCell<Vec<(Object, RoleId)>> = const { RefCell::new(Vec::new()) };
 }
 

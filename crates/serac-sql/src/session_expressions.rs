@@ -28,6 +28,7 @@ impl Expressions for SessionExpressions {
     fn default_value(&self, column: &ColumnDefinition) -> serac_engine::Result<ArrayRef> {
         self.state().and_then(|state| column_default(&state, column, 1)).map_err(into_engine)
     }
+
     fn generated_values(
         &self,
         table: &Table,
@@ -41,6 +42,7 @@ impl Expressions for SessionExpressions {
         };
         values().map_err(into_engine)
     }
+
     fn check_rows(&self, table: &Table, snapshot: &Snapshot, rows: &[RowId]) -> serac_engine::Result<()> {
         let check = || check_rows(&self.state()?, table, &fetch_rows(table, snapshot, rows)?);
         check().map_err(into_engine)

@@ -1,19 +1,19 @@
-//! As whom a session acts, and what its roles may read.
+//! The roles as which a session acts, and the columns that they may read.
 
 use crate::identifiers::TEMPORARY_SCHEMA;
 use serac_engine::Table;
 use serac_engine::security::{Access, Columns, Privilege, RoleId, Security};
 
-/// Who a session is.
+/// The roles of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SessionRoles {
-    /// Who has connected.
+    /// The role that has connected.
     pub(crate) login: RoleId,
     /// The session user.
     pub(crate) session: RoleId,
     /// The current user.
     pub(crate) current: RoleId,
-    /// Whether SET ROLE has said who that is.
+    /// Whether SET ROLE has set it.
     pub(crate) is_set: bool,
     /// The name under which the session user has connected, where the role has another.
     pub(crate) alias: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) fn readable(access: &Access, table: &Table) -> Columns {
     }
 }
 
-/// [`Columns::None`] as columns of which none may be read, so that those behind them can be.
+/// [`Columns::None`] as a list of unreadable columns, so that the columns behind them can be read.
 pub(crate) fn some_or_none(columns: Columns, table: &Table) -> Columns {
     match columns {
         Columns::None => Columns::Some(vec![false; table.definition.columns.len()].into()),
@@ -52,8 +52,8 @@ pub(crate) fn some_or_none(columns: Columns, table: &Table) -> Columns {
     }
 }
 
-/// The columns of a table that is the target of a change: none of its own need be readable to find
-/// rows by nothing.
+/// The columns of a table that is the target of a change: without a filter, its columns need not be
+/// readable.
 pub(crate) fn target_columns(access: &Access, table: &Table) -> Columns {
     some_or_none(readable(access, table), table)
 }

@@ -59,23 +59,26 @@ impl SessionEnv {
         }
         Ok(())
     }
+
     /// Limits the memory of the session's queries.
     pub(crate) fn set_work_memory(&self, limit: Option<usize>) {
-        // A bound of the server holds for those who ask for no limit, too.
+        // A bound of the server holds for sessions that ask for no limit, too.
         let most = self.sql.defaults.max_work_mem;
         let Some(limit) = self.work_memory.set_limit(limit.or(most), most) else { return };
         self.change_state(|state| {
             let options = state.config_mut().options_mut();
-            // What sorts keep back for merging must leave most of the memory for sorting.
+            // The memory that sorts reserve for merging must leave most of it for sorting.
             let share = limit / (5 * options.execution.target_partitions.max(1));
             options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
         });
     }
-    /// What a setting is before a statement of a transaction changes it.
+
+    /// The value of a setting before a statement of a transaction changes it.
     pub(crate) fn setting_before(&self, name: &str) -> Option<String> {
-        // One of users that nobody has made yet is empty.
+        // A user-defined setting that was not set yet is empty.
         self.setting(name).or_else(|| is_of_users(name).then(String::new))
     }
+
     /// Notes that the transaction has changed a setting, so that its end can take that back.
     pub(crate) fn note_change(&self, name: &str, before: Option<String>, local: bool) {
         // The modes of a transaction end with it.
@@ -86,8 +89,9 @@ impl SessionEnv {
             self.changed_settings.note(name, before, &now, local);
         }
     }
-    /// `set_config`: SET, or SET LOCAL, in the running transaction, and RESET for no value. What
-    /// the setting is then.
+
+    /// `set_config`: SET, or SET LOCAL, in the running transaction, and RESET for no value. Returns
+    /// the new value.
     ///
     /// # Errors
     /// As [`set_parameter`](Self::set_parameter).

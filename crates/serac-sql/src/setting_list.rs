@@ -1,9 +1,9 @@
 //! All settings with their values, as SHOW ALL, `pg_settings` and `current_setting` give them.
 //!
-//! A setting is in one of three places: a field of the session ([`SessionValues`] is a copy of
-//! these for queries, which do not see the session), a setting that clients of PostgreSQL make
-//! (`CLIENT_SETTINGS`), or an option of DataFusion's, whose name begins with `datafusion.`. A
-//! test checks that what SET takes is listed.
+//! A setting is in one of three places. It is a field of the session, a setting that clients of
+//! PostgreSQL make (`CLIENT_SETTINGS`), or an option of DataFusion's, whose name begins with
+//! `datafusion.`. [`SessionValues`] is a copy of the session's fields for queries, which do not see
+//! the session. A test checks that all settings that SET takes are listed.
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::{quote_ident, split_list};
@@ -15,7 +15,7 @@ use serac_values::time_style::{IntervalStyle, date_style, session_zone, shown_da
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// What a setting's values are.
+/// The kind of a setting's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Switch,
@@ -39,6 +39,7 @@ impl Kind {
             Self::OneOf(_) => "enum",
         }
     }
+
     pub(crate) fn unit(self) -> Option<&'static str> {
         match self {
             Self::Time => Some("ms"),
@@ -56,7 +57,7 @@ struct Setting {
     category: &'static str,
     /// Whether SET changes it.
     is_set: bool,
-    /// What it is.
+    /// Its description.
     description: &'static str,
 }
 
@@ -77,7 +78,7 @@ const fn preset(name: &'static str, kind: Kind, description: &'static str) -> Se
     Setting { name, kind, category: PRESET, is_set: false, description }
 }
 
-/// In the order of their names, whatever their case.
+/// In the order of their names, ignoring case.
 #[rustfmt::skip]
 const SETTINGS: &[Setting] = &[
     preset("allow_system_table_mods", Kind::Switch, "Whether system tables can be changed."),
@@ -162,13 +163,15 @@ impl SessionEnv {
             change(&mut state.write());
         }
     }
+
     /// The session's options of DataFusion.
     fn with_state<T>(&self, look: impl FnOnce(&SessionState) -> T) -> Option<T> {
         let state = self.state.get()?.upgrade()?;
         let state = state.read();
         Some(look(&state))
     }
-    /// A setting as SHOW gives it, by its name in lower case; none if there is no such setting. Not
+
+    /// A setting as SHOW gives it, by its name in lower case; `None` for an unknown setting. Not
     /// those of DataFusion.
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
         let of_session = || {
@@ -192,12 +195,14 @@ impl SessionEnv {
         let of_nobody = || preset_value(name).map(str::to_owned);
         self.values.value(name).or_else(of_session).or_else(of_nobody).or_else(of_client)
     }
+
     /// A setting of DataFusion's.
     pub(crate) fn engine_setting(&self, name: &str) -> Option<String> {
         let entries =
             self.with_state(|state| state.config().options().entries()).filter(|_| name.starts_with("datafusion."))?;
         entries.into_iter().find(|entry| entry.key == name).map(|entry| entry.value.unwrap_or_default())
     }
+
     /// A setting that tells of the session's roles.
     fn of_roles(&self, name: &str) -> Option<String> {
         let catalog = self.view().map_or_else(|| self.database.catalog(), |view| view.catalog);
@@ -209,7 +214,8 @@ impl SessionEnv {
             _ => roles.name(roles.session, security),
         })
     }
-    /// What a setting is after RESET; none where that is not known.
+
+    /// A setting's value after RESET; `None` if that is not known.
     fn usual_value(&self, name: &str) -> Option<String> {
         if let Some(initial) = self.initial_settings.read().get(name) {
             return Some(initial.clone());
@@ -234,17 +240,17 @@ pub(crate) struct ListedSetting {
     pub(crate) kind: Kind,
     pub(crate) category: &'static str,
     pub(crate) description: String,
-    /// Who may set it, in PostgreSQL's words.
+    /// The context in which it may be set, in PostgreSQL's words.
     pub(crate) context: &'static str,
     /// As SHOW gives it.
     pub(crate) shown: String,
     /// In the setting's unit.
     pub(crate) value: String,
-    /// What RESET makes it, in that unit.
+    /// The value after RESET, in that unit.
     pub(crate) usual: Option<String>,
 }
 
-/// All settings, in the order of their names whatever their case.
+/// All settings, in the order of their names, ignoring case.
 pub(crate) fn all_settings(shared: &Arc<SessionEnv>) -> Vec<ListedSetting> {
     let usual = shared.values.usual(&shared.sql.defaults);
     let in_unit = |of: &SessionValues, kind: Kind, name: &str, shown: Option<String>| match kind {
@@ -295,9 +301,9 @@ pub(crate) struct ClientSetting {
     accepts: Accepts,
 }
 
-/// What a setting of clients takes.
+/// The values that a setting of clients accepts.
 enum Accepts {
-    /// The values that mean what is done anyway. It keeps its usual value.
+    /// The values that mean the present behaviour. It keeps its usual value.
     These(&'static [&'static str]),
     /// One of these words, which it keeps.
     Words(&'static [&'static str]),
@@ -322,7 +328,7 @@ const fn switched(name: &'static str, usual: &'static str) -> ClientSetting {
 }
 
 impl ClientSetting {
-    /// What SHOW gives after a value was set; none if it stays the usual one.
+    /// The result of SHOW after a value was set; `None` if it stays the default.
     ///
     /// # Errors
     /// 22023 for a value that it does not take.
@@ -357,7 +363,7 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 19] = [
     fixed("bytea_output", "hex", &["hex"]),
     fixed("standard_conforming_strings", "on", &["on", "true", "1"]),
     fixed("integer_datetimes", "on", &["on", "true", "1"]),
-    // Passwords that are given as they are become such verifiers.
+    // Passwords that are given in clear become verifiers of this kind.
     fixed("password_encryption", "scram-sha-256", &["scram-sha-256"]),
     fixed("row_security", "off", &["off", "false", "0"]),
     noted("application_name", ""),
@@ -380,7 +386,7 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 19] = [
     fixed("lc_numeric", "C", &["C", "POSIX"]),
 ];
 
-/// What RESET ALL gives its usual value back.
+/// The settings that RESET ALL resets.
 pub(crate) const RESETTABLE: [&str; 14] = [
     "search_path",
     "default_transaction_deferrable",
@@ -407,8 +413,8 @@ pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
     of_session.chain(CLIENT_SETTINGS.iter().map(|setting| setting.name))
 }
 
-/// Settings by which a session may differ from a new one, so that its statements mean something
-/// else or end otherwise. What a client calls itself is none.
+/// Settings by which a session may differ from a new one, so that its statements have another
+/// meaning or end otherwise. The client's name for itself is none of them.
 pub(crate) fn compared() -> impl Iterator<Item = &'static str> {
     RESETTABLE.into_iter().chain(["client_min_messages", "timezone", "datestyle", "intervalstyle"])
 }
@@ -424,6 +430,7 @@ impl SessionEnv {
         // Relaxed: the session's own statements read it.
         self.settings.fetch_add(1, Ordering::Relaxed);
     }
+
     /// Another number after every setting that plans depend on.
     pub(crate) fn settings(&self) -> u64 {
         // Relaxed: as in `note_setting`.
@@ -431,8 +438,8 @@ impl SessionEnv {
     }
 }
 
-/// Takes a setting that clients of PostgreSQL make, or resets it for no value; none if it is not
-/// one.
+/// Takes a setting that clients of PostgreSQL make, or resets it without a value; `None` for
+/// another setting.
 pub(crate) fn set_for_client(shared: &SessionEnv, name: &str, value: Option<&str>) -> Option<Result<()>> {
     let Some(known) = CLIENT_SETTINGS.iter().find(|setting| setting.name == name) else {
         return set_of_users(shared, name, value);
@@ -500,7 +507,7 @@ pub(crate) fn is_of_users(name: &str) -> bool {
     name.contains('.') && name != DISABLED_PASSES && !name.starts_with("datafusion.")
 }
 
-/// Takes a setting that users make as they like; none if the name is of no such one.
+/// Takes a user-defined setting; `None` if the name is not of that kind.
 fn set_of_users(shared: &SessionEnv, name: &str, value: Option<&str>) -> Option<Result<()>> {
     let is_preset = |setting: &Setting| !setting.is_set && setting.name.eq_ignore_ascii_case(name);
     if SETTINGS.iter().any(is_preset) {

@@ -1,5 +1,5 @@
-//! Values of settings: the session's fields among them, how they are shown, and what the running
-//! transaction has set.
+//! Values of settings: the session's fields among them, their form in SHOW, and the changes of the
+//! running transaction.
 
 use crate::error::{Result, SqlError};
 use crate::limits::SessionDefaults;
@@ -36,16 +36,16 @@ pub(crate) struct Changed {
     pub(crate) name: String,
     pub(crate) before: String,
     pub(crate) now: String,
-    /// What it is after a commit; as before if SET LOCAL has changed it alone.
+    /// The value after a commit; the old one if only SET LOCAL has changed it.
     pub(crate) kept: Option<String>,
 }
 
-/// What a transaction had set when a savepoint was made.
+/// The settings of a transaction when a savepoint was made.
 #[derive(Clone, Debug)]
 pub(crate) struct SettingsMark(Vec<Changed>);
 
-/// What the running transaction has set: a rollback takes all of it back, one to a savepoint what
-/// was set since, and a commit what was set for the transaction alone.
+/// The settings that the running transaction has changed. A rollback undoes all of them, one to a
+/// savepoint those since then, and a commit those of SET LOCAL.
 #[derive(Default)]
 pub(crate) struct ChangedSettings {
     changed: Mutex<Vec<Changed>>,
@@ -53,14 +53,14 @@ pub(crate) struct ChangedSettings {
 }
 
 impl ChangedSettings {
-    /// Notes that a setting had a value and has another one now.
+    /// Notes the old and the new value of a setting.
     pub(crate) fn note(&self, name: &str, before: String, now: &str, local: bool) {
         let mut changed = self.changed.lock();
         let kept = (!local).then(|| now.to_owned());
         match changed.iter_mut().find(|changed| changed.name == name) {
             Some(known) => {
                 now.clone_into(&mut known.now);
-                // What was set for longer is there again after the transaction.
+                // A longer-lived value is restored after the transaction.
                 if !local {
                     known.kept = kept;
                 }
@@ -70,7 +70,8 @@ impl ChangedSettings {
         // Relaxed: the session's own statements read it.
         self.any.store(true, Ordering::Relaxed);
     }
-    /// What stays after a commit.
+
+    /// The settings that stay after a commit.
     pub(crate) fn kept(&self) -> Vec<(String, String)> {
         // Relaxed: as in `note`.
         if !self.any.load(Ordering::Relaxed) {
@@ -79,13 +80,15 @@ impl ChangedSettings {
         let changed = self.changed.lock();
         changed.iter().filter_map(|changed| Some((changed.name.clone(), changed.kept.clone()?))).collect()
     }
-    /// What has been set so far.
+
+    /// The settings so far.
     pub(crate) fn mark(&self) -> SettingsMark {
         // Relaxed: as in `note`.
         let any = self.any.load(Ordering::Relaxed);
         SettingsMark(if any { self.changed.lock().clone() } else { Vec::new() })
     }
-    /// Forgets what has been set since; the settings that this is, and the values that they had.
+
+    /// Forgets the changes since the mark; returns the settings with their values at the mark.
     pub(crate) fn roll_back(&self, mark: SettingsMark) -> Vec<(String, String)> {
         let SettingsMark(then) = mark;
         let has_some = !then.is_empty();
@@ -102,6 +105,7 @@ impl ChangedSettings {
         self.any.store(has_some, Ordering::Relaxed);
         values
     }
+
     pub(crate) fn take(&self) -> Vec<Changed> {
         // Relaxed: as in `note`.
         if !self.any.load(Ordering::Relaxed) {
@@ -112,7 +116,7 @@ impl ChangedSettings {
     }
 }
 
-/// A time, or none, that threads of a session share: nanoseconds, zero for none.
+/// An optional time that threads of a session share: nanoseconds, zero for `None`.
 #[derive(Debug, Default)]
 struct SharedTime(AtomicU64);
 
@@ -122,17 +126,19 @@ impl SharedTime {
         shared.set(time);
         shared
     }
+
     fn get(&self) -> Option<Duration> {
         // Relaxed: see `SessionValues`.
         Some(Duration::from_nanos(self.0.load(Ordering::Relaxed))).filter(|time| !time.is_zero())
     }
+
     fn set(&self, time: Option<Duration>) {
         let nanos = time.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         self.0.store(nanos, Ordering::Relaxed);
     }
 }
 
-/// The modes of a transaction, or none, that threads of a session share.
+/// The optional modes of a transaction that threads of a session share.
 #[derive(Debug)]
 struct SharedModes(AtomicU8);
 
@@ -141,10 +147,12 @@ impl SharedModes {
     const fn new() -> Self {
         Self(AtomicU8::new(Self::NONE))
     }
+
     fn get(&self) -> Option<Modes> {
         // Relaxed: see `SessionValues`.
         Some(self.0.load(Ordering::Relaxed)).filter(|bits| *bits != Self::NONE).map(Modes::from_bits)
     }
+
     fn set(&self, modes: Option<Modes>) {
         self.0.store(modes.map_or(Self::NONE, Modes::bits), Ordering::Relaxed);
     }
@@ -160,7 +168,7 @@ pub(crate) struct Progress {
 }
 
 /// The settings that only the session reads. Its queries see and set them, too (`current_setting`,
-/// `set_config`), on whatever thread they run.
+/// `set_config`), on any thread.
 ///
 /// All accesses are relaxed: a query's threads are joined to its session by channels, and each
 /// setting stands for itself.
@@ -180,7 +188,7 @@ pub(crate) struct SessionValues {
 }
 
 impl SessionValues {
-    /// Those of a new session.
+    /// The settings of a new session.
     pub(crate) fn new(defaults: &SessionDefaults) -> Self {
         Self {
             transaction: SharedModes::new(),
@@ -193,42 +201,51 @@ impl SessionValues {
             is_for_postgresql: AtomicBool::new(false),
         }
     }
-    /// Those after RESET ALL, in the running transaction.
+
+    /// The settings after RESET ALL, in the running transaction.
     pub(crate) fn usual(&self, defaults: &SessionDefaults) -> Self {
         let usual = Self::new(defaults);
         usual.transaction.set(self.transaction.get());
         usual.is_for_postgresql.store(self.is_for_postgresql(), Ordering::Relaxed);
         usual
     }
-    /// Makes usual what clients of PostgreSQL rely on.
+
+    /// Sets the defaults that clients of PostgreSQL rely on.
     pub(crate) fn set_for_postgresql(&self) {
         self.is_for_postgresql.store(true, Ordering::Relaxed);
     }
+
     pub(crate) fn is_for_postgresql(&self) -> bool {
         self.is_for_postgresql.load(Ordering::Relaxed)
     }
-    /// The level of isolation of a session that sets none.
+
+    /// The default level of isolation of a session.
     fn usual_isolation(&self) -> Isolation {
         if self.is_for_postgresql() { Isolation::ReadCommitted } else { Isolation::default() }
     }
+
     /// The modes of transactions that say nothing of theirs.
     pub(crate) fn default_modes(&self) -> Modes {
         let usual = || Modes { isolation: self.usual_isolation(), ..Modes::default() };
         self.default_modes.get().unwrap_or_else(usual)
     }
+
     /// The modes of the running transaction, or of the next one.
     pub(crate) fn modes(&self) -> Modes {
         self.transaction.get().unwrap_or_else(|| self.default_modes())
     }
-    /// Notes the modes of the transaction that begins, or that none runs.
+
+    /// Notes the modes of the transaction that begins, or that there is no transaction.
     pub(crate) fn set_transaction(&self, modes: Option<Modes>) {
         self.transaction.set(modes);
     }
-    /// Makes the running transaction one that only reads, or not, as it was at a savepoint.
+
+    /// Sets whether the running transaction only reads, as it was at a savepoint.
     pub(crate) fn set_read_only(&self, read_only: bool) {
         self.transaction.set(self.transaction.get().map(|modes| Modes { read_only, ..modes }));
     }
-    /// Sets the modes of the running transaction; without one, nothing.
+
+    /// Sets the modes of the running transaction; without one, has no effect.
     ///
     /// # Errors
     /// 25001 for what cannot change behind a savepoint, or once a statement of the transaction has
@@ -257,21 +274,27 @@ impl SessionValues {
         self.transaction.set(Some(modes));
         Ok(())
     }
+
     pub(crate) fn statement_timeout(&self) -> Option<Duration> {
         self.statement_timeout.get()
     }
+
     pub(crate) fn lock_timeout(&self) -> Option<Duration> {
         self.lock_timeout.get()
     }
+
     pub(crate) fn idle_timeout(&self) -> Option<Duration> {
         self.idle_timeout.get()
     }
+
     pub(crate) fn idle_in_transaction_timeout(&self) -> Option<Duration> {
         self.idle_in_transaction_timeout.get()
     }
+
     pub(crate) fn has_point_path(&self) -> bool {
         self.has_point_path.load(Ordering::Relaxed)
     }
+
     fn shared_time(&self, name: &str) -> Option<&SharedTime> {
         Some(match name {
             "statement_timeout" => &self.statement_timeout,
@@ -281,10 +304,12 @@ impl SessionValues {
             _ => return None,
         })
     }
+
     pub(crate) fn time(&self, name: &str) -> Option<Option<Duration>> {
         Some(self.shared_time(name)?.get())
     }
-    /// A setting as SHOW gives it; none if it is not one of these.
+
+    /// A setting as SHOW gives it; `None` if it is not one of these.
     pub(crate) fn value(&self, name: &str) -> Option<String> {
         let (modes, default_modes) = (self.modes(), self.default_modes());
         Some(match name {
@@ -315,7 +340,7 @@ impl SessionValues {
             "default_transaction_isolation" => default_modes.isolation = level(name, value, self.usual_isolation())?,
             "default_transaction_deferrable" => default_modes.deferrable = switch(name, value, false)?,
             "default_transaction_read_only" => default_modes.read_only = switch(name, value, false)?,
-            // Of the transaction that runs, and of nothing else.
+            // The running transaction's level alone.
             "transaction_isolation" => modes.isolation = level(name, value, default_modes.isolation)?,
             "transaction_deferrable" => modes.deferrable = switch(name, value, default_modes.deferrable)?,
             "transaction_read_only" => modes.read_only = switch(name, value, default_modes.read_only)?,
@@ -346,7 +371,7 @@ pub(crate) fn is_of_transaction(name: &str) -> bool {
     matches!(name, "transaction_isolation" | "transaction_deferrable" | "transaction_read_only")
 }
 
-/// That there is no such setting.
+/// The error of an unknown setting.
 pub(crate) fn unrecognized(name: &str) -> SqlError {
     SqlError::new(sqlstate::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
 }
@@ -356,7 +381,7 @@ pub(crate) fn invalid(name: &str, value: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
 }
 
-/// A switch, or its usual value for none.
+/// A switch, or its default for `None`.
 pub(crate) fn switch(name: &str, value: Option<&str>, usual: bool) -> Result<bool> {
     value.map_or(Ok(usual), |value| {
         parse_bool(value).ok_or_else(|| {
@@ -432,7 +457,7 @@ fn in_range(name: &str, value: i64, unit: &str, least: i64) -> Result<u64> {
     Ok(value.unsigned_abs())
 }
 
-/// A time as PostgreSQL's settings have it: in milliseconds, or with its unit; none for 0.
+/// A time as PostgreSQL's settings have it: in milliseconds, or with its unit; `None` for 0.
 fn time_of(name: &str, text: &str) -> Result<Option<Duration>> {
     let units =
         [("ms", 1.0), ("us", 0.001), ("s", 1_000.0), ("min", 60_000.0), ("h", 3_600_000.0), ("d", 86_400_000.0)];

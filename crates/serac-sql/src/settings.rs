@@ -23,18 +23,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// Settings of whose changes clients of PostgreSQL are told, by name.
+/// Settings whose changes are reported to clients of PostgreSQL, by name.
 pub type Reported = [(&'static str, String); 6];
 
-/// What SHOW gives.
+/// The output of SHOW.
 pub(crate) enum Shown {
     /// Rows.
     Rows(RecordBatch),
-    /// What a query gives.
+    /// The rows of a query.
     Query(Source),
 }
 
-/// What SHOW ALL gives.
+/// The columns of SHOW ALL.
 fn all_settings_schema() -> SchemaRef {
     let fields = ["name", "setting", "description"].map(|name| Field::new(name, DataType::Utf8, false));
     Arc::new(Schema::new(fields.to_vec()))
@@ -54,24 +54,28 @@ impl Session {
         let usable = |name: &String| catalog.schemas.contains_key(name) && access.check_usage(name).is_ok();
         path.iter().map(named).filter(usable).collect()
     }
-    /// Takes back what the transaction has set.
+
+    /// Undoes the settings of the transaction.
     pub(crate) fn unset(&mut self) {
         for changed in self.shared.changed_settings.take() {
             // It had been taken once.
             let _ = self.set_parameter(&changed.name, &changed.before);
         }
     }
-    /// Takes back what the transaction has set since a savepoint.
+
+    /// Undoes the settings of the transaction since a savepoint.
     pub(crate) fn roll_settings_back(&mut self, mark: SettingsMark) {
         let values = self.shared.changed_settings.roll_back(mark);
         self.keep_settings(values);
     }
-    /// Sets again what a commit keeps.
+
+    /// Sets again the values that a commit keeps.
     pub(crate) fn keep_settings(&mut self, kept: Vec<(String, String)>) {
         for (name, value) in kept {
             let _ = self.set_parameter(&name, &value);
         }
     }
+
     /// SET SESSION CHARACTERISTICS AS TRANSACTION: the settings of the same meaning.
     pub(crate) fn set_default_modes(&mut self, modes: &[TransactionMode]) -> Result<()> {
         let mut wanted = self.shared.values.default_modes();
@@ -80,10 +84,12 @@ impl Session {
         self.set_in_transaction("default_transaction_read_only", Some(&on_or_off(wanted.read_only)), false)?;
         self.set_in_transaction("default_transaction_deferrable", Some(&on_or_off(wanted.deferrable)), false)
     }
-    /// A setting as SHOW gives it, by its name in lower case; none if there is no such setting.
+
+    /// A setting as SHOW gives it, by its name in lower case; `None` for an unknown setting.
     pub(crate) fn setting(&self, name: &str) -> Option<String> {
         self.shared.setting(name)
     }
+
     /// SHOW.
     pub(crate) async fn show(&mut self, show: &Show) -> Result<Output> {
         match self.shown_by(show).await? {
@@ -94,10 +100,11 @@ impl Session {
             Shown::Query(query) => self.query(query).await,
         }
     }
-    /// What SHOW gives.
+
+    /// The output of SHOW.
     ///
     /// # Errors
-    /// 42704 if there is no such setting; what is wrong with the relation.
+    /// 42704 for an unknown setting; the errors of the relation.
     pub(crate) async fn shown_by(&self, show: &Show) -> Result<Shown> {
         let name = match show {
             Show::All => return self.show_all().map(Shown::Rows),
@@ -124,6 +131,7 @@ impl Session {
         let of_engine = Source::of_query("SELECT name, value FROM information_schema.df_settings WHERE name = $1")?;
         Ok(Shown::Query(of_engine.with(texts([name.as_str()]))))
     }
+
     /// The query that SHOW COLUMNS stands for.
     async fn shown_columns(&self, relation: &Name) -> Result<Source> {
         let whole = Source::of_relation(relation, &[]);
@@ -137,6 +145,7 @@ impl Session {
         );
         Ok(Source::of_query(&query)?.with(texts(relation.parts.iter().rev().map(|part| part.name.as_str()))))
     }
+
     /// SHOW ALL.
     pub(crate) fn show_all(&self) -> Result<RecordBatch> {
         let all = all_settings(&self.shared);
@@ -151,14 +160,15 @@ impl Session {
         Ok(RecordBatch::try_new(all_settings_schema(), columns)?)
     }
 
-    /// Sets what a client gives as a parameter of its connection: a setting by name.
+    /// Sets a parameter of the client's connection: a setting by name.
     ///
     /// # Errors
-    /// SQLSTATE 42704 if there is no such setting, 22023 for a wrong value.
+    /// SQLSTATE 42704 for an unknown setting, 22023 for a wrong value.
     pub fn set_parameter(&mut self, name: &str, value: &str) -> Result<()> {
         self.set_or_reset(name, Some(value))
     }
-    /// Sets a setting, or resets it for none.
+
+    /// Sets a setting, or resets it for `None`.
     fn set_or_reset(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let progress = self.running.as_ref().map(Running::progress).unwrap_or_default();
         self.shared.set_parameter(name, value, progress)?;
@@ -167,16 +177,19 @@ impl Session {
         }
         Ok(())
     }
-    /// What the client calls itself.
+
+    /// The client's name for itself.
     pub fn application_name(&self) -> String {
         self.shared.client_settings.read().get("application_name").cloned().unwrap_or_default()
     }
-    /// Another number whenever [`reported`](Self::reported) may give something else.
+
+    /// Changes whenever [`reported`](Self::reported) may give another result.
     pub fn reported_version(&self) -> u64 {
         // Relaxed: as in `set_for_client`. Roles are noted as settings are.
         self.shared.settings() + self.shared.client_changes.load(Ordering::Relaxed)
     }
-    /// The session's settings of times; none where they are the usual ones.
+
+    /// The session's settings of times; `None` for the defaults.
     pub fn time_style(&self) -> Option<Arc<TimeStyle>> {
         self.shared.time_style.read().clone()
     }
@@ -188,7 +201,8 @@ impl Session {
         initial.extend(values);
         *self.shared.initial_settings.write() = initial;
     }
-    /// The settings of whose changes clients of PostgreSQL are told, as far as they can change
+
+    /// The settings whose changes are reported to clients of PostgreSQL, as far as they can change
     /// here.
     pub fn reported(&self) -> Reported {
         let (roles, catalog) = (
@@ -207,11 +221,14 @@ impl Session {
             ("session_authorization", roles.name(roles.session, &catalog.security)),
         ]
     }
-    /// How long a statement may take; none for ever.
+
+    /// The time that a statement may take; `None` for no limit.
     pub fn statement_limit(&self) -> Option<Duration> {
         self.shared.values.statement_timeout()
     }
-    /// How long the session may be idle as it is now, with a transaction or without; none for ever.
+
+    /// The time that the session may be idle in its present state, with a transaction or without;
+    /// `None` for no limit.
     pub fn idle_limit(&self) -> Option<Duration> {
         match self.transaction_status() {
             TransactionStatus::Idle => self.shared.values.idle_timeout(),
@@ -230,7 +247,7 @@ impl Session {
                 for name in client_setting_names().filter(|name| *name != "application_name") {
                     self.set_in_transaction(name, None, false)?;
                 }
-                // Those that users have made are known from then on, and empty.
+                // User-defined settings stay known from then on, and empty.
                 let made = self.shared.client_settings.read().keys().cloned().collect::<Vec<_>>();
                 for name in made.iter().filter(|name| is_of_users(name)) {
                     self.set_in_transaction(name, None, false)?;
@@ -260,7 +277,7 @@ impl Session {
         Ok(())
     }
 
-    /// SET, but for what is about transactions and roles.
+    /// SET, except for transactions and roles.
     pub(crate) async fn set(&mut self, set: &Set) -> Result<StatementResult> {
         let Set { scope, change } = set;
         let SetSetting { name, value } = match change {
@@ -314,7 +331,7 @@ impl Session {
     }
 }
 
-/// The name of a setting, whose case counts for nothing.
+/// The name of a setting, ignoring case.
 fn setting_name(name: &Name) -> String {
     name.parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(".").to_lowercase()
 }
@@ -325,7 +342,7 @@ fn texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> Arguments {
     Arguments { values: Some(values.collect()), ..Arguments::default() }
 }
 
-/// What a setting is set to, without quotes.
+/// The value of a setting, without quotes.
 fn written(value: &Value) -> String {
     match value {
         Value::Word(word) => word.name.clone(),

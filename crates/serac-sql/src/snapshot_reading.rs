@@ -9,7 +9,7 @@ use serac_engine::security::Access;
 use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 
-/// What a session sees while it reads beside SQL. All of it is durable.
+/// A session's snapshot for reads beside SQL. All of it is durable.
 pub struct SnapshotReading<'s> {
     txn: &'s Transaction,
     access: Access,
@@ -27,10 +27,12 @@ impl SnapshotReading<'_> {
     pub fn transaction(&self) -> &Transaction {
         self.txn
     }
-    /// What the current user may do.
+
+    /// The privileges of the current user.
     pub fn access(&self) -> &Access {
         &self.access
     }
+
     /// To be called now and then.
     ///
     /// # Errors
@@ -45,7 +47,7 @@ impl Session {
     /// block.
     ///
     /// # Errors
-    /// What `read` fails with, which is an error of the transaction; 25P02 in one that has failed.
+    /// The error of `read`, which is an error of the transaction; 25P02 in one that has failed.
     pub async fn read_snapshot<T>(&mut self, read: impl FnOnce(&SnapshotReading<'_>) -> Result<T>) -> Result<T> {
         self.abandoned_has_ended().await;
         self.start_statement()?;

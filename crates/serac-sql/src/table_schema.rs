@@ -36,7 +36,7 @@ pub(crate) fn visible_rows(table: &Table, rows: &RecordBatch) -> Result<RecordBa
 /// Checks constants that no row has been assigned: PostgreSQL looks at them when it plans.
 ///
 /// # Errors
-/// Those of an assignment.
+/// The errors of an assignment.
 pub(crate) fn check_constants(table: &Table, columns: &[usize], constants: &[Option<ScalarValue>]) -> Result<()> {
     for (&column, constant) in columns.iter().zip(constants) {
         let definition = &table.definition.columns[column];

@@ -1,5 +1,5 @@
-//! The running transaction of a session as a value: modes, savepoints, and what it undoes. The
-//! statements about it are in [`crate::transactions`].
+//! The running transaction of a session as a value: modes, savepoints, and undoing. The statements
+//! about it are in [`crate::transactions`].
 
 use crate::channels::PendingNotifications;
 use crate::error::{Result, SqlError};
@@ -18,7 +18,7 @@ pub(crate) struct Mark {
     temporary: Option<Box<Savepoint>>,
 }
 
-/// What a transaction sees of others, and they of it.
+/// The isolation level of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Isolation {
     /// As READ COMMITTED, but for its name.
@@ -33,7 +33,7 @@ pub(crate) enum Isolation {
 impl Isolation {
     /// In the order of their numbers.
     const ALL: [Self; 4] = [Self::ReadUncommitted, Self::ReadCommitted, Self::Snapshot, Self::Serializable];
-    /// Of its name in SQL.
+    /// The level with this name in SQL.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         Some(match name.to_lowercase().as_str() {
             "read uncommitted" => Self::ReadUncommitted,
@@ -43,10 +43,12 @@ impl Isolation {
             _ => return None,
         })
     }
+
     /// Whether each statement has a snapshot of its own.
     pub(crate) fn is_of_statements(self) -> bool {
         matches!(self, Self::ReadUncommitted | Self::ReadCommitted)
     }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ReadUncommitted => "read uncommitted",
@@ -62,8 +64,8 @@ impl Isolation {
 pub(crate) struct Modes {
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
-    /// Nothing follows from it: a serializable transaction that only reads never fails, and none
-    /// waits for its snapshot.
+    /// No effect: a serializable transaction that only reads never fails, and never waits for its
+    /// snapshot.
     pub(crate) deferrable: bool,
 }
 
@@ -72,12 +74,14 @@ impl Modes {
     pub(crate) fn bits(self) -> u8 {
         self.isolation as u8 | u8::from(self.read_only) << 2 | u8::from(self.deferrable) << 3
     }
-    /// Of [`bits`](Self::bits).
+
+    /// The inverse of [`bits`](Self::bits).
     pub(crate) fn from_bits(bits: u8) -> Self {
         let isolation = Isolation::ALL[usize::from(bits & 3)];
         Self { isolation, read_only: bits & 4 != 0, deferrable: bits & 8 != 0 }
     }
-    /// Sets what `modes` say.
+
+    /// Sets the given `modes`.
     pub(crate) fn set(&mut self, modes: &[TransactionMode]) {
         for TransactionMode { kind, span: _ } in modes {
             match kind {
@@ -112,38 +116,38 @@ impl Drop for Shown {
     }
 }
 
-/// Whose a transaction is: see the module.
+/// The owner of a transaction: a statement, a group of statements or a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scope {
     /// One statement's.
     Statement,
-    /// Of statements that were sent together.
+    /// A transaction of statements that were sent together.
     Implicit,
     /// BEGIN's.
     Explicit,
 }
 
-/// As whom a transaction acts.
+/// The roles as which a transaction acts.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningRoles {
     /// As whom the session acted when it began; it does so again when the transaction is rolled
     /// back.
     pub(crate) before: SessionRoles,
-    /// What SET ROLE has made of that, for longer than the transaction.
+    /// The roles after SET ROLE, for longer than the transaction.
     pub(crate) set: Option<SessionRoles>,
-    /// Whether SET LOCAL ROLE has made something of it.
+    /// Whether SET LOCAL ROLE has changed it.
     pub(crate) is_local: bool,
 }
 
-/// What SAVEPOINT has made.
+/// A savepoint of SAVEPOINT.
 #[derive(Debug)]
 pub(crate) struct NamedSavepoint {
     pub(crate) name: String,
     pub(crate) mark: Mark,
-    /// Whether the transaction was READ ONLY: what SET TRANSACTION says behind a savepoint holds up
-    /// to its end.
+    /// Whether the transaction was READ ONLY: SET TRANSACTION after a savepoint holds up to its
+    /// end.
     pub(crate) read_only: bool,
-    /// Who the session was.
+    /// The session's roles at the savepoint.
     pub(crate) roles: SessionRoles,
     pub(crate) running_roles: RunningRoles,
     pub(crate) settings: SettingsMark,
@@ -155,17 +159,17 @@ pub(crate) struct Running {
     pub(crate) txn: Transaction,
     /// Says to others which transaction that is.
     pub(crate) shown: Shown,
-    /// The transaction on the session's temporary tables, if it has had some.
+    /// The transaction on the session's temporary tables, if it has used any.
     pub(crate) temporary: Option<Transaction>,
     pub(crate) scope: Scope,
     pub(crate) failed: bool,
-    /// Whether a statement has begun in it: its modes stay what they are then.
+    /// Whether a statement has begun in it: its modes are then fixed.
     pub(crate) started: bool,
     /// Whether that was so before the present statement.
     pub(crate) was_started: bool,
     pub(crate) roles: RunningRoles,
     pub(crate) savepoints: Vec<NamedSavepoint>,
-    /// Where the statement that runs has begun, in a block.
+    /// The mark at the beginning of the running statement, in a block.
     pub(crate) begun: Option<Mark>,
     pub(crate) notifications: Arc<PendingNotifications>,
     /// Whether cursors go with it.
@@ -173,7 +177,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Lets the present statement, which looks at nothing, be none that decides the modes.
+    /// Lets the present statement, which reads no data, leave the modes open.
     pub(crate) fn unstart(&mut self) {
         self.started = self.was_started;
     }
@@ -187,12 +191,15 @@ impl Running {
             self.txn.set_serializable(modes.isolation == Isolation::Serializable);
         }
     }
+
     /// Whether it goes on after the statement.
     pub(crate) fn is_block(&self) -> bool {
         self.scope != Scope::Statement
     }
-    /// Undoes what nothing leads back to, so that nobody need wait for it. Only what ends the
-    /// transaction is accepted from now on, or leads back to a savepoint.
+
+    /// Undoes the changes that no savepoint keeps, so that no transaction need wait for them. From
+    /// now on only a statement that ends the transaction, or rolls back to a savepoint, is
+    /// accepted.
     pub(crate) fn fail(&mut self) {
         match self.savepoints.last() {
             Some(savepoint) => {
@@ -208,10 +215,12 @@ impl Running {
         self.txn.pass_on();
         self.failed = true;
     }
+
     pub(crate) fn mark(&mut self) -> Mark {
         let temporary = self.temporary.as_mut().map(|txn| Box::new(txn.savepoint()));
         Mark { main: self.txn.savepoint(), notifications: self.notifications.len(), temporary }
     }
+
     pub(crate) fn rollback_to(&mut self, mark: &Mark) {
         self.txn.rollback_to(&mark.main);
         self.notifications.truncate(mark.notifications);
@@ -221,8 +230,9 @@ impl Running {
             (temporary, _) => *temporary = None,
         }
     }
-    /// Undoes what the statement that runs has done. One with a transaction of its own begins again
-    /// with a snapshot of the present.
+
+    /// Undoes the running statement. A statement with a transaction of its own begins again with a
+    /// snapshot of the present.
     pub(crate) fn undo_statement(&mut self) {
         match self.begun.take() {
             Some(begun) => {
@@ -232,15 +242,18 @@ impl Running {
             None => self.restart(),
         }
     }
-    /// Where the newest savepoint of a name is.
+
+    /// The index of the newest savepoint with a name.
     pub(crate) fn named_savepoint(&self, name: &str) -> Result<usize> {
         let missing =
             || SqlError::new(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, format!("savepoint \"{name}\" does not exist"));
         self.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(missing)
     }
+
     pub(crate) fn savepoint_count(&self) -> usize {
         self.savepoints.len()
     }
+
     /// Gives the transaction a snapshot of the present.
     pub(crate) fn refresh(&mut self) {
         self.txn.refresh();
@@ -248,6 +261,7 @@ impl Running {
             temporary.refresh();
         }
     }
+
     /// Undoes everything, and begins again with a snapshot of the present.
     pub(crate) fn restart(&mut self) {
         self.txn.restart();
@@ -257,6 +271,7 @@ impl Running {
             temporary.restart();
         }
     }
+
     pub(crate) fn check_statement_end(&mut self) -> Result<()> {
         self.txn.check_statement_end()?;
         Ok(self.temporary.as_mut().map_or(Ok(()), Transaction::check_statement_end)?)
@@ -266,7 +281,7 @@ impl Running {
 /// Whether a transaction is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransactionStatus {
-    /// None.
+    /// No transaction.
     Idle,
     /// Open.
     Open,

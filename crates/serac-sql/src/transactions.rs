@@ -1,8 +1,8 @@
-//! A session's transactions: BEGIN to COMMIT, savepoints, and who writes to which table.
+//! A session's transactions: BEGIN to COMMIT, savepoints, and writes to tables.
 //!
 //! Temporary tables live in a small database of the session's own, with a transaction of its own
-//! beside the one on the database. Both begin, roll back and commit together; as nobody else sees
-//! temporary tables, their commit cannot fail once the other has succeeded.
+//! beside the one on the database. Both begin, roll back and commit together. No other session sees
+//! temporary tables, so their commit cannot fail once the other has succeeded.
 //!
 //! **Blocks**, as in PostgreSQL. A transaction belongs to one statement, to an implicit block, or
 //! to BEGIN ([`Scope`]):
@@ -19,21 +19,21 @@
 //!                                                failed: only what ends it, or leads back to a savepoint, is accepted
 //! ```
 //! An error is one of any kind: of a statement, of its syntax, or of the client's protocol
-//! ([`Session::fail_transaction`]). So is a statement whose future is dropped half-way, or that
+//! ([`Session::fail_transaction`]). So is a statement whose future is dropped halfway, or that
 //! panics outside of its limits ([`OpenStatement`]).
 //!
 //! **Savepoints** lead back to rows, catalog, notifications, cursors, settings and roles as they
 //! were. Locks stay, of rows apart.
 //!
-//! **What is shown must be durable.** A statement that commits waits for its own log. One that does
-//! not, as it runs in a block, waits for the newest commit that its transaction has read
-//! ([`Session::close_statement`]), and so does one that fails ([`Session::error_is_durable`]); rows
+//! **A result must be durable.** A statement that commits waits for its own log. A statement that
+//! does not commit, as in a block, waits for the newest commit that its transaction has read
+//! ([`Session::close_statement`]). So does a failed statement ([`Session::error_is_durable`]). Rows
 //! that leave before the statement ends wait for the whole snapshot.
 //!
 //! **Isolation.** A transaction has one snapshot ([`Isolation::Snapshot`]), or one for each
 //! statement ([`Isolation::ReadCommitted`]), or one and validation at the commit
-//! ([`Isolation::Serializable`], see `serac_engine::ReadSet`). What a statement does that meets a
-//! conflict is in [`crate::conflicts`].
+//! ([`Isolation::Serializable`], see `serac_engine::ReadSet`). Statements that meet a conflict are
+//! handled in [`crate::conflicts`].
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
@@ -54,16 +54,17 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A session in which a statement has begun. If this goes before the statement has ended (its
-/// future was dropped, or it has panicked), that is an error like any other: nothing is left of the
-/// statement, and its transaction has failed.
+/// A session in which a statement has begun. If this is dropped before the statement has ended (its
+/// future was dropped, or it has panicked), that is an error like any other. The statement is
+/// undone, and its transaction has failed.
 pub(crate) struct OpenStatement<'s>(Option<&'s mut Session>);
 
 impl<'s> OpenStatement<'s> {
     pub(crate) fn new(session: &'s mut Session) -> Self {
         Self(Some(session))
     }
-    /// The session, for who ends the statement.
+
+    /// The session, for the code that ends the statement.
     pub(crate) fn into_session(mut self) -> &'s mut Session {
         self.0.take().expect("it is given away once")
     }
@@ -123,11 +124,13 @@ impl Session {
             has_cursors: false,
         });
     }
+
     fn begin_in(&self, database: &Database) -> Transaction {
         let mut txn = database.begin();
         txn.set_expressions(self.expressions.clone());
         txn
     }
+
     /// Begins the statement's own transaction again, with a new snapshot; false in a block.
     pub(crate) fn restart(&mut self) -> bool {
         let Some(running) = self.running.as_mut().filter(|running| !running.is_block()) else { return false };
@@ -135,7 +138,8 @@ impl Session {
         self.refresh_view();
         true
     }
-    /// Lets queries see what the transaction sees now.
+
+    /// Gives queries the transaction's present view.
     pub(crate) fn refresh_view(&self) {
         let part = |txn: &Transaction| (txn.catalog().clone(), txn.snapshot().clone(), txn.own_bitmap_changes());
         let view = self.running.as_ref().map(|running| {
@@ -150,8 +154,9 @@ impl Session {
         });
         *self.shared.view.write() = view;
     }
-    /// Lets queries see what the transaction sees now, and not what the running statement writes
-    /// from now on.
+
+    /// Lets queries see the transaction's present state, without the later writes of the running
+    /// statement.
     pub(crate) fn read_before_writes(&mut self) -> Result<()> {
         let running = self.running.as_mut().expect("it runs");
         let temporary = running.temporary.as_mut().map(Transaction::snapshot_until_now).transpose()?;
@@ -161,6 +166,7 @@ impl Session {
         }
         Ok(())
     }
+
     pub(crate) fn end(&mut self) -> Option<Running> {
         // A view left behind would keep old versions alive.
         *self.shared.view.write() = None;
@@ -177,11 +183,13 @@ impl Session {
         self.shared.advisory_locks.end_transaction();
         Some(running)
     }
+
     fn act_as(&mut self, roles: SessionRoles) {
         *self.shared.roles.write() = roles;
         self.shared.note_setting();
     }
-    /// Begins a statement, in a transaction of its own if none is open.
+
+    /// Begins a statement, in a transaction of its own if there is no open one.
     pub(crate) fn open_statement(&mut self) -> Result<()> {
         self.check_not_failed()?;
         match &mut self.running {
@@ -200,11 +208,13 @@ impl Session {
         }
         Ok(())
     }
+
     /// Begins a statement's own transaction.
     pub(crate) fn begin_statement(&mut self) {
         self.begin(Scope::Statement, self.shared.values.default_modes());
     }
-    /// Refuses, in a transaction that has failed, what does not end it.
+
+    /// Refuses, in a failed transaction, a statement that does not end it.
     ///
     /// # Errors
     /// SQLSTATE 25P02.
@@ -215,8 +225,9 @@ impl Session {
         }
         Ok(())
     }
-    /// Ends a statement: commits its own transaction. What it gives must not be shown before the
-    /// promise is kept; none if it may be at once.
+
+    /// Ends a statement: commits its own transaction. Its result must not be shown before the
+    /// promise is kept; `None` if it may be shown at once.
     pub(crate) fn close_statement(&mut self) -> Result<Option<CommitTicket>> {
         match self.running.as_mut().filter(|running| running.is_block()) {
             Some(running) => {
@@ -227,16 +238,18 @@ impl Session {
             None => self.commit_now(),
         }
     }
-    /// Ends a statement that has failed: undoes what it has done. What is shown of the error.
+
+    /// Ends a failed statement: undoes its changes. Returns the error to show.
     pub(crate) fn close_failed_statement(&mut self, error: SqlError) -> SqlError {
         let error = self.without_secrets(self.with_failing_row(error));
         self.error_ticket = self.running.as_ref().and_then(|running| running.txn.snapshot().unacknowledged_reads());
         self.fail_transaction();
         error
     }
-    /// Waits until what the last error of a statement tells of others' rows is durable: a client
-    /// must not learn before of a key that is there. Done already for errors of what is `async`
-    /// here.
+
+    /// Waits until the state that the last error of a statement reveals is durable: a client must
+    /// not learn too early of another transaction's key. The `async` functions here have done so
+    /// for their errors.
     ///
     /// # Errors
     /// When the log has failed.
@@ -246,6 +259,7 @@ impl Session {
             None => Ok(()),
         }
     }
+
     /// The error, once it may be shown; that of the log if it has failed meanwhile.
     pub(crate) async fn shown(&mut self, error: SqlError) -> SqlError {
         match self.error_is_durable().await {
@@ -253,9 +267,11 @@ impl Session {
             Err(log) => log,
         }
     }
-    /// Ends what an error ends: the implicit block, or the statement's own transaction. One that
-    /// BEGIN opened has failed then. Errors of statements come here by themselves; who finds others
-    /// (of a protocol, say) tells of them, so that the client's next COMMIT is a rollback.
+
+    /// Ends the scope of an error: the implicit block, or the statement's own transaction. A
+    /// transaction that BEGIN opened has then failed. Errors of statements come here by themselves.
+    /// A caller that finds others (of a protocol, say) reports them here, so that the client's next
+    /// COMMIT is a rollback.
     pub fn fail_transaction(&mut self) {
         match self.running.as_mut().filter(|running| running.scope == Scope::Explicit) {
             Some(running) if running.failed => {}
@@ -268,6 +284,7 @@ impl Session {
             None => drop(self.end()),
         }
     }
+
     /// An error ends the transaction, or has it fail.
     pub(crate) fn failing<T>(&mut self, result: Result<T>) -> Result<T> {
         if result.is_err() {
@@ -283,15 +300,17 @@ impl Session {
             self.begin(Scope::Implicit, self.shared.values.default_modes());
         }
     }
+
     /// Whether an implicit block is open.
     pub fn is_implicit(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.scope == Scope::Implicit)
     }
-    /// Commits the implicit block, if one is open; none if not. That the statements have ended must
-    /// not be shown before it is [durable](Started::durable).
+
+    /// Commits the implicit block; `None` without an open one. The end of the statements must not
+    /// be shown before it is [durable](Started::durable).
     ///
     /// # Errors
-    /// Why it cannot commit; it has been rolled back then.
+    /// The reason why it cannot commit; it has then been rolled back.
     pub fn end_implicit(&mut self) -> Result<Option<Started>> {
         if !self.is_implicit() {
             return Ok(None);
@@ -299,7 +318,7 @@ impl Session {
         Ok(Some(Started { affected: 0, ticket: self.commit_now()? }))
     }
 
-    /// Commits what is running; its promise.
+    /// Commits the running transaction; returns its promise.
     fn commit_now(&mut self) -> Result<Option<CommitTicket>> {
         let held = match &self.running {
             Some(running) if running.has_cursors => self.shared.cursors.lock().take_held(),
@@ -307,7 +326,7 @@ impl Session {
         };
         let notifications = self.shared.listener.notifications.take();
         let kept = self.shared.changed_settings.kept();
-        // Until everybody can see what has been done.
+        // Until the changes are visible to all.
         let _locks = self.shared.advisory_locks.until_committed();
         let Some(running) = self.end() else { return Ok(None) };
         let ticket = running.txn.commit()?;
@@ -327,10 +346,12 @@ impl Session {
         self.keep_settings(kept);
         Ok(Some(ticket))
     }
-    /// Rolls back the open transaction, if there is one.
+
+    /// Rolls back the open transaction, if any.
     pub fn rollback(&mut self) {
         self.end();
     }
+
     /// The transaction on the database, to write.
     pub(crate) fn txn(&mut self) -> Result<&mut Transaction> {
         let running = self.running.as_mut().expect("statements run in a transaction");
@@ -339,6 +360,7 @@ impl Session {
         }
         Ok(&mut running.txn)
     }
+
     /// The transaction that writes to relations of a schema.
     pub(crate) fn txn_for(&mut self, schema: &str) -> Result<&mut Transaction> {
         if schema != TEMPORARY_SCHEMA {
@@ -354,10 +376,12 @@ impl Session {
         }
         Ok(self.running.as_mut().and_then(|running| running.temporary.as_mut()).expect("just made sure of"))
     }
+
     /// The transaction that writes to a table.
     pub(crate) fn txn_of(&mut self, table: &Table) -> Result<&mut Transaction> {
         self.txn_for(&table.definition.schema)
     }
+
     /// The database of the session's temporary tables: in memory, without a log, and gone with the
     /// session.
     fn temporary_database(&self) -> Result<&Database> {
@@ -371,7 +395,7 @@ impl Session {
         Ok(self.shared.temporary_database.get().expect("just made sure of"))
     }
 
-    /// The catalog of the session's temporary tables, in schema "pg_temp"; none before the first.
+    /// The catalog of the session's temporary tables, in schema "pg_temp"; `None` before the first.
     pub fn temporary_catalog(&self) -> Option<Arc<Catalog>> {
         self.shared.temporary_database.get().map(Database::catalog)
     }
@@ -381,10 +405,12 @@ impl Session {
     pub(crate) fn locate(&self, name: &Name) -> Result<(String, String)> {
         self.shared.view().expect("a statement is running").locate(name)
     }
+
     /// Schema and name of the relation that a statement is to make.
     pub(crate) fn locate_new(&self, name: &Name) -> Result<(String, String)> {
         self.shared.view().expect("a statement is running").locate_new(name)
     }
+
     pub(crate) fn table(&self, name: &Name) -> Result<Arc<Table>> {
         let (schema, name) = self.locate(name)?;
         let view = self.shared.view().expect("a statement is running");
@@ -393,13 +419,14 @@ impl Session {
         }
         Ok(view.of(&schema).0.table(&schema, &name)?.clone())
     }
+
     /// The snapshot in which the statement sees a table.
     pub(crate) fn snapshot_of(&self, table: &Table) -> Snapshot {
         let view = self.shared.view().expect("a statement is running");
         view.of(&table.definition.schema).1.clone()
     }
 
-    /// Sets the modes of the transaction that BEGIN opened; without one, nothing.
+    /// Sets the modes of the transaction that BEGIN opened; without one, has no effect.
     pub(crate) fn set_modes(&mut self, modes: Modes) -> Result<()> {
         let Some(running) = self.running.as_mut().filter(|running| running.is_block()) else { return Ok(()) };
         self.shared.values.change_modes(modes, running.progress())?;
@@ -421,12 +448,12 @@ impl Session {
         })
     }
 
-    /// Statements about transactions: BEGIN, COMMIT, ROLLBACK and the like; none for any other. A
+    /// Statements about transactions: BEGIN, COMMIT, ROLLBACK and the like; `None` for any other. A
     /// commit is not waited for: its result must not be shown before it is
     /// [durable](Started::durable).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The errors of the statement.
     pub fn start_control(&mut self, statement: &Parsed) -> Option<Result<(StatementResult, Started)>> {
         if self.transaction_status() == TransactionStatus::Failed && !ends_transaction(statement) {
             return None;
@@ -457,6 +484,7 @@ impl Session {
         };
         Some(self.failing(result))
     }
+
     /// COMMIT and ROLLBACK; `chain`: the next transaction begins at once, with the same modes.
     fn end_block(&mut self, commits: bool, chain: bool) -> Result<(StatementResult, Started)> {
         let word = if commits { "COMMIT" } else { "ROLLBACK" };
@@ -471,7 +499,7 @@ impl Session {
                 self.shared.values.default_modes()
             }
         };
-        // What has failed is rolled back in any case.
+        // A failed transaction is rolled back in any case.
         let commits = commits && self.transaction_status() != TransactionStatus::Failed;
         let ticket = if commits {
             self.commit_now()?
@@ -485,6 +513,7 @@ impl Session {
         let tag = if commits { "COMMIT" } else { "ROLLBACK" };
         Ok((StatementResult::command(tag), Started { affected: 0, ticket }))
     }
+
     /// BEGIN.
     fn begin_block(&mut self, modes: &[TransactionMode]) -> Result<()> {
         let Some(running) = &self.running else {
@@ -502,7 +531,8 @@ impl Session {
         self.running.as_mut().expect("it is open").scope = Scope::Explicit;
         Ok(())
     }
-    /// What BEGIN has opened, which alone has savepoints.
+
+    /// The block that BEGIN has opened, which alone has savepoints.
     fn block(&mut self, statement: &str) -> Result<&mut Running> {
         let no_block = || {
             SqlError::new(
@@ -512,6 +542,7 @@ impl Session {
         };
         self.running.as_mut().filter(|running| running.scope == Scope::Explicit).ok_or_else(no_block)
     }
+
     fn savepoint(&mut self, name: &str) -> Result<()> {
         let (roles, settings) = (self.shared.roles.read().clone(), self.shared.changed_settings.mark());
         let read_only = self.shared.values.modes().read_only;
@@ -520,6 +551,7 @@ impl Session {
         running.savepoints.push(NamedSavepoint { name, mark, read_only, roles, running_roles, settings });
         Ok(())
     }
+
     fn release_savepoint(&mut self, name: &str) -> Result<()> {
         let running = self.block("RELEASE SAVEPOINT")?;
         let at = running.named_savepoint(name)?;
@@ -529,6 +561,7 @@ impl Session {
         self.shared.cursors.lock().release(at);
         Ok(())
     }
+
     fn rollback_to_savepoint(&mut self, name: &str) -> Result<()> {
         let running = self.block("ROLLBACK TO SAVEPOINT")?;
         let at = running.named_savepoint(name)?;
@@ -551,8 +584,8 @@ impl Session {
     }
 }
 
-/// Whether a statement ends a transaction, or leads back in it: such are accepted in one that has
-/// failed.
+/// Whether a statement ends a transaction, or rolls back to a savepoint in it: a failed transaction
+/// accepts only these.
 pub fn ends_transaction(statement: &Parsed) -> bool {
     use Control::{Commit, Rollback, RollbackTo};
     matches!(statement.statement(), StatementKind::Transaction(Commit { .. } | Rollback { .. } | RollbackTo(_)))

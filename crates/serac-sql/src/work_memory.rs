@@ -11,29 +11,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Who asks for less gets this much: operators work on batches of thousands of rows, and those that
-/// keep rows could not keep one batch. PostgreSQL's `work_mem`, which is of single operations,
-/// begins at 64 kB.
+/// A session that asks for less gets this much. Operators work on batches of thousands of rows, and
+/// those that keep rows could not keep one batch. PostgreSQL's `work_mem`, which is of single
+/// operations, begins at 64 kB.
 const SMALLEST: usize = 4 << 20;
 
-/// How long the end of a statement waits at the most for what its tasks hold.
+/// The most time that the end of a statement waits for the memory of its tasks.
 const LONGEST_END: Duration = Duration::from_secs(2);
-/// Between two looks at what they hold.
+/// The time between two looks at the tasks' memory.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// A session's part of the memory for queries. Operators that can spill do so at the limit, others
 /// fail (SQLSTATE 53200).
 ///
-/// A statement that fails, or is cancelled, aborts its tasks. One that computes then ends, and
-/// gives its memory back, when it next gives its thread back. So the end of such a statement waits
-/// for that ([`WorkMemory::given_back`]): the next statement, of this session or another, is not
-/// refused for memory that nobody uses.
+/// A statement that fails, or is cancelled, aborts its tasks. A task that computes then ends, and
+/// gives its memory back, when it next yields its thread. So the end of the statement waits for
+/// that ([`WorkMemory::given_back`]). The next statement, of this session or another, is then not
+/// refused because of unused memory.
 #[derive(Debug)]
 pub(crate) struct WorkMemory {
-    /// What was asked for; `usize::MAX` for no limit. Relaxed, as the others: each is exact by
+    /// The requested bytes; `usize::MAX` for no limit. Relaxed, as the others: each is exact by
     /// itself, and nothing else hangs on them.
     wanted: AtomicUsize,
-    /// What there is: [`SMALLEST`] at the least.
+    /// The bytes in effect: [`SMALLEST`] at the least.
     limit: AtomicUsize,
     used: AtomicUsize,
     all: Arc<dyn MemoryPool>,
@@ -49,11 +49,14 @@ impl WorkMemory {
             all,
         }
     }
+
     /// The memory for the queries of all sessions.
     pub(crate) fn of_all(&self) -> Arc<dyn MemoryPool> {
         self.all.clone()
     }
-    /// Limits it, to no more than `most` where that is less than [`SMALLEST`]. What there is then.
+
+    /// Limits it, to no more than `most` if that is less than [`SMALLEST`]. Returns the limit in
+    /// effect.
     pub(crate) fn set_limit(&self, limit: Option<usize>, most: Option<usize>) -> Option<usize> {
         let least = most.map_or(SMALLEST, |most| most.min(SMALLEST));
         let given = limit.map(|limit| limit.max(least));
@@ -61,10 +64,12 @@ impl WorkMemory {
         self.limit.store(given.unwrap_or(usize::MAX), Ordering::Relaxed);
         given
     }
+
     /// Bytes in use.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
+
     /// Waits until no more than `kept` bytes are in use, for [`LONGEST_END`] at the most.
     pub(crate) async fn given_back(&self, kept: usize) {
         let began = Instant::now();
@@ -72,10 +77,12 @@ impl WorkMemory {
             sleep(BETWEEN_LOOKS).await;
         }
     }
-    /// What was asked for.
+
+    /// The requested bytes.
     pub(crate) fn wanted(&self) -> Option<usize> {
         Some(self.wanted.load(Ordering::Relaxed)).filter(|limit| *limit != usize::MAX)
     }
+
     fn limit(&self) -> Option<usize> {
         Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit != usize::MAX)
     }
@@ -95,20 +102,25 @@ impl MemoryPool for WorkMemory {
     fn name(&self) -> &str {
         "work_mem"
     }
+
     fn register(&self, consumer: &MemoryConsumer) {
         self.all.register(consumer);
     }
+
     fn unregister(&self, consumer: &MemoryConsumer) {
         self.all.unregister(consumer);
     }
+
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         self.used.fetch_add(additional, Ordering::Relaxed);
         self.all.grow(reservation, additional);
     }
+
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
         self.used.fetch_sub(shrink, Ordering::Relaxed);
         self.all.shrink(reservation, shrink);
     }
+
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let limit = self.limit.load(Ordering::Relaxed);
         let grown = |used: usize| used.checked_add(additional).filter(|grown| *grown <= limit);
@@ -123,9 +135,11 @@ impl MemoryPool for WorkMemory {
             self.used.fetch_sub(additional, Ordering::Relaxed);
         })
     }
+
     fn reserved(&self) -> usize {
         self.used()
     }
+
     fn memory_limit(&self) -> MemoryLimit {
         match self.limit() {
             Some(limit) => MemoryLimit::Finite(limit),

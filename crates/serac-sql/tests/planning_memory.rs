@@ -1,5 +1,5 @@
-//! The memory that planning takes is a part of the memory for queries. In a binary of its own,
-//! whose allocator counts.
+//! The memory that planning takes is a part of the memory for queries. The test has a binary of its
+//! own, whose allocator counts.
 
 use serac_engine::Database;
 use serac_sql::{CountingAllocator, Session, SqlDatabase, SqlOptions};
@@ -35,7 +35,6 @@ async fn plans_are_charged_and_refused_and_give_their_memory_back() {
         session.execute(&conditions(100)).await.unwrap();
     }
     let grown = peak() - before;
-    // Between two looks, and in what the allocator keeps, there is more. Unbounded, it is
-    // gigabytes.
+    // Between two looks, and in the allocator's caches, there is more. Unbounded, it is gigabytes.
     assert!(grown < 8 * LIMIT, "{grown} bytes more");
 }

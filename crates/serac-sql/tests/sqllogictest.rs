@@ -2,8 +2,8 @@
 //! second test, `…/without_passes`, runs it with all optional passes disabled. Errors are shown as
 //! `ERROR <SQLSTATE>: <message>`.
 //!
-//! `cargo test -p serac-sql --test sqllogictest joins` runs the files with `joins` in their name;
-//! `-- joins --complete` writes what the statements give into them, for somebody to read.
+//! `cargo test -p serac-sql --test sqllogictest joins` runs the files with `joins` in their name.
+//! `-- joins --complete` writes the statements' results into them, for a person to review.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, ArrayRef};
@@ -58,9 +58,11 @@ impl AsyncDB for Connection {
             }
         })
     }
+
     fn engine_name(&self) -> &str {
         "serac"
     }
+
     async fn shutdown(&mut self) {}
 }
 
@@ -95,7 +97,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Runs a file, in sessions that have run `first`, or writes what its statements give into it.
+/// Runs a file, in sessions that have run `first`, or writes its statements' results into it.
 async fn run(file: PathBuf, first: Arc<str>, completes: bool) -> Result<(), Failed> {
     let db = database();
     let mut runner = Runner::new(|| {

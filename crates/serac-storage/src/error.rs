@@ -5,7 +5,7 @@ use crate::version::waits::Blocker;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What can go wrong in the storage.
+/// The errors of the storage.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// Another transaction wrote the row first (first updater wins). SQLSTATE 40001.
@@ -42,9 +42,9 @@ pub enum StorageError {
     Corrupt {
         /// The damaged file.
         file: PathBuf,
-        /// Where in the file.
+        /// The offset in the file.
         offset: u64,
-        /// What was found.
+        /// The damage, in words.
         detail: String,
     },
     /// The database was written by another version of the program. SQLSTATE 0A000.
@@ -69,7 +69,7 @@ pub enum StorageError {
     /// Input or output failed. SQLSTATE 58030, or 53100 where the disk is full.
     #[error("{context}: {source}")]
     Io {
-        /// What was being done, with the file's name.
+        /// The operation that failed, with the file's name.
         context: String,
         /// The system's error.
         #[source]
@@ -103,6 +103,7 @@ impl StorageError {
             _ => false,
         }
     }
+
     /// An [`StorageError::Io`] with its context.
     pub fn io(context: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io { context: context.into(), source }

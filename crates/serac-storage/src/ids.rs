@@ -1,5 +1,5 @@
 //! Identifiers. A [`RowId`] is logical and dense (`block number << 20 | slot`): it names a place in
-//! a table, never a place in memory, so blocks can be copied, mapped from a file or moved without
+//! a table, never a place in memory. So blocks can be copied, mapped from a file or moved without
 //! touching an index, and the log replays to the same ids.
 
 use std::fmt;
@@ -32,21 +32,25 @@ impl RowId {
     pub const fn new(block: BlockNo, slot: Slot) -> Self {
         Self(((block.0 as u64) << SLOT_BITS) | slot.0 as u64)
     }
+
     /// A row id from its 64-bit form.
     #[inline]
     pub const fn from_u64(raw: u64) -> Self {
         Self(raw)
     }
+
     /// The 64-bit form.
     #[inline]
     pub const fn as_u64(self) -> u64 {
         self.0
     }
+
     /// The block that holds the row.
     #[inline]
     pub const fn block(self) -> BlockNo {
         BlockNo((self.0 >> SLOT_BITS) as u32)
     }
+
     /// The row's slot in its block.
     #[inline]
     pub const fn slot(self) -> Slot {
@@ -87,17 +91,20 @@ impl Timestamp {
     pub const fn uncommitted(txn_no: u64) -> Self {
         Self(txn_no | Self::UNCOMMITTED_BIT)
     }
-    /// The number of the running transaction whose versions carry this timestamp; none if it has
+
+    /// The number of the running transaction whose versions carry this timestamp; `None` if it has
     /// ended.
     #[inline]
     pub const fn running(self) -> Option<u64> {
         if self.is_committed() { None } else { Some(self.0 & !Self::UNCOMMITTED_BIT) }
     }
+
     /// Whether the version that carries this timestamp has been committed.
     #[inline]
     pub const fn is_committed(self) -> bool {
         self.0 & Self::UNCOMMITTED_BIT == 0
     }
+
     /// Whether a version with this commit timestamp is visible to a snapshot that started at
     /// `start`.
     #[inline]

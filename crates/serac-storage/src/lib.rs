@@ -1,8 +1,8 @@
 //! The storage and transaction core of SeracDB: relaxed Arrow blocks under multi-version
 //! concurrency control.
 //!
-//! What it knows: Arrow's memory format, row ids, timestamps, files. What it does not know: SQL,
-//! constraints, index keys.
+//! It knows Arrow's memory format, row ids, timestamps and files. It does not know SQL, constraints
+//! or index keys.
 //!
 //! | module | concept (Mainlining Databases) |
 //! |---|---|
@@ -23,8 +23,8 @@
 //! | [`durability::checkpoint`], [`durability::data_file`] | Arrow files, the manifest, recovery (§3.4) |
 //! | [`durability::storage`] | all of the above behind one handle that a database opens |
 //!
-//! A module uses those of its folder and of every other one; blocks, versions, tables and freezing
-//! are parts of one protocol, whose steps their headers describe.
+//! A module may use any other one of the crate. Blocks, versions, tables and freezing are parts of
+//! one protocol, whose steps their headers describe.
 #![warn(missing_docs)]
 
 pub mod block;
@@ -53,9 +53,9 @@ pub use value::{FromValue, Value};
 pub use version::transaction::{CommitTicket, Savepoint, Snapshot, Transaction};
 pub use version::waits::{Blocker, Turn, Waiting};
 
-/// Keeps what operations of the calling thread may reach from being freed, as each of them does for
-/// itself. Around several of them, it saves each a fence; it must not be held for long, because
-/// nothing is freed meanwhile.
+/// Keeps the memory that operations of the calling thread may reach from being freed, as each of
+/// them does for itself. Around several of them, it saves each a fence; it must not be held for
+/// long, because nothing is freed meanwhile.
 pub fn pin() -> serac_sync::epoch::Guard {
     serac_sync::epoch::pin()
 }

@@ -23,8 +23,8 @@ pub enum ColumnType {
     /// DOUBLE PRECISION: 8 bytes.
     Float64,
     /// DECIMAL(precision, scale), precision 1 to 38. Kept as a scaled 64-bit integer up to
-    /// precision 18, else as 128 bits; leaves the storage as `Decimal128`, unless a scan asks for
-    /// the 64-bit form.
+    /// precision 18, else as 128 bits. It leaves the storage as `Decimal128`, unless a scan asks
+    /// for the 64-bit form.
     Decimal {
         /// Digits in all.
         precision: u8,
@@ -62,7 +62,7 @@ pub enum ColumnType {
     Numeric,
 }
 
-/// What a column occupies in a block.
+/// The space of a column's value in a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PhysicalType {
     /// One bit per slot (Arrow's boolean layout).
@@ -137,8 +137,8 @@ impl ColumnType {
         matches!(self, Self::Json | Self::JsonText)
     }
 
-    /// The column type whose [`arrow`](Self::arrow) form is `data_type`, if there is one. Of the
-    /// two whose values are documents, it is JSONB.
+    /// The column type whose [`arrow`](Self::arrow) form is `data_type`, if there is one. JSON and
+    /// JSONB share a form: it is JSONB.
     pub fn from_arrow(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Boolean => Self::Boolean,
@@ -162,7 +162,7 @@ impl ColumnType {
     }
 }
 
-/// A column as clients of Arrow get it: documents, which have a type of their own in
+/// A column as clients of Arrow get it. Documents, which have a type of their own in
 /// [`ColumnType::arrow`], are marked as Arrow's extension type for JSON.
 pub fn marked(field: Field) -> Field {
     if *field.data_type() != DataType::LargeUtf8 {

@@ -12,8 +12,8 @@
 /// | `Int128` | DECIMAL(p > 18, s): unscaled; INTERVAL: Arrow's month-day-nano as 16 little-endian bytes; UUID: its 16 bytes read as little-endian |
 /// | `Float32`, `Float64` | REAL, DOUBLE |
 /// | `Bytes` | VARCHAR, TEXT, CHAR (UTF-8); BYTEA |
-// A tag of eight bytes, and what is behind it where it is aligned: a value is copied by words, not
-// by odd pieces that a processor cannot forward from store to load.
+// A tag of eight bytes, and an aligned payload behind it. So a value is copied by whole words; a
+// processor cannot forward odd pieces from store to load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u64)]
 pub enum Value<'a> {
@@ -43,6 +43,7 @@ impl Value<'_> {
     pub const fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
+
     /// The integer of at most 8 bytes that this is.
     #[inline]
     pub const fn integer(&self) -> Option<i64> {
@@ -86,8 +87,8 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// A Rust type that a [`Value`] can be taken as. `Option<T>` takes NULL, too; an integer takes
-/// those of its width and of smaller ones.
+/// A Rust type that a [`Value`] can be taken as. `Option<T>` takes NULL, too; an integer takes the
+/// integers of its width and of smaller ones.
 pub trait FromValue<'a>: Sized {
     /// The value, if it is one of the type.
     fn from_value(value: Value<'a>) -> Option<Self>;

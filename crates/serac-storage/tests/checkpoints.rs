@@ -1,5 +1,5 @@
-//! Checkpoints write a frozen block once, name its file for as long as the block is as it was, and
-//! map it back; whatever happens meanwhile, what was committed is there.
+//! Checkpoints write a frozen block once, name its file while the block is unchanged, and map it
+//! back. Committed rows are there after every sequence of events.
 
 mod one_table;
 
@@ -171,8 +171,7 @@ fn hot_blocks_keep_their_place_in_a_file_until_somebody_writes() {
     storage.run_gc();
     assert_eq!((counts(), counts(), counts()), ((8, 0), (0, 8), (0, 8)));
 
-    // Written as it was before, and once more when the writer is gone, whether it has changed
-    // anything or not.
+    // Written as it was before, and once more when the writer is gone, with or without a change.
     let mut writer = storage.begin();
     table.update(&mut writer, RowId::new(BlockNo(3), Slot(7)), &[TEXT], &[Value::Bytes(b"taken back")]).unwrap();
     assert_eq!((counts(), counts()), ((1, 7), (1, 7)));
@@ -189,7 +188,7 @@ fn hot_blocks_keep_their_place_in_a_file_until_somebody_writes() {
     update(&storage, &table, RowId::new(BlockNo(6), Slot(1)), "another text for the heap").unwrap();
     storage.run_gc();
     assert_eq!((counts(), counts()), ((2, 6), (0, 8)));
-    // A vacuum moves values about, and changes none.
+    // A vacuum moves values, and changes none.
     storage.vacuum_table(&table);
     assert_eq!(counts(), (0, 8));
 
@@ -316,7 +315,7 @@ fn damage_is_an_error_of_those_who_need_the_bytes() {
     storage.close().unwrap();
     drop((storage, table));
 
-    // Salvaged, the whole block and what has changed in it are there.
+    // Salvaged, the whole block and its changes are there.
     let salvage = StorageOptions { salvage: true, ..options(folder.path(), &files) };
     let (storage, report) = Storage::open(salvage.clone(), &mut OneTable(schema())).unwrap();
     let left = rows(&storage, &storage.table(TableId(1)).unwrap());
@@ -325,7 +324,7 @@ fn damage_is_an_error_of_those_who_need_the_bytes() {
     storage.close().unwrap();
     drop(storage);
 
-    // What opening needs must be whole.
+    // The parts that opening needs must be whole.
     let tail = bytes.len() - 40;
     bytes[tail] ^= 1;
     std::fs::write(&file, &bytes).unwrap();
@@ -447,8 +446,8 @@ fn inserts_go_on_in_the_blocks_of_the_checkpoint() {
 }
 
 /// Random work with checkpoints and freezing in between, and an end at a random file operation:
-/// what was acknowledged is there, and nothing else is. `SERAC_STRESS=1` makes it long;
-/// `SERAC_SEED=n` replays one.
+/// exactly the acknowledged commits are there. `SERAC_STRESS=1` makes it long; `SERAC_SEED=n`
+/// replays one.
 #[test]
 fn checkpoints_survive_an_end_at_any_operation() {
     let seed = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |seed| seed.parse().unwrap());
@@ -463,7 +462,7 @@ fn checkpoints_survive_an_end_at_any_operation() {
         for round in 0..12 {
             let files = FaultFileSystem::with_disk();
             files.faults().halt_in.store(rng.random_range(1..150), Ordering::SeqCst);
-            // What the transaction that was under way at the end has done.
+            // The changes of the transaction that was open at the end.
             let mut open_ended = None;
             if let Ok((storage, table)) = open(&path, &files) {
                 assert_eq!(rows(&storage, &table), model, "round {round}");
@@ -509,8 +508,7 @@ fn checkpoints_survive_an_end_at_any_operation() {
 
 type Rows = BTreeMap<RowId, (i64, Option<String>)>;
 
-/// One transaction of some changes. Returns what the rows are with it, and whether it was
-/// acknowledged.
+/// One transaction of a few changes. Returns the rows with it, and whether it was acknowledged.
 fn change(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, model: &Rows) -> (Rows, bool) {
     let (mut after, mut txn) = (model.clone(), storage.begin());
     for _ in 0..rng.random_range(1..20) {

@@ -31,7 +31,7 @@ fn insert(table: &Arc<DataTable>, txn: &mut Transaction, id: i64) -> RowId {
     table.insert(txn, &row).unwrap()
 }
 
-/// What `snapshot` sees, by id, checked between scan and point reads.
+/// The rows that `snapshot` sees, by id; scan and point reads must agree.
 fn rows(table: &Arc<DataTable>, snapshot: &Snapshot) -> BTreeMap<i64, RowId> {
     let (mut found, mut buffer) = (BTreeMap::new(), RowBuffer::default());
     for no in 0..table.block_count() {
@@ -57,7 +57,7 @@ fn open(options: StorageOptions) -> (Arc<Storage>, Arc<DataTable>) {
     (storage, table)
 }
 
-/// Fills some blocks, then deletes the rows that `goes` names.
+/// Fills blocks, then deletes the rows that `goes` names.
 fn fill(storage: &Storage, table: &Arc<DataTable>, blocks: i64, goes: impl Fn(i64) -> bool) -> BTreeSet<i64> {
     let count = blocks * i64::from(table.layout().slot_count());
     let mut txn = storage.begin();
@@ -80,8 +80,7 @@ fn half_empty_blocks_become_full_and_free_ones_under_a_held_snapshot_and_recover
     let old = rows(&table, before.snapshot());
     let report = storage.compact_table(&table).unwrap();
     assert!(report.moved > 0 && report.stayed == 0, "{report:?}");
-    // To the old snapshot nothing has moved; to a newer one everything is there, some of it
-    // elsewhere.
+    // The old snapshot sees no move; a newer one sees all rows, a part of them elsewhere.
     assert_eq!(rows(&table, before.snapshot()), old);
     let now = storage.begin();
     let moved = rows(&table, now.snapshot());
@@ -98,7 +97,7 @@ fn half_empty_blocks_become_full_and_free_ones_under_a_held_snapshot_and_recover
         let frozen = block.frozen().unwrap();
         assert!(frozen.presence().is_none() && frozen.rows() == table.layout().slot_count());
     }
-    // Nothing to do any more.
+    // There is no work left.
     assert_eq!(storage.compact_table(&table).unwrap(), Default::default());
     // Later inserts go to the free numbers.
     let mut txn = storage.begin();
@@ -131,7 +130,7 @@ fn holes_are_closed_within_a_block_and_its_end_takes_inserts_again_after_a_thaw(
     assert_eq!((frozen.slot_limit() as usize, frozen.presence()), (left.len(), None));
     assert_eq!(rows(&table, storage.begin().snapshot()).into_keys().collect::<BTreeSet<_>>(), left);
     table.verify();
-    // A second small block: the rows of the one go behind those of the other.
+    // A second small block: its rows can go behind those of the first.
     let mut txn = storage.begin();
     for i in 0..50 {
         insert(&table, &mut txn, 1_000_000 + i);
@@ -188,9 +187,11 @@ impl FollowMoves for Interference {
             txn.commit().unwrap();
         }
     }
+
     fn may_leave(&mut self, _: &Transaction, row: RowId) -> bool {
         self.keeps != Some(row)
     }
+
     fn finish(&mut self, _: &mut Transaction, _: &[bool]) {}
 }
 
@@ -232,7 +233,7 @@ fn a_user_who_changes_a_row_while_it_is_copied_wins() {
     table.verify();
 }
 
-/// Notes who moves rows, and how many.
+/// Notes the moves of rows, and their number.
 #[derive(Clone, Default)]
 struct NotesMoves {
     threads: Arc<Mutex<HashSet<ThreadId>>>,
@@ -252,6 +253,7 @@ impl FollowMoves for NotesMoves {
     fn may_leave(&mut self, _: &Transaction, _: RowId) -> bool {
         true
     }
+
     fn finish(&mut self, _: &mut Transaction, moved: &[bool]) {
         self.moved.fetch_add(moved.iter().filter(|moved| **moved).count(), Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Faults and crashes: no acknowledged transaction is lost, none is half there.
+//! Faults and crashes: no acknowledged transaction is lost, and no transaction is half there.
 //!
-//! The crash harness runs this test binary again as a child that writes under load, kills it at a
-//! random moment, opens what it left and compares with what it had acknowledged. `SERAC_STRESS=1`
-//! does it 200 times.
+//! The crash harness runs this test binary again as a child that writes under load and kills it at
+//! a random moment. Then it opens the child's folder and compares it with the acknowledged commits.
+//! `SERAC_STRESS=1` does it 200 times.
 
 mod one_table;
 

@@ -1,5 +1,5 @@
-//! How transactions and storages end when something goes wrong on the way, or somebody else ends
-//! them, too.
+//! How transactions and storages end after an error on the way, or when another thread ends them,
+//! too.
 
 mod one_table;
 
@@ -50,7 +50,7 @@ fn whoever_closes_second_waits_for_the_first() {
     });
 }
 
-/// A change to the folder of a database, or to what lies in it.
+/// A change to the folder of a database, or to its content.
 type Act = fn(&Path);
 
 #[test]
@@ -98,7 +98,7 @@ fn files_below(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
         }
     }
     found.sort();
-    // The log of a folder that lost only its LOCK takes what is not acknowledged.
+    // The log of a folder that lost only its LOCK takes commits that are not acknowledged.
     found.retain(|(path, _)| path.extension().is_none_or(|extension| extension != "wal"));
     found
 }

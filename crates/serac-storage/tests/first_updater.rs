@@ -1,4 +1,4 @@
-//! First updater wins, whatever the collector has taken off a version chain meanwhile.
+//! First updater wins, also after the collector has pruned a version chain.
 
 use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
@@ -22,8 +22,8 @@ fn table() -> (Arc<Storage>, Arc<DataTable>, RowId) {
 }
 
 /// Updates the row in every order of commits and aborts up to a length, collecting after each or at
-/// the end. A transaction that is older conflicts iff somebody has committed; it always reads what
-/// was there when it began.
+/// the end. An older transaction conflicts iff another one has committed; it always reads the state
+/// at its start.
 #[test]
 fn an_older_transaction_meets_a_commit_among_aborts() {
     for length in 1..=5u32 {

@@ -1,5 +1,4 @@
-//! Blocks freeze by themselves once they are cold, and what is frozen reads, thaws and freezes
-//! again.
+//! Blocks freeze by themselves once they are cold; frozen blocks are read, thaw and freeze again.
 
 mod one_table;
 
@@ -259,7 +258,7 @@ fn blocks_take_the_tables_format_when_they_freeze_and_when_they_are_told() {
     }
     assert_eq!((dictionary.find(b""), dictionary.find(b"zzz"), dictionary.find(b"another")), (None, None, None));
 
-    // What was lent out is what it was.
+    // Lent arrays are unchanged.
     for (no, arrays) in lent {
         arrays.iter().for_each(|array| array.to_data().validate_full().unwrap());
         let texts = arrow_cast::cast(&arrays[1], &arrow_schema::DataType::Utf8).unwrap();

@@ -100,7 +100,7 @@ fn a_checkpoint_that_finds_the_disk_full_leaves_nothing_behind() {
         let error = checkpoint(&storage).unwrap_err();
         assert!(error.to_string().contains(DATA_FOLDER) || error.to_string().contains(".arrow"), "{error}");
         assert_eq!(data_files(path), before, "retry {retry}");
-        // What the checkpoint did not use, commits can.
+        // Commits can use the space that the checkpoint did not.
         touch(&storage, &table, retry + 100);
         files.faults().capacity.store(0, Ordering::SeqCst);
     }
@@ -117,8 +117,8 @@ fn a_checkpoint_that_finds_the_disk_full_leaves_nothing_behind() {
     table.verify();
 }
 
-/// What is there can be read, and what is committed once there is room is there afterwards. A
-/// process before has left a part of a transaction in the log.
+/// The database's rows can be read. Once there is room, a commit survives a restart. A process
+/// before has left a part of a transaction in the log.
 #[test]
 fn a_database_opens_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
@@ -210,8 +210,8 @@ fn frozen_blocks_are_written_bit_by_bit_however_little_room_there_is() {
     table.verify();
 }
 
-/// A checkpoint may fail in any operation, for any reason: what the disk holds then is one that can
-/// be opened, and no file is left that nothing needs.
+/// A checkpoint may fail in any operation, for any reason. The disk then holds a database that can
+/// be opened, and no unneeded file is left.
 #[test]
 fn a_checkpoint_that_fails_anywhere_leaves_a_database_that_opens() {
     for switch in 0..3 {
@@ -235,7 +235,7 @@ fn a_checkpoint_that_fails_anywhere_leaves_a_database_that_opens() {
             fault.store(0, Ordering::SeqCst);
             assert_eq!(rows(&storage, &table), BTreeMap::from([(row, 2)]));
             if n % 2 == 0 {
-                // Another one mends it.
+                // Another checkpoint repairs it.
                 checkpoint(&storage).unwrap();
                 assert_eq!(data_files(path).len(), 1, "fault {n} of kind {switch}");
             }

@@ -1,5 +1,5 @@
-//! What updates leave behind in the heap of a block that never freezes is given back, also beside a
-//! reader that stays.
+//! Garbage of updates in the heap of a block that never freezes is given back, also beside a reader
+//! that stays.
 
 mod one_table;
 
@@ -50,8 +50,8 @@ fn check(table: &DataTable, snapshot: &Snapshot, ids: &[RowId], texts: &[Vec<u8>
     }
 }
 
-/// Collects until the heaps take no more than `bytes`. What nothing names is freed an epoch later,
-/// and an epoch ends when all have unpinned: also the threads of other tests of this process.
+/// Collects until the heaps take no more than `bytes`. Unnamed bytes are freed an epoch later, and
+/// an epoch ends when all threads have unpinned: also the threads of other tests of this process.
 fn collect_down_to(storage: &Storage, table: &DataTable, bytes: usize) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -64,8 +64,8 @@ fn collect_down_to(storage: &Storage, table: &DataTable, bytes: usize) {
     }
 }
 
-/// Bytes that a heap may take for what it must keep: twice that, a chunk that is being filled, and
-/// the updates between two runs of the collector (which also wait for an epoch to end).
+/// The most bytes that a heap may take: twice the bytes that it must keep, a chunk that is being
+/// filled, and the updates between two runs of the collector (which also wait for an epoch to end).
 fn bound(kept_values: usize, updates_between_runs: usize) -> usize {
     2 * kept_values * LONGEST + (1 << 20) + 4 * updates_between_runs * LONGEST
 }
@@ -94,7 +94,7 @@ fn heaps_stay_in_proportion_to_what_they_hold() {
             _ => {}
         }
         // Half of the updates go to a tenth of the rows, so chunks hold values of very different
-        // ages; some are rolled back.
+        // ages; a part is rolled back.
         let row = if rng.random() { rng.random_range(0..ROWS / 10) } else { rng.random_range(0..ROWS) };
         let (text, abort) = (any_text(&mut rng), rng.random_bool(0.1));
         update(&storage, &table, ids[row], &text, abort);
@@ -215,7 +215,7 @@ fn readers_of_rows_find_whole_values_beside_writers_and_vacuums() {
                         if latest == LatestState::Present {
                             check(row, &buffer);
                         }
-                        // Versions whose fate is open, too.
+                        // Uncommitted versions, too.
                         let matches = &mut |version: &RowBuffer| {
                             check(row, version);
                             false

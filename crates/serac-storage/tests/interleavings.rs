@@ -33,8 +33,8 @@ fn for_each_seed(seeds: u64, work: fn()) {
     }
 }
 
-/// While one collector looks which entries of a row are used, somebody changes the row and takes
-/// that back, and another collector comes by.
+/// While one collector checks which entries of a row are used, a transaction changes the row and
+/// rolls back, and another collector comes by.
 #[test]
 fn an_action_finds_the_version_that_an_aborted_change_puts_back() {
     for_each_seed(5_000, || {
@@ -61,8 +61,8 @@ fn an_action_finds_the_version_that_an_aborted_change_puts_back() {
     });
 }
 
-/// While one collector takes off the version of a bulk append, somebody deletes its rows and takes
-/// that back, and another collector comes by.
+/// While one collector takes off the version of a bulk append, a transaction deletes its rows and
+/// rolls back, and another collector comes by.
 #[test]
 fn rows_that_were_appended_and_are_not_deleted_after_all_keep_their_texts() {
     for_each_seed(5_000, || {
@@ -93,9 +93,9 @@ fn rows_that_were_appended_and_are_not_deleted_after_all_keep_their_texts() {
     });
 }
 
-/// A visitor's snapshot keeps what was committed under a change of two steps. While the visitor
-/// looks for the key, the change is taken back, and a collector takes off the step that changed the
-/// key.
+/// A visitor's snapshot keeps the committed version under a change of two steps. While the visitor
+/// looks for the key, the change is rolled back, and a collector takes off the step that changed
+/// the key.
 #[test]
 fn a_visitor_finds_the_key_that_a_change_of_two_steps_puts_back() {
     for_each_seed(5_000, || {

@@ -1,6 +1,5 @@
-//! Random concurrent transactions against a serial oracle: what a transaction reads must be what
-//! the transactions committed before its start have written, whatever runs, aborts and is collected
-//! meanwhile.
+//! Random concurrent transactions against a serial oracle. A transaction must read the writes of
+//! the transactions that committed before its start, while others run, abort and are collected.
 //!
 //! `SERAC_STRESS=1` makes it large; `SERAC_SEED=n` replays a seed.
 
@@ -90,7 +89,7 @@ fn scan(table: &Arc<DataTable>, snapshot: &Snapshot) -> State {
 
 #[derive(Default)]
 struct Oracle {
-    /// Write sets by commit timestamp: row id → new row or none.
+    /// Write sets by commit timestamp: row id → new row, or `None`.
     history: Mutex<BTreeMap<u64, Writes>>,
     /// How often a row was asked to leave its place: now and then one stays, until nothing else is
     /// going on.
@@ -131,10 +130,12 @@ impl FollowMoves for OracleMoves {
     fn copied(&mut self, _: &mut Transaction, row: RowId, copy: RowId, values: &[Value<'_>]) {
         self.copied.push((row, copy, row_of(values)));
     }
+
     fn may_leave(&mut self, _: &Transaction, _: RowId) -> bool {
         self.oracle.calm.load(Ordering::Relaxed)
             || !self.oracle.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(50)
     }
+
     fn finish(&mut self, txn: &mut Transaction, moved: &[bool]) {
         let copied = std::mem::take(&mut self.copied).into_iter().zip(moved).filter(|(_, moved)| **moved);
         let writes = copied.flat_map(|((row, copy, values), _)| [(row.as_u64(), None), (copy.as_u64(), Some(values))]);

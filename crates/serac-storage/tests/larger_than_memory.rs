@@ -1,9 +1,9 @@
 //! A database whose cold data is several times the memory limit is opened, queried, updated and
 //! written again.
 //!
-//! The work is done by this test binary as a child under RLIMIT_DATA: the kernel then refuses
-//! private memory beyond the limit, while mapped files do not count. A checkpoint that was loaded,
-//! or a block that stayed in memory after it was written, would end the child.
+//! This test binary does the work as a child under RLIMIT_DATA: the kernel then refuses private
+//! memory beyond the limit, while mapped files do not count. A checkpoint that was loaded, or a
+//! block that stayed in memory after it was written, would end the child.
 #![cfg(target_os = "linux")]
 
 mod one_table;

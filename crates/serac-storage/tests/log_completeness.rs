@@ -1,5 +1,5 @@
-//! What is committed is in the log, whole, for as long as the newest checkpoint needs it; and a log
-//! in which something is missing is not taken for one in which nothing is.
+//! A committed transaction is in the log, whole, while the newest checkpoint needs it. A log with a
+//! missing part is not taken for a complete one.
 
 mod one_table;
 
@@ -69,7 +69,7 @@ fn log_segments(path: &Path) -> Vec<PathBuf> {
     segments
 }
 
-/// The process is killed: what it has written so far is there, and nothing else happens.
+/// The process is killed: its writes so far are there, and no operation follows.
 fn killed(storage: Arc<Storage>, table: Arc<DataTable>, files: &FaultFileSystem) {
     files.faults().halt_in.store(1, Ordering::SeqCst);
     let _ = storage.close();
@@ -193,8 +193,7 @@ fn segments_that_are_full_are_closed() {
     assert!(open_files(&folder.path().join("log")) <= 2, "{}", open_files(&folder.path().join("log")));
 }
 
-/// A database with several segments of log, of which the first ones hold the parts of a large
-/// transaction.
+/// A database with several segments of log; the first ones hold the parts of a large transaction.
 fn with_segments(path: &Path, with_checkpoint: bool) -> BTreeSet<i64> {
     let (storage, table, _) = open(options(path)).unwrap();
     if with_checkpoint {
@@ -221,7 +220,7 @@ fn a_missing_segment_is_named_and_nothing_is_opened() {
         let expected = with_segments(folder.path(), with_checkpoint);
         let segments = log_segments(folder.path());
         assert!(segments.len() > 4, "{segments:?}");
-        // The last one is nothing that anybody knows of, unless the manifest does.
+        // The last one is unknown, unless the manifest names it.
         for missing in &segments[..segments.len() - 1] {
             let aside = folder.path().join("aside");
             std::fs::rename(missing, &aside).unwrap();
@@ -282,7 +281,7 @@ fn a_spill_that_fails_in_its_middle_goes_on_where_it_stopped() {
         let error = table.append(&mut txn, &rows(from + 10_000..from + 13_000)).unwrap_err();
         assert!(error.is_disk_full(), "{error}");
         files.faults().capacity.store(0, Ordering::SeqCst);
-        // The rest of what was cut in its middle follows, or is taken back.
+        // The rest of the transaction that was cut in its middle follows, or is rolled back.
         if round % 2 == 0 {
             txn.rollback_to(&savepoint);
         } else {
@@ -371,8 +370,8 @@ fn what_lies_before_a_missing_segment_is_salvaged_and_the_rest_is_kept() {
     assert_eq!(ids(&storage, &table), expected);
 }
 
-/// Without a log, what is committed is there once a checkpoint has it; the log of before and after
-/// stays whole.
+/// Without a log, a commit is there once a checkpoint has it; the log of before and after stays
+/// whole.
 #[test]
 fn a_database_goes_on_with_and_without_a_log() {
     for (with_checkpoint, killed_without_log) in [(false, false), (true, false), (true, true)] {

@@ -1,8 +1,8 @@
-//! Loss of power at random moments: of what was not synced, the disk holds any pieces (torn pages),
-//! yet no acknowledged transaction is lost and no unacknowledged one is half there.
+//! Loss of power at random moments: the disk holds any pieces of the unsynced bytes (torn pages).
+//! No acknowledged transaction is lost and no unacknowledged one is half there.
 //!
-//! A round writes under load with checkpoints beside, stops at a random file operation, opens what
-//! a disk might hold then, and compares. `SERAC_STRESS=1` makes 1,000 rounds; `SERAC_SEED=n`
+//! A round writes under load with checkpoints beside, stops at a random file operation, opens a
+//! possible state of the disk, and compares. `SERAC_STRESS=1` makes 1,000 rounds; `SERAC_SEED=n`
 //! replays a seed's file operations and losses (the threads' order is the machine's).
 
 mod one_table;
@@ -23,7 +23,8 @@ const ALL: [ColumnId; 4] = [ColumnId(0), ColumnId(1), ColumnId(2), ColumnId(3)];
 /// The number of the row that holds a thread's newest number.
 const TALLY: i64 = -1;
 
-/// A row says whose transaction made it, which one that was, and which of how many rows it is.
+/// A row names the thread and the number of its transaction, its number in it, and the
+/// transaction's row count.
 fn schema() -> TableSchema {
     let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: false };
     TableSchema {
@@ -49,7 +50,8 @@ fn open(path: &Path, files: &FaultFileSystem) -> Result<(Arc<Storage>, Arc<DataT
     open_table(options, schema())
 }
 
-/// How many rows a transaction inserts: few as a rule, now and then more than a page of log.
+/// The number of rows that a transaction inserts: few as a rule, now and then more than a page of
+/// log.
 fn parts(number: i64) -> i64 {
     if number % 13 == 5 { 150 } else { 1 + number % 4 }
 }
@@ -77,7 +79,7 @@ fn write(storage: &Storage, table: &Arc<DataTable>, tally: &mut Option<RowId>, t
     Ok(())
 }
 
-/// What a thread has written, as far as it is there.
+/// A thread's rows, as far as they are there.
 #[derive(Default)]
 struct Found {
     tally: Option<(RowId, i64)>,
@@ -130,7 +132,7 @@ fn check(storage: &Storage, table: &Arc<DataTable>, acknowledged: &[Option<i64>]
         .collect()
 }
 
-/// Works until the file system halts. Notes what is acknowledged.
+/// Works until the file system halts. Notes the acknowledged commits.
 fn work(path: &Path, files: &FaultFileSystem, acknowledged: &mut [Option<i64>]) -> Result<()> {
     let (storage, table, _) = open(path, files)?;
     let tallies = check(&storage, &table, acknowledged);
@@ -176,7 +178,7 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
     let mut acknowledged = vec![None; THREADS as usize];
     for round in 0..rounds {
         if round % 20 == 0 {
-            // A database of its own for some rounds keeps each round short.
+            // A database of its own for a few rounds keeps each round short.
             written += acknowledged.iter().flatten().sum::<i64>();
             folder = tempfile::tempdir().unwrap();
             acknowledged.fill(None);
@@ -200,8 +202,9 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
     assert!(cut > 0, "some rounds leave a torn tail");
 }
 
-/// A process that stops leaves what it wrote in the operating system's cache: the next process
-/// finds it, and goes on. When the power goes then, what the next one has built upon must be there.
+/// A process that stops leaves its writes in the operating system's cache: the next process finds
+/// them, and goes on. When the power goes then, the state that the next process has built upon must
+/// be there.
 #[test]
 fn what_was_acknowledged_survives_a_stop_followed_by_a_loss_of_power() {
     let seed = seed();

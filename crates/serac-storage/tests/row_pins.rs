@@ -28,7 +28,7 @@ fn open(options: StorageOptions) -> (Arc<Storage>, Arc<DataTable>) {
     (storage, table)
 }
 
-/// As the engine does: the table is an ordered one before recovery ends.
+/// As in the engine: the table is set to be ordered before recovery ends.
 struct Ordered(OneTable);
 
 impl RecoveryCatalog for Ordered {
@@ -37,6 +37,7 @@ impl RecoveryCatalog for Ordered {
         storage.table(TableId(1)).unwrap().set_ordered(true);
         Ok(())
     }
+
     fn apply_meta(&mut self, storage: &Storage, payload: &[u8]) -> Result<()> {
         self.0.apply_meta(storage, payload)?;
         storage.table(TableId(1)).unwrap().set_ordered(true);
@@ -122,7 +123,7 @@ fn pinned_rows_stay_and_their_blocks_are_not_recycled() {
     assert!(table.block(BlockNo(0)).is_none(), "nobody needs it any more");
 }
 
-/// A table that was dropped is not kept in memory by those who keep its row ids.
+/// A holder of row ids does not keep a dropped table in memory.
 #[test]
 fn a_pin_does_not_keep_a_dropped_table() {
     let (storage, table) = open(options());
@@ -140,8 +141,8 @@ fn a_pin_does_not_keep_a_dropped_table() {
     assert!(is_freed && pin.table().is_none());
 }
 
-/// Whoever pins before the snapshot finds the rows where the snapshot has them for as long as the
-/// pin lives, whatever compaction does meanwhile.
+/// A reader that pins before its snapshot finds the rows at the snapshot's row ids while the pin
+/// lives, also during compaction.
 #[test]
 fn rows_found_under_a_pin_are_there_until_it_goes() {
     let (storage, table) = open(options());
@@ -150,7 +151,7 @@ fn rows_found_under_a_pin_are_there_until_it_goes() {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Compaction has something to do all the time.
+            // Compaction always has work.
             for round in 0.. {
                 if ended.load(Ordering::Relaxed) {
                     break;
@@ -175,7 +176,7 @@ fn rows_found_under_a_pin_are_there_until_it_goes() {
                 std::thread::yield_now();
                 let now = storage.begin();
                 for (&row, &id) in &found {
-                    // Deleted, or what it was.
+                    // Deleted, or unchanged.
                     assert!(id_of(&table, now.snapshot(), row).is_none_or(|now| now == id), "{row:?}");
                 }
             }
@@ -216,7 +217,7 @@ fn an_ordered_table_keeps_the_order_of_insertion() {
         let mut columns = vec![ids];
         columns.extend((1..arrow.fields().len()).map(|at| new_null_array(arrow.field(at).data_type(), count as usize)));
         let batch = RecordBatch::try_new(arrow, columns).unwrap();
-        // One that is rolled back leaves numbers that nobody takes again.
+        // A rolled-back append leaves numbers that are not used again.
         let mut lost = storage.begin();
         table.append(&mut lost, &batch).unwrap();
         drop(lost);
@@ -226,7 +227,7 @@ fn an_ordered_table_keeps_the_order_of_insertion() {
         next += count;
         storage.run_gc();
         storage.run_gc();
-        // Nothing was deleted, so nothing moves, however empty blocks are.
+        // No row was deleted, so no row moves, however empty blocks are.
         storage.freeze_table(&table, std::time::Duration::from_millis(200));
         assert!(in_order(&table, &storage).into_iter().eq(0..next), "round {round}");
         if round == 1 {

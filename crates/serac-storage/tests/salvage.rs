@@ -1,5 +1,5 @@
-//! What is missing or damaged is refused by name, and salvaged without deleting or overwriting
-//! anything.
+//! Missing or damaged parts are refused by name, and salvaged without deleting or overwriting a
+//! file.
 
 mod one_table;
 
@@ -71,7 +71,7 @@ fn database(path: &Path) {
     storage.close().unwrap();
 }
 
-/// All files of a folder and the folders in it, with what is in them.
+/// All files of a folder and the folders in it, with their content.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
@@ -84,8 +84,8 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Each file of `before` still exists with the same bytes: in its place, or in the folder of what
-/// salvaging left out. The log may have gone on behind these bytes.
+/// Each file of `before` still exists with the same bytes: in its place, or in the folder of the
+/// parts that salvaging left out. The log may have gone on behind these bytes.
 fn assert_nothing_is_gone(path: &Path, before: &BTreeMap<PathBuf, Vec<u8>>) {
     let now = files(path);
     for (file, bytes) in before {
@@ -294,7 +294,8 @@ fn at_every_stop(mut is_halted: impl FnMut(u64) -> bool) {
     assert!((1..200).any(|operations| !is_halted(operations)), "the process has fewer operations");
 }
 
-/// The first opening of a database may stop at any operation. It leaves a database, or none yet.
+/// The first opening of a database may stop at any operation. It leaves a database, or an empty
+/// folder.
 #[test]
 fn a_new_database_opens_again_wherever_its_first_opening_ended() {
     at_every_stop(|n| {
@@ -327,8 +328,8 @@ fn a_new_database_opens_again_wherever_its_first_opening_ended() {
     });
 }
 
-/// The power went between the renames of the two copies: the next opening removes what the older
-/// one names.
+/// The power went between the renames of the two copies: the next opening removes the files that
+/// the older one names.
 #[test]
 fn a_copy_that_was_left_behind_is_renewed() {
     let folder = tempfile::tempdir().unwrap();
@@ -352,8 +353,8 @@ fn a_copy_that_was_left_behind_is_renewed() {
     assert_eq!(ids(&storage, &table), expected);
 }
 
-/// On a full disk the copy that was left behind cannot be written anew. It must not stay: what it
-/// names is removed.
+/// On a full disk the copy that was left behind cannot be written anew. It must not stay: the files
+/// that it names are removed.
 #[test]
 fn a_copy_that_was_left_behind_goes_if_the_disk_is_full() {
     let folder = tempfile::tempdir().unwrap();
@@ -380,8 +381,8 @@ fn a_copy_that_was_left_behind_goes_if_the_disk_is_full() {
     assert_eq!(ids(&storage, &table), expected);
 }
 
-/// Salvaging may stop at any operation, and somebody may then open the database in the ordinary
-/// way: the log is kept all the same.
+/// Salvaging may stop at any operation, and another process may then open the database in the
+/// ordinary way: the log is kept all the same.
 #[test]
 fn salvaging_that_is_stopped_has_kept_what_it_takes_away() {
     at_every_stop(|n| {
@@ -395,7 +396,7 @@ fn salvaging_that_is_stopped_has_kept_what_it_takes_away() {
         drop((storage, table));
         let segments: Vec<PathBuf> = files(&path.join("log")).into_keys().collect();
         assert!(segments.len() > 3);
-        // At the end of a segment: what proves that the record was there lies in later ones.
+        // At the end of a segment: the proof that the record was there lies in later segments.
         let mut bytes = std::fs::read(&segments[1]).unwrap();
         let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
         bytes[end] ^= 1;
@@ -417,8 +418,8 @@ fn salvaging_that_is_stopped_has_kept_what_it_takes_away() {
     });
 }
 
-/// A commit whose first parts are missing is left out, and what the log has of it is kept, though
-/// the next checkpoint removes the log.
+/// A commit whose first parts are missing is left out. Its other parts are kept, though the next
+/// checkpoint removes the log.
 #[test]
 fn the_log_of_a_commit_that_is_left_out_is_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -454,7 +455,7 @@ fn the_log_of_a_commit_that_is_left_out_is_kept() {
     }
 }
 
-/// What has tables without rows, and no log, is a database all the same.
+/// A folder that has tables without rows, and no log, is a database all the same.
 #[test]
 fn a_manifest_that_has_tables_alone_is_missed() {
     let folder = tempfile::tempdir().unwrap();
@@ -497,7 +498,7 @@ fn torn_data_files_are_left_out_and_kept() {
             assert!(open(path, false).is_err());
             assert_eq!(files(path), before);
             let (storage, table, report) = open(path, true).unwrap();
-            // Where nothing says from where on it is needed, all of the log is wanted.
+            // Without a position, all of the log is wanted.
             let whole = if with_manifest { 100..150 } else { 0..150 };
             assert_eq!(ids(&storage, &table), whole.clone().collect(), "manifest: {with_manifest}, left: {left:?}");
             assert!(!report.lost.is_empty());

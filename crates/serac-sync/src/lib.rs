@@ -2,24 +2,24 @@
 //!
 //! In production these names are the standard library's, parking_lot's and crossbeam's: nothing is
 //! added to them. Built with `--cfg shuttle`, they are a simulation's: every thread is a task of
-//! one scheduler, each atomic operation and each lock is a place where another task may go on, time
-//! is a number, and one seed decides it all ([`simulation`]). So the real code runs under schedules
-//! that a machine would show once in a year, and the seed shows them again.
+//! one scheduler, and each atomic operation and each lock is a place where another task may go on.
+//! Time is a number, and one seed decides all choices ([`simulation`]). So the real code runs under
+//! schedules that a machine would show once in a year, and the seed shows them again.
 //!
-//! Two rules keep a simulation whole. Code that runs in it takes these names from here. A lock that
-//! is not from here (the standard library's, inside a test's file system, say) is never held across
-//! anything that is.
+//! Two rules keep a simulation whole. Code that runs in it takes these names from here. While a
+//! foreign lock is held (the standard library's, inside a test's file system, say), code must not
+//! use the primitives of this crate.
 //!
-//! A limit or a threshold is made small for tests in one of two ways. Where a user may choose it,
-//! or a test must know its value, it is an option (`StorageOptions` of serac-storage has those of
-//! the log and the data files). Where nobody should choose it, it is a constant behind [`limit`]:
-//! production has the constant, a simulation any value down to the least that the code promises to
-//! work with. So a limit that decides what a file or a block looks like must be the same in all
-//! executions on one database (`simulation::run` takes the seed of the limits apart), and nothing
-//! may be a limit that a client is told of.
+//! A limit or a threshold is made small for tests in one of two ways. If a user may choose it, or a
+//! test must know its value, it is an option (`StorageOptions` of serac-storage has those of the
+//! log and the data files). Otherwise it is a constant behind [`limit`]: production has the
+//! constant, a simulation any value down to the least that the code promises to work with. A limit
+//! that decides the form of a file or a block must be the same in all executions on one database
+//! (`simulation::run` takes the seed of the limits apart). A limit that clients are told of must
+//! not be one of these.
 //!
-//! What a hash decides must come again with the seed: hashers come from [`random_state`], and
-//! nothing that tasks do may follow from the order of a hash map or from an address.
+//! A decision that depends on a hash must come again with the seed: hashers come from
+//! [`random_state`]. The order of a hash map, and addresses, must not affect the tasks.
 //!
 //! The simulation executes atomics in one order that all tasks see. What weaker orderings allow is
 //! the models' part (`serac-models`): built with `--cfg loom`, the names are loom's, for the

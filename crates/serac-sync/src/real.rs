@@ -27,9 +27,9 @@ pub mod thread {
         ORDINAL.with(|ordinal| *ordinal)
     }
 
-    /// Starts a thread of `scope` that helps with what the caller does, too. Where no thread can be
-    /// started, the caller is alone, and must be able to do all of it. A simulation refuses one in
-    /// eight.
+    /// Starts a thread of `scope` that helps with the caller's work. If no thread can be started,
+    /// the caller is alone, and must be able to do all of the work. A simulation refuses one of
+    /// eight requests.
     pub fn spawn_helper<'scope, T: Send + 'scope>(
         scope: &'scope Scope<'scope, '_>,
         work: impl FnOnce() -> T + Send + 'scope,
@@ -42,7 +42,7 @@ pub mod thread {
 pub mod time {
     pub use std::time::{Duration, Instant};
 
-    /// Time since somebody first asked.
+    /// Time since the first call.
     pub fn uptime() -> Duration {
         static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
         START.elapsed()
@@ -55,28 +55,28 @@ pub mod time {
 #[inline(always)]
 pub fn point() {}
 
-/// Where a thread that loses its processor does the most harm: between a look and what rests on it.
-/// A simulation often lets the task stay here for long; nothing in production.
+/// A place where a thread that loses its processor does the most harm: between a look and the steps
+/// that depend on it. A simulation often lets the task stay here for long; nothing in production.
 #[inline(always)]
 pub fn linger() {}
 
 /// A rare case for which a protocol has a step of its own. A simulation counts how often `happens`
-/// says that it happened, so that whoever runs it sees which of them it reaches; nothing in
-/// production, which does not ask.
+/// returns true, so that its user sees which rare cases it reaches. In production `happens` is not
+/// called.
 #[inline(always)]
 pub fn probe(name: &'static str, happens: impl FnOnce() -> bool) {
     let _ = (name, happens);
 }
 
-/// A limit or a threshold: `usual`. A simulation chooses one for each execution, down to `least`,
-/// so that what happens at the limit happens often. `name` is what it is chosen by.
+/// A limit or a threshold: `usual`. A simulation chooses a value for each execution, down to
+/// `least`, so that the limit is often reached. `name` is the key of the choice.
 #[inline(always)]
 pub const fn limit(name: &'static str, usual: u64, least: u64) -> u64 {
     let _ = (name, least);
     usual
 }
 
-/// A hasher that nobody outside the process can foresee.
+/// A hasher that outsiders cannot predict.
 pub fn random_state() -> ahash::RandomState {
     ahash::RandomState::new()
 }

@@ -36,11 +36,11 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     (digits.len() == 32).then(|| bytes.try_into().expect("32 digits are 16 bytes"))
 }
 
-/// Bytes as texts have them: `\x00ff`, or letters among which a backslash stands before another
-/// one, or before three octal digits.
+/// Bytes in texts: `\x00ff`, or letters with backslashes, each before another backslash or three
+/// octal digits.
 ///
 /// # Errors
-/// 22023 for what are no hexadecimal digits, 22P02 for a backslash before something else.
+/// 22023 for characters that are no hexadecimal digits, 22P02 for a wrong escape after a backslash.
 fn parse_bytea(text: &str) -> Result<Vec<u8>> {
     let Some(hex) = text.strip_prefix("\\x") else {
         let mut bytes = Vec::with_capacity(text.len());
@@ -83,7 +83,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 /// Texts as integers of a type.
 ///
 /// # Errors
-/// 22P02 for what is no integer, 22003 for one that the type does not have.
+/// 22P02 for a text that is no integer, 22003 for an integer out of the type's range.
 fn integers<T: ArrowPrimitiveType<Native: std::str::FromStr>>(
     texts: &StringViewArray,
     sql_type: SqlType,
@@ -129,7 +129,7 @@ fn booleans(texts: &StringViewArray) -> Result<ArrayRef> {
 /// Texts as intervals.
 ///
 /// # Errors
-/// What is wrong with one.
+/// The error of a text.
 fn intervals(texts: &StringViewArray) -> Result<ArrayRef> {
     let values = texts.iter().map(|text| text.map(read_interval).transpose());
     Ok(Arc::new(values.collect::<Result<IntervalMonthDayNanoArray>>()?))
@@ -150,8 +150,8 @@ fn documents(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<ArrayR
     Ok(normal_documents(&texts).map_err(EngineError::from)?)
 }
 
-/// Refuses to put values of a type into a column of another where PostgreSQL has no cast of
-/// assignment (`pg_cast.castcontext` `a` or `i`, and from everything to text).
+/// Refuses to assign values of a type to a column of another if PostgreSQL has no cast of
+/// assignment (`pg_cast.castcontext` `a` or `i`, and from every type to text).
 ///
 /// # Errors
 /// 42804.

@@ -19,21 +19,21 @@ use std::sync::Arc;
 pub struct SqlError {
     /// Five characters, as PostgreSQL uses them.
     pub sqlstate: &'static str,
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// More about it.
     pub detail: Option<String>,
     /// The column, relation, function or constraint that it is about.
     pub name: Option<String>,
-    /// Whose constraint does not hold.
+    /// The table of the violated constraint.
     pub table: Option<Box<ConstrainedTable>>,
-    /// Where in the text: line and column, from 1.
+    /// The position in the text: line and column, from 1.
     pub position: Option<(u32, u32)>,
     /// The running transaction that is in the way, of a conflict.
     pub blocker: Option<Arc<Blocker>>,
 }
 
-/// The table whose constraint does not hold.
+/// The table of a violated constraint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConstrainedTable {
     /// Its schema.
@@ -52,57 +52,68 @@ impl SqlError {
     pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Self {
         Self { sqlstate, message: message.into(), detail: None, name: None, table: None, position: None, blocker: None }
     }
+
     /// The error of an unknown column of a relation.
     pub fn no_column(column: &str, relation: &str) -> Self {
         Self::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{column}\" of relation \"{relation}\" does not exist"))
             .named(column)
     }
+
     /// The same about a column, relation, function or constraint.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
-    /// The same about a table whose constraint does not hold.
+
+    /// The same about a table with a violated constraint.
     #[must_use]
     pub fn of_table(self, schema: impl Into<String>, name: impl Into<String>) -> Self {
         let table = ConstrainedTable { schema: schema.into(), name: name.into(), row: None };
         Self { table: Some(Box::new(table)), ..self }
     }
+
     /// With more about it.
     #[must_use]
     pub fn explained(self, detail: impl Into<String>) -> Self {
         Self { detail: Some(detail.into()), ..self }
     }
-    /// With this behind its detail, if it has one.
+
+    /// Appends a text to its detail, if it has one.
     #[must_use]
     pub fn also(self, more: impl fmt::Display) -> Self {
         let detail = self.detail.as_ref().map_or_else(|| more.to_string(), |detail| format!("{detail}\n{more}"));
         self.explained(detail)
     }
-    /// Without a position: one in a text that the user has not written means nothing.
+
+    /// Removes the position: a position in a text that the user has not written has no meaning.
     #[must_use]
     pub fn unplaced(self) -> Self {
         Self { position: None, ..self }
     }
-    /// As DataFusion passes it on, from what it calls to what has called it.
+
+    /// Wraps the error in DataFusion's external one, which DataFusion passes on to its caller.
     pub fn external(self) -> DataFusionError {
         DataFusionError::External(Box::new(self))
     }
+
     /// The error of a statement that is nested too deeply.
     pub fn too_deep() -> Self {
         Self::new(sqlstate::STATEMENT_TOO_COMPLEX, "the statement is nested too deeply")
     }
-    /// The error of a statement whose plan would be too large.
+
+    /// The error of a statement with too large a plan.
     pub fn too_complex() -> Self {
         Self::new(sqlstate::STATEMENT_TOO_COMPLEX, "the statement, with the views that it names, is too complex")
     }
+
     /// A panic in a statement is an error like any other.
     pub fn of_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         Self::new(sqlstate::INTERNAL_ERROR, format!("internal error: {text}"))
     }
-    /// The error of a number that is none of a type.
+
+    /// The error of a number out of a type's range.
     pub fn out_of_range(column_type: ColumnType) -> Self {
         let message = match column_type {
             ColumnType::Decimal { .. } => "numeric field overflow".into(),
@@ -110,7 +121,8 @@ impl SqlError {
         };
         Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message)
     }
-    /// The error of something that is not supported (0A000).
+
+    /// The error of an unsupported feature (0A000).
     pub fn unsupported(what: impl fmt::Display) -> Self {
         Self::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
     }
@@ -189,7 +201,7 @@ impl From<&ArrowError> for SqlError {
     }
 }
 
-/// The error of a number that is none of a type; none if the message is another.
+/// The error of a number out of a type's range; `None` for another message.
 fn too_large(message: &str) -> Option<SqlError> {
     let of_cast = message.strip_prefix("Can't cast value ").and_then(|rest| rest.rsplit_once(" to type "));
     let of_decimal = || message.strip_prefix("value of ")?.split_once(" is out of range ");
@@ -197,7 +209,7 @@ fn too_large(message: &str) -> Option<SqlError> {
     Some(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("{} out of range", in_sql_terms(data_type))))
 }
 
-/// The error of a text that cannot be cast, as PostgreSQL says it; none if the message is another.
+/// The error of a text that cannot be cast, in PostgreSQL's words; `None` for another message.
 fn unreadable(message: &str) -> Option<SqlError> {
     let rest = ["Cannot cast string '", "Cannot cast value '"].iter().find_map(|start| message.strip_prefix(start))?;
     let (value, data_type) = rest.rsplit_once("' to value of ")?;
@@ -244,7 +256,7 @@ fn from_external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Sql
     }
 }
 
-/// The error of a regular expression that is none, or one that is too large.
+/// The error of an invalid or too large regular expression.
 fn wrong_pattern(text: &str) -> SqlError {
     SqlError::new(
         sqlstate::INVALID_REGULAR_EXPRESSION,

@@ -1,10 +1,10 @@
 //! NUMERICs with digits of their own ([`serac_numeric_functions`]) on their way in and out.
 //!
-//! Inside, such a column is Arrow's `LargeBinary`. PostgreSQL's protocol writes its values as
-//! PostgreSQL does ([`crate::wire`]). `LargeBinary` that comes as Arrow holds bytes, and is turned
-//! into another form of these where it enters. Where a result leaves as Arrow, numbers are texts:
-//! decimals of Arrow have one scale for all values, and floats would lose digits. A text has the
-//! same digits in each batch, and each tool reads a number from it.
+//! Inside, a column of this kind is Arrow's `LargeBinary`. PostgreSQL's protocol writes its values
+//! as PostgreSQL does ([`crate::wire`]). `LargeBinary` that comes as Arrow holds bytes, and is
+//! turned into another form of these where it enters. A result that leaves as Arrow has its numbers
+//! as texts: decimals of Arrow have one scale for all values, and floats would lose digits. A text
+//! has the same digits in each batch, and each tool reads a number from it.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, ListArray, RecordBatch, make_array};
@@ -34,7 +34,7 @@ fn numbers(array: &ArrayRef) -> Option<&LargeBinaryArray> {
     array.as_any().downcast_ref()
 }
 
-/// The type of what [`shown`] gives.
+/// The type of the result of [`shown`].
 fn shown_type(data_type: &DataType) -> Option<DataType> {
     match data_type {
         DataType::LargeBinary => Some(DataType::Utf8View),
@@ -51,7 +51,7 @@ fn has_free_numbers(schema: &Schema) -> bool {
     schema.fields().iter().any(|field| *field.data_type() == DataType::LargeBinary)
 }
 
-/// The schema of what [`shown`] gives.
+/// The schema of the result of [`shown`].
 pub fn shown_schema(schema: &SchemaRef) -> SchemaRef {
     if schema.fields().iter().all(|field| shown_type(field.data_type()).is_none()) {
         return schema.clone();
@@ -125,11 +125,10 @@ pub fn given_batch(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())), columns)
 }
 
-/// Numbers as values of a column; none if a column of this type takes texts, or what is written in
-/// these.
+/// Numbers as values of a column; `None` if a column of this type takes texts.
 ///
 /// # Errors
-/// 22003 where one does not fit.
+/// 22003 if a number does not fit.
 pub(crate) fn assigned(array: &ArrayRef, sql_type: SqlType) -> Result<Option<ArrayRef>> {
     let Some(numbers) = numbers(array) else { return Ok(None) };
     let each = |kind: Kind, value: fn(&Numeric) -> Result<Value<'static>, NumericError>| -> Result<ArrayRef> {
@@ -200,7 +199,7 @@ pub fn of_list_parameter(value: &ScalarValue) -> Result<ScalarValue> {
     Ok(ScalarValue::try_from_array(&elements(&value.to_array()?)?, 0)?)
 }
 
-/// A parameter as a number; none if it is nothing that a number is made of.
+/// A parameter as a number; `None` for a value without a conversion.
 ///
 /// # Errors
 /// 22P02 for a text that is no number.

@@ -9,7 +9,7 @@ fn invalid(message: impl Into<String>) -> SqlError {
 /// Pairs of hexadecimal digits, between which there may be blanks.
 ///
 /// # Errors
-/// 22023 for anything else.
+/// 22023 for any other character.
 pub fn bytes_of_digits(digits: &str) -> Result<Vec<u8>> {
     let is_blank = |c: char| matches!(c, ' ' | '\n' | '\t' | '\r');
     let digit = |c: char| {

@@ -39,6 +39,7 @@ impl Parts {
     pub fn of(interval: IntervalMonthDayNano) -> Self {
         Self { months: interval.months, days: interval.days, micros: interval.nanoseconds / 1_000 }
     }
+
     /// The interval of these parts.
     ///
     /// # Errors
@@ -59,6 +60,7 @@ impl Parts {
         }
         Some(self)
     }
+
     /// Whole months of thirty days out of the days.
     pub fn justify_days(mut self) -> Option<Self> {
         self.months = self.months.checked_add(self.days / DAYS_PER_MONTH)?;
@@ -70,6 +72,7 @@ impl Parts {
         }
         Some(self)
     }
+
     /// Both, and one sign for all.
     pub fn justify_interval(mut self) -> Option<Self> {
         // Before the days come in from the time where they could only overflow together.
@@ -94,7 +97,8 @@ impl Parts {
         Some(self)
     }
 
-    /// Every part times (or over) a number, and what is left of months as days, of days as time.
+    /// Every part times (or over) a number, with the fractions of months carried to days, and of
+    /// days to time.
     pub fn scaled(self, scale: impl Fn(f64) -> f64) -> Option<Self> {
         let whole = |value: f64| {
             (value.is_finite() && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value)).then_some(value as i32)
@@ -119,7 +123,7 @@ impl Parts {
 /// An array as one of intervals.
 ///
 /// # Panics
-/// When it is none.
+/// If it is no array of intervals.
 pub fn intervals(array: &ArrayRef) -> &IntervalMonthDayNanoArray {
     array.as_primitive::<IntervalMonthDayNanoType>()
 }

@@ -11,7 +11,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Where what begins with an opening parenthesis ends.
+/// The end of the part that begins with an opening parenthesis.
 fn parenthesized(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, c) in text.char_indices() {
@@ -76,8 +76,7 @@ fn term(text: &str) -> Option<(String, usize)> {
     Some((type_name(&word.parse::<DataType>().ok()?), word.len()))
 }
 
-/// The text with Arrow's types, and DataFusion's constants, in SQL's form. What stands in quotes
-/// stays.
+/// The text with Arrow's types, and DataFusion's constants, in SQL's form. Text in quotes stays.
 pub fn in_sql_terms(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut before) = (text, ' ');

@@ -1,4 +1,4 @@
-//! Which of Arrow's types are texts.
+//! The text types of Arrow.
 
 use datafusion::arrow::datatypes::DataType;
 

@@ -1,7 +1,7 @@
 //! Texts that become intervals: `1 day 02:03:04`, `1.5 weeks ago`, `1-2`, and `P1Y2DT3H`.
 //!
-//! A type may name the fields that its values have, as in `INTERVAL HOUR TO MINUTE`: they say of
-//! which unit a number alone is, and smaller ones are cut off. It may have a number of digits
+//! A type may name the fields that its values have, as in `INTERVAL HOUR TO MINUTE`. They give the
+//! unit of a number without one, and smaller fields are cut off. It may have a number of digits
 //! behind the point of seconds, to which values are rounded.
 
 use crate::error::SqlError;
@@ -14,7 +14,7 @@ const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-/// Why a text is no interval.
+/// The reason why a text is no interval.
 #[derive(Debug, PartialEq)]
 enum Wrong {
     Syntax,
@@ -32,7 +32,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Fields as SQL writes them; none for others.
+    /// Fields as SQL writes them; `None` for others.
     pub fn of(text: &str) -> Option<Self> {
         let unit = |name: &str| {
             Some(match name.trim().to_ascii_uppercase().as_str() {
@@ -48,7 +48,8 @@ impl Fields {
         let (first, last) = text.split_once(" TO ").unwrap_or((text, text));
         Some(Self { first: unit(first)?, last: unit(last)? })
     }
-    /// What is left of an interval.
+
+    /// The interval without the cut-off fields.
     pub fn cut(self, mut parts: Parts) -> Parts {
         match self.last {
             Unit::Year => (parts.months, parts.days, parts.micros) = (parts.months / 12 * 12, 0, 0),
@@ -62,7 +63,7 @@ impl Fields {
     }
 }
 
-/// What has been read of an interval.
+/// The parts of an interval that have been read.
 #[derive(Default)]
 struct Sum {
     years: i32,
@@ -72,7 +73,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// A fraction of something that has so many microseconds.
+    /// A fraction of a unit of `scale` microseconds.
     fn fraction(&mut self, fraction: f64, scale: i64) -> Step {
         let all = fraction * scale as f64;
         let whole = all.trunc();
@@ -84,27 +85,32 @@ impl Sum {
         self.micros = self.micros.checked_add(whole as i64 + up).ok_or(Wrong::Field)?;
         Ok(())
     }
+
     fn times(&mut self, whole: i64, fraction: f64, scale: i64) -> Step {
         let micros = whole.checked_mul(scale).and_then(|micros| self.micros.checked_add(micros));
         self.micros = micros.ok_or(Wrong::Field)?;
         self.fraction(fraction, scale)
     }
+
     fn whole_days(&mut self, whole: i64, scale: i32) -> Step {
         let days = i32::try_from(whole).ok().and_then(|whole| whole.checked_mul(scale));
         self.days = days.and_then(|days| self.days.checked_add(days)).ok_or(Wrong::Field)?;
         Ok(())
     }
-    /// A fraction of something that has so many days.
+
+    /// A fraction of a unit of `scale` days.
     fn fraction_of_days(&mut self, fraction: f64, scale: i32) -> Step {
         let days = fraction * f64::from(scale);
         self.days = self.days.checked_add(days.trunc() as i32).ok_or(Wrong::Field)?;
         self.fraction(days.fract(), MICROS_PER_DAY)
     }
+
     fn months(&mut self, whole: i64, fraction: f64) -> Step {
         let months = i32::try_from(whole).ok().and_then(|whole| self.months.checked_add(whole));
         self.months = months.ok_or(Wrong::Field)?;
         self.fraction_of_days(fraction, DAYS_PER_MONTH)
     }
+
     fn years(&mut self, whole: i64, fraction: f64, scale: i32) -> Step {
         let years = i32::try_from(whole).ok().and_then(|whole| whole.checked_mul(scale));
         self.years = years.and_then(|years| self.years.checked_add(years)).ok_or(Wrong::Field)?;
@@ -112,6 +118,7 @@ impl Sum {
         self.months = self.months.checked_add(months as i32).ok_or(Wrong::Field)?;
         Ok(())
     }
+
     fn add(&mut self, whole: i64, fraction: f64, unit: Unit) -> Step {
         match unit {
             Unit::Microsecond => self.times(whole, fraction, 1),
@@ -134,6 +141,7 @@ impl Sum {
             Unit::Millennium => self.years(whole, fraction, 1_000),
         }
     }
+
     fn negated(self) -> Step<Self> {
         let negated = || {
             Some(Self {
@@ -147,7 +155,7 @@ impl Sum {
     }
 }
 
-/// The digits at the beginning of a text as a number, with its sign, and what follows them.
+/// The digits at the beginning of a text as a number, with its sign, and the rest.
 fn leading(text: &str) -> Step<(i64, &str)> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
@@ -203,7 +211,7 @@ fn time(text: &str, fields: Option<Fields>) -> Step<i64> {
     all.and_then(|all| all.checked_add((micros * 1e6).round_ties_even() as i64)).ok_or(Wrong::Field)
 }
 
-/// Adds a number, with or without a unit, to what has been read; which fields it fills.
+/// Adds a number, with or without a unit, to the sum; returns the fields that it fills.
 fn number(word: &str, unit: &mut Option<Unit>, fields: Option<Fields>, sum: &mut Sum) -> Step<u16> {
     let (mut whole, rest) = leading(word)?;
     let is_negative = word.starts_with('-');
@@ -228,7 +236,7 @@ fn number(word: &str, unit: &mut Option<Unit>, fields: Option<Fields>, sum: &mut
         return Err(Wrong::Syntax);
     }
     sum.add(whole, behind_point, of_unit)?;
-    // What stands before hours are days.
+    // A number before hours is days.
     *unit = Some(if of_unit == Unit::Hour { Unit::Day } else { of_unit });
     // Seconds with a fraction are microseconds, too.
     let also = if of_unit == Unit::Second && behind_point != 0.0 {
@@ -315,6 +323,7 @@ impl Iso<'_> {
         self.0 = rest;
         Ok((value.trunc() as i64, value.fract(), digits))
     }
+
     fn letter(&mut self) -> Option<char> {
         let letter = self.0.chars().next();
         self.0 = &self.0[letter.map_or(0, char::len_utf8)..];
@@ -389,10 +398,10 @@ fn iso(text: &str) -> Step<Sum> {
     Ok(sum)
 }
 
-/// A text as an interval, whose type has some fields.
+/// A text as an interval, whose type may be restricted to fields.
 ///
 /// # Errors
-/// Those of [`interval`].
+/// The errors of [`interval`].
 pub fn parse(text: &str, fields: Option<Fields>) -> Result<Parts, SqlError> {
     parse_styled(text, fields, IntervalStyle::Postgres)
 }
@@ -400,7 +409,7 @@ pub fn parse(text: &str, fields: Option<Fields>) -> Result<Parts, SqlError> {
 /// The same in a style.
 ///
 /// # Errors
-/// Those of [`interval`].
+/// The errors of [`interval`].
 pub fn parse_styled(text: &str, fields: Option<Fields>, style: IntervalStyle) -> Result<Parts, SqlError> {
     let read = |mut words: Vec<Word>| {
         if style == IntervalStyle::SqlStandard && has_one_sign(&words) {
@@ -428,7 +437,8 @@ pub fn parse_styled(text: &str, fields: Option<Fields>, style: IntervalStyle) ->
 /// A text as an interval.
 ///
 /// # Errors
-/// 22007 for what is none, 22015 for a field that is too large, 22008 for an interval that is.
+/// 22007 for a text that is no interval, 22015 for a field that is too large, 22008 for an interval
+/// that is.
 pub fn interval(text: &str) -> Result<IntervalMonthDayNano, SqlError> {
     parse(text, None)?.interval()
 }

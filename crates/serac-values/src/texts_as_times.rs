@@ -1,10 +1,10 @@
 //! Texts that become dates and times, as PostgreSQL reads them: `2020-1-31`, `Jan 8, 1999`,
 //! `1/8/1999`, `20200131T100000.25+02`, `J2451187`, `today`, `2020-01-31 10:00 PST`.
 //!
-//! DataFusion's own casts take fewer of them, and a time zone as part of the value where the type
-//! has none. Casts come here, and what is assigned to columns.
+//! DataFusion's own casts take fewer of them, and apply a time zone to a type without one. Casts
+//! and assignments to columns come here.
 //!
-//! A session's settings tell the order of a date's numbers, and the zone of a time that tells none.
+//! A session's settings give the order of a date's numbers, and the zone of a time without one.
 //!
 //! `now`, `today` and their like mean the time at which the transaction began, which the planner
 //! knows: they are read in constants alone. Infinity has no value here.
@@ -24,7 +24,7 @@ const MICROS_PER_DAY: i64 = 86_400_000_000;
 /// The Julian number of 1970-01-01.
 const JULIAN_1970: i64 = 2_440_588;
 
-/// Why a text is no time.
+/// The reason why a text is no time.
 #[derive(Debug, PartialEq)]
 enum Wrong {
     Syntax,
@@ -42,7 +42,7 @@ enum Wrong {
 
 type Step<T = ()> = std::result::Result<T, Wrong>;
 
-/// What parts of a time have been read, as bits.
+/// The parts of a time that have been read, as bits.
 type Parts = u16;
 const YEAR: Parts = 1;
 const MONTH: Parts = 2;
@@ -56,7 +56,7 @@ const DAY_OF_WEEK: Parts = 256;
 const DATE: Parts = YEAR | MONTH | DAY;
 const TIME: Parts = HOUR | MINUTE | SECOND;
 
-/// What a text says: a date and a time on the clock, and where that is, if it says so.
+/// The content of a text: a date and a time on the clock, and its zone, if it has one.
 struct Written {
     date: NaiveDate,
     micros: i64,
@@ -97,7 +97,7 @@ fn number<T: std::str::FromStr>(digits: &str) -> Step<T> {
     }
 }
 
-/// The digits at the beginning of a text, and what follows them.
+/// The digits at the beginning of a text, and the rest.
 fn leading(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
@@ -167,6 +167,7 @@ impl<'s> Reader<'s> {
             is_relative: false,
         }
     }
+
     fn fills(&mut self, parts: Parts) -> Step {
         if self.filled & parts != 0 {
             return Err(Wrong::Syntax);
@@ -321,12 +322,14 @@ impl<'s> Reader<'s> {
         }
         Ok(())
     }
+
     fn set_date(&mut self, date: NaiveDate) {
         use chrono::Datelike;
         (self.year, self.month, self.day) = (date.year().into(), date.month(), date.day());
         // It is counted as chrono counts, where 1 BC is 0.
         self.is_julian = true;
     }
+
     fn set_clock(&mut self, micros: i64) {
         let seconds = micros / 1_000_000;
         self.hour = (seconds / 3_600) as u32;
@@ -382,6 +385,7 @@ impl<'s> Reader<'s> {
         self.zone = Some(zone);
         self.fills(ZONE)
     }
+
     /// A zone by its name.
     fn named_zone(&mut self, word: &Word) -> Step {
         let unknown = |_| Wrong::Zone(word.text.clone());
@@ -606,7 +610,8 @@ impl Written {
         let days = i64::from(Date32Type::from_naive_date(self.date));
         days.checked_mul(MICROS_PER_DAY).and_then(|all| all.checked_add(self.micros)).ok_or(Wrong::Range)
     }
-    /// Microseconds since 1970 in UTC, in the session's zone if it tells none.
+
+    /// Microseconds since 1970 in UTC; a text without a zone is in the session's.
     fn instant(&self, session: &Zone) -> Step<i64> {
         self.zone.as_ref().unwrap_or(session).instant(self.clock()?).ok_or(Wrong::Range)
     }
@@ -630,7 +635,7 @@ fn parse_time(text: &str, now: Option<i64>, style: &TimeStyle) -> Step<i64> {
 /// The zone that an offset such as `+02:00` is, which counts eastwards; a name otherwise.
 ///
 /// # Errors
-/// 22023 for what is no zone.
+/// 22023 for a text that is no zone.
 pub fn zone_of_offset(text: &str) -> std::result::Result<Zone, SqlError> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         let message = format!("invalid input syntax for type numeric time zone: \"{text}\"");
@@ -646,7 +651,7 @@ pub fn zone_of_offset(text: &str) -> std::result::Result<Zone, SqlError> {
     }
 }
 
-/// Whether texts become this type here: a date, or a time of day, or one with or without UTC.
+/// Whether texts become this type here: a date, a time of day, or a timestamp with or without UTC.
 pub fn is_time(data_type: &DataType) -> bool {
     match data_type {
         DataType::Time64(TimeUnit::Microsecond) => true,
@@ -656,7 +661,7 @@ pub fn is_time(data_type: &DataType) -> bool {
     }
 }
 
-/// Whether what a text means depends on when it is read.
+/// Whether the meaning of a text depends on the time of reading.
 pub fn is_relative(text: &str) -> bool {
     let is_relative = |word: &Word| {
         let named = matches!(word.kind, Kind::Letters).then(|| meaning(&word.text)).flatten();
@@ -666,11 +671,11 @@ pub fn is_relative(text: &str) -> bool {
 }
 
 /// Texts as dates or times of a type that [`is_time`]. A zone moves a time to UTC if the type has
-/// one, and means nothing otherwise.
+/// one, and is ignored otherwise.
 ///
 /// # Errors
-/// 22007 for what is no time, 22008 for one that does not exist, 22009 and 22023 for a zone that
-/// does not.
+/// 22007 for a text that is no time, 22008 for a time that does not exist, 22009 and 22023 for an
+/// unknown zone.
 pub fn read(texts: &ArrayRef, wanted: &DataType) -> std::result::Result<ArrayRef, SqlError> {
     read_at(texts, wanted, None, TimeStyle::usual())
 }

@@ -22,7 +22,7 @@ pub fn time_out_of_range(what: &str) -> SqlError {
     SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("{what} out of range"))
 }
 
-/// Refuses dates and times of Arrow that there are not: whoever reads them would fail.
+/// Refuses dates and times of Arrow that do not exist: their readers would fail.
 pub fn check_times(array: &ArrayRef) -> Result<()> {
     fn all<T: ArrowPrimitiveType>(array: &ArrayRef, range: impl RangeBounds<T::Native>) -> bool
     where

@@ -1,5 +1,5 @@
-//! A session's settings of times: its time zone, in which order the parts of a date stand and how
-//! they are written (`DateStyle`), and how intervals are (`IntervalStyle`).
+//! A session's settings of times: its time zone, the order of a date's parts and the form of dates
+//! (`DateStyle`), and the form of intervals (`IntervalStyle`).
 
 use crate::error::{Result, SqlError};
 use crate::intervals::Parts;
@@ -7,7 +7,7 @@ use crate::texts_as_intervals::{self, Fields};
 use crate::time_zones::Zone;
 use std::sync::{Arc, LazyLock};
 
-/// How dates and times are written.
+/// The format of dates and times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DateFormat {
     /// `2020-12-31 10:00:00+00`.
@@ -21,7 +21,7 @@ pub enum DateFormat {
     German,
 }
 
-/// In which order the numbers of a date stand.
+/// The order of a date's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DateOrder {
     /// Month, day, year.
@@ -33,7 +33,7 @@ pub enum DateOrder {
     Ymd,
 }
 
-/// How intervals are written.
+/// The format of intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum IntervalStyle {
     /// `1 year 2 mons 3 days 04:05:06`.
@@ -41,7 +41,7 @@ pub enum IntervalStyle {
     Postgres,
     /// `@ 1 year 2 mons 3 days 4 hours 5 mins 6 secs`.
     PostgresVerbose,
-    /// `+1-2 +3 +4:05:06`. A sign at the front of what is read is the sign of all that follows it.
+    /// `+1-2 +3 +4:05:06`. In input, a sign at the front applies to all parts.
     SqlStandard,
     /// `P1Y2M3DT4H5M6S`.
     Iso8601,
@@ -52,11 +52,11 @@ pub enum IntervalStyle {
 pub struct TimeStyle {
     /// The time zone.
     pub zone: Zone,
-    /// How dates and times are written.
+    /// The format of dates and times.
     pub format: DateFormat,
     /// The order of a date's numbers.
     pub order: DateOrder,
-    /// How intervals are written.
+    /// The format of intervals.
     pub intervals: IntervalStyle,
 }
 
@@ -74,16 +74,18 @@ impl Default for TimeStyle {
 static USUAL: LazyLock<Arc<TimeStyle>> = LazyLock::new(Arc::default);
 
 impl TimeStyle {
-    /// The settings that a session has which makes none, and in which tables and views keep texts.
+    /// The default settings, which are also those of texts in stored definitions.
     pub fn usual() -> &'static Arc<Self> {
         &USUAL
     }
+
     /// The settings as a text, of which [`of_told`](Self::of_told) makes them again.
     pub fn told(&self) -> String {
         let Self { zone, format, order, intervals } = self;
         format!("{}\n{}\n{}", zone.name(), shown_date_style(*format, *order), intervals.name())
     }
-    /// The settings that a text tells; none if it tells none.
+
+    /// The settings in a text; `None` for another text.
     pub fn of_told(text: &str) -> Option<Self> {
         let mut lines = text.split('\n');
         let (zone, style, intervals) = (lines.next()?, lines.next()?, lines.next()?);
@@ -92,6 +94,7 @@ impl TimeStyle {
         let zone = Zone::of_full_name(zone)?;
         Some(Self { zone, format, order, intervals: IntervalStyle::of_name(intervals).ok()? })
     }
+
     /// Whether values are read and written as without settings.
     pub fn is_usual(&self) -> bool {
         let Self { zone, format, order, intervals } = self;
@@ -124,10 +127,11 @@ fn word(text: &str) -> Option<Word> {
     })
 }
 
-/// What `DateStyle` is set to, where it has been `before`. `words` are none if the text is no list.
+/// The new value of `DateStyle`, whose old value is `before`. `words` is `None` if the text is no
+/// list.
 ///
 /// # Errors
-/// 22023 for words that it does not know, or that say two things.
+/// 22023 for unknown words, or contradicting ones.
 pub fn date_style(
     written: &str,
     words: Option<Vec<String>>,
@@ -203,10 +207,11 @@ impl IntervalStyle {
     pub fn name(self) -> &'static str {
         INTERVAL_STYLES[self as usize].0
     }
+
     /// The style of a name.
     ///
     /// # Errors
-    /// 22023 if there is none.
+    /// 22023 for an unknown name.
     pub fn of_name(name: &str) -> Result<Self> {
         let found = INTERVAL_STYLES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, style)| *style).ok_or_else(|| {
@@ -223,7 +228,7 @@ impl IntervalStyle {
 /// The zone of a session that sets `TimeZone`: a name, hours east of Greenwich, or `interval '…'`.
 ///
 /// # Errors
-/// 22023 if there is no such zone.
+/// 22023 for an unknown zone.
 pub fn session_zone(written: &str) -> Result<Zone> {
     let wrong = || {
         SqlError::new(

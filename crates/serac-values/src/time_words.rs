@@ -1,7 +1,6 @@
-//! Dates, times and intervals as words: where one ends and the next begins, what each looks like,
-//! and what names mean.
+//! Dates, times and intervals as words: their boundaries, their forms, and the meanings of names.
 
-/// What a word looks like.
+/// The form of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Digits, perhaps with a point among them.
@@ -21,7 +20,7 @@ pub enum Kind {
 /// A word of a date, time or interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// What it looks like.
+    /// Its form.
     pub kind: Kind,
     /// In lower case, without blanks behind a sign.
     pub text: String,
@@ -37,12 +36,12 @@ impl Word {
     }
 }
 
-/// More words are none of a time.
+/// A text with more words is no time.
 const MOST_WORDS: usize = 25;
-/// Characters of a text: longer ones are none of a time.
+/// The most characters of a time.
 const LONGEST: usize = 512;
 
-/// The words of a text; none if it is no time.
+/// The words of a text; `None` if it is no time.
 pub fn words(text: &str) -> Option<Vec<Word>> {
     if text.len() > LONGEST || !text.is_ascii() {
         return None;
@@ -163,13 +162,13 @@ pub enum Named {
     Tomorrow,
     /// Midnight in UTC.
     Midnight,
-    /// Where time begins to be counted.
+    /// The epoch: time 0.
     Epoch,
     Infinity,
     MinusInfinity,
 }
 
-/// What letters mean in a date or time.
+/// The meaning of letters in a date or time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
     Month(u32),
@@ -185,7 +184,7 @@ pub enum Meaning {
 /// Letters that count of a name.
 const SIGNIFICANT: usize = 10;
 
-/// What a word of letters means; none if it is unknown.
+/// The meaning of a word of letters; `None` if it is unknown.
 pub fn meaning(word: &str) -> Option<Meaning> {
     const MONTHS: [&str; 12] = [
         "january",

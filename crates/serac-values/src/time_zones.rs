@@ -68,7 +68,7 @@ pub enum Zone {
 pub struct Abbreviation {
     /// In lower case.
     pub name: &'static str,
-    /// Seconds by which clocks are ahead of UTC, and whether they are put forward then; none if
+    /// Seconds by which clocks are ahead of UTC, and whether they are put forward then; `None` if
     /// they are those of `zone`.
     pub fixed: Option<(i64, bool)>,
     /// The name of the zone; empty if the abbreviation stands for seconds.
@@ -93,12 +93,12 @@ pub static ABBREVIATIONS: LazyLock<Vec<Abbreviation>> = LazyLock::new(|| {
 static BY_ABBREVIATION: LazyLock<HashMap<&'static str, Abbreviation>> =
     LazyLock::new(|| ABBREVIATIONS.iter().map(|abbreviation| (abbreviation.name, *abbreviation)).collect());
 
-/// What clocks of a zone show at a time.
+/// The clocks of a zone at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// Seconds by which they are ahead of UTC.
     pub seconds: i64,
-    /// How the zone calls its time then.
+    /// The zone's name for its time then.
     pub abbreviation: String,
     /// Whether they have been put forward.
     pub is_put_forward: bool,
@@ -116,7 +116,7 @@ fn known_time(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// What clocks of UTC show.
+/// The clocks of UTC.
 fn civil(seconds: i64) -> DateTime {
     Offset::UTC.to_datetime(known_time(seconds))
 }
@@ -135,7 +135,7 @@ fn fixed_name(seconds: i64) -> (String, String) {
     (format!("<{sign}{digits}>{other}{digits}"), format!("{sign}{digits}"))
 }
 
-/// The name at the beginning of a zone of POSIX, and what stands behind it.
+/// The name at the beginning of a zone of POSIX, and the rest.
 fn posix_name(text: &str) -> Option<(&str, &str)> {
     if let Some(rest) = text.strip_prefix('<') {
         return rest.split_once('>');
@@ -144,8 +144,7 @@ fn posix_name(text: &str) -> Option<(&str, &str)> {
     Some(text.split_at(end))
 }
 
-/// The hours, minutes and seconds at the beginning of a text as seconds, and what stands behind
-/// them.
+/// The hours, minutes and seconds at the beginning of a text as seconds, and the rest.
 fn posix_offset(text: &str) -> Option<(i64, &str)> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -178,6 +177,7 @@ impl NamedZone {
         };
         Some(Self { name, clocks })
     }
+
     /// A zone as POSIX writes it.
     fn of_posix(text: &str) -> Option<Self> {
         let name = text.to_ascii_uppercase();
@@ -192,16 +192,19 @@ impl NamedZone {
         let zone = TimeZone::posix(&whole).ok()?;
         Some(Self { name, clocks: Clocks::Varying(zone) })
     }
+
     fn of_seconds(seconds: i64) -> Self {
         let (name, abbreviation) = fixed_name(seconds);
         Self { name, clocks: Clocks::Fixed(seconds, abbreviation) }
     }
+
     fn of_utc(&self, seconds: i64) -> i64 {
         match &self.clocks {
             Clocks::Fixed(ahead, _) => *ahead,
             Clocks::Varying(zone) => zone.to_offset(known_time(seconds)).seconds().into(),
         }
     }
+
     fn of_local(&self, seconds: i64) -> i64 {
         match &self.clocks {
             Clocks::Fixed(ahead, _) => *ahead,
@@ -215,6 +218,7 @@ impl NamedZone {
             }
         }
     }
+
     fn reading(&self, seconds: i64) -> Reading {
         match &self.clocks {
             Clocks::Fixed(seconds, abbreviation) => {
@@ -230,9 +234,10 @@ impl NamedZone {
             }
         }
     }
-    /// By how many seconds clocks are ahead, and whether they are put forward, while the zone's
-    /// time has an abbreviation: before a time for the last time, or else behind it for the first
-    /// time.
+
+    /// The seconds by which clocks are ahead, and whether they are put forward, while the zone's
+    /// time has an abbreviation. It is the last such period before a time, or else the first one
+    /// after it.
     fn while_called(&self, abbreviation: &str, seconds: i64) -> Option<(i64, bool)> {
         let Clocks::Varying(zone) = &self.clocks else { return None };
         let now = self.reading(seconds);
@@ -264,11 +269,13 @@ impl Zone {
         });
         UTC.clone()
     }
-    /// So many microseconds ahead of UTC.
+
+    /// A zone this many microseconds ahead of UTC.
     pub fn of_micros(micros: i64) -> Self {
         Self::Micros(micros)
     }
-    /// The zone of an abbreviation; none if it is unknown.
+
+    /// The zone of an abbreviation; `None` if it is unknown.
     pub fn of_abbreviation(name: &str) -> Option<Self> {
         let Abbreviation { name, fixed, zone } = *BY_ABBREVIATION.get(name.to_ascii_lowercase().as_str())?;
         match fixed {
@@ -276,11 +283,13 @@ impl Zone {
             None => Some(Self::Abbreviated(Arc::new(NamedZone::of_database(zone)?), name)),
         }
     }
+
     /// The zone of a name that is written within a time.
     pub fn of_written(name: &str) -> Result<Self> {
         let is_offset = name.starts_with(|c: char| !c.is_ascii_alphabetic());
         if is_offset { Err(unknown(name)) } else { Self::of_name(name) }
     }
+
     /// The zone of a name, an abbreviation, or one as POSIX writes it.
     ///
     /// # Errors
@@ -288,16 +297,20 @@ impl Zone {
     pub fn of_name(name: &str) -> Result<Self> {
         Self::of_abbreviation(name).or_else(|| Self::of_full_name(name)).ok_or_else(|| unknown(name))
     }
-    /// The zone of a name that is no abbreviation; none if it is unknown.
+
+    /// The zone of a name that is no abbreviation; `None` if it is unknown.
     pub fn of_full_name(name: &str) -> Option<Self> {
         let zone = NamedZone::of_database(name).or_else(|| NamedZone::of_posix(name))?;
         Some(Self::Named(Arc::new(zone)))
     }
-    /// The zone that is ahead of UTC by so many seconds, with a name; none if it is too far away.
+
+    /// The zone that is ahead of UTC by this many seconds, with a name; `None` if it is too far
+    /// away.
     pub fn of_seconds(seconds: i64) -> Option<Self> {
         let is_near = seconds.abs() / 3_600 <= MOST_HOURS;
         is_near.then(|| Self::Named(Arc::new(NamedZone::of_seconds(seconds))))
     }
+
     /// The zone that is ahead of UTC by an interval.
     ///
     /// # Errors
@@ -311,13 +324,15 @@ impl Zone {
         }
         Ok(Self::Micros(parts.micros))
     }
-    /// Its name; empty for one that has none.
+
+    /// Its name; empty without one.
     pub fn name(&self) -> &str {
         match self {
             Self::Named(zone) | Self::Abbreviated(zone, _) => &zone.name,
             Self::Micros(_) => "",
         }
     }
+
     /// Whether its clocks show UTC at all times.
     pub fn is_utc(&self) -> bool {
         match self {
@@ -326,10 +341,12 @@ impl Zone {
             Self::Micros(micros) => *micros == 0,
         }
     }
+
     /// Whether its time is called UTC, too.
     pub fn is_called_utc(&self) -> bool {
         matches!(self, Self::Named(zone) if matches!(&zone.clocks, Clocks::Fixed(0, name) if name == "UTC"))
     }
+
     /// Microseconds by which its clocks are ahead at a time, in microseconds since 1970.
     pub fn of_utc(&self, micros: i64) -> i64 {
         match self {
@@ -342,8 +359,9 @@ impl Zone {
             Self::Micros(ahead) => *ahead,
         }
     }
-    /// The same at a time that clocks show. Where they show it twice, it is the second one; where
-    /// never, they are as before they were put forward.
+
+    /// The same at a time that clocks show. A time that they show twice is the second one; a time
+    /// that they never show is read with the offset before clocks were put forward.
     pub fn of_local(&self, micros: i64) -> i64 {
         match self {
             Self::Named(zone) => zone.of_local(micros.div_euclid(SECOND)) * SECOND,
@@ -355,14 +373,17 @@ impl Zone {
             Self::Micros(ahead) => *ahead,
         }
     }
-    /// What its clocks show at a time, in microseconds since 1970; none if that is out of range.
+
+    /// The time on its clocks, in microseconds since 1970; `None` if that is out of range.
     pub fn local(&self, micros: i64) -> Option<i64> {
         micros.checked_add(self.of_utc(micros))
     }
-    /// The time at which its clocks show another one; none if that is out of range.
+
+    /// The instant at which its clocks show a local time; `None` if that is out of range.
     pub fn instant(&self, local: i64) -> Option<i64> {
         local.checked_sub(self.of_local(local))
     }
+
     /// Whether its clocks are put forward at a time, in microseconds since 1970.
     pub fn is_put_forward(&self, micros: i64) -> bool {
         let seconds = micros.div_euclid(SECOND);
@@ -375,7 +396,8 @@ impl Zone {
             Self::Micros(_) => false,
         }
     }
-    /// What is said of its clocks at a time, in microseconds since 1970.
+
+    /// The state of its clocks at a time, in microseconds since 1970.
     pub fn reading(&self, micros: i64) -> Reading {
         match self {
             Self::Named(zone) | Self::Abbreviated(zone, _) => zone.reading(micros.div_euclid(SECOND)),

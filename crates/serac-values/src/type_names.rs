@@ -1,8 +1,8 @@
 //! The types of PostgreSQL that clients may ask for (`types.txt`), their numbers, and how they are
 //! written.
 //!
-//! A line of `types.txt` has, of a row of `pg_type`, what differs between types; the array of each
-//! type is derived from it.
+//! A line of `types.txt` has the fields of a row of `pg_type` that differ between types; the array
+//! of each type is derived from it.
 
 use crate::wire;
 use datafusion::arrow::datatypes::DataType;
@@ -26,7 +26,7 @@ pub struct PgType {
     pub category: &'static str,
     /// `typispreferred`.
     pub preferred: bool,
-    /// The number of the type of arrays of it; 0 for none.
+    /// The number of its array type; 0 without one.
     pub array: u32,
     /// `typelem`.
     pub element: u32,
@@ -90,8 +90,8 @@ pub fn find(oid: u32) -> Option<(&'static PgType, bool)> {
     })
 }
 
-/// The number of a type by PostgreSQL's name of it in `pg_type`, with `[]` for an array; 0 if there
-/// is none.
+/// The number of a type by PostgreSQL's name of it in `pg_type`, with `[]` for an array; 0 for an
+/// unknown name.
 pub fn named(name: &str) -> u32 {
     match name.strip_suffix("[]") {
         Some(element) => TYPES.iter().find(|t| t.name == element).map_or(0, |t| t.array),
@@ -103,7 +103,7 @@ pub fn named(name: &str) -> u32 {
 pub fn array_type(element: u32) -> Option<u32> {
     TYPES.iter().find(|t| t.oid == element && t.array > 0).map(|t| t.array)
 }
-/// The number of the type of an array's elements; none for what is no array.
+/// The number of the type of an array's elements; `None` for another type.
 pub fn element_type(array: u32) -> Option<u32> {
     TYPES.iter().find(|t| array > 0 && t.array == array).map(|t| t.oid)
 }
@@ -131,7 +131,7 @@ const SQL_NAMES: [(&str, &str); 19] = [
     ("dec", "numeric"),
 ];
 
-/// The number of the type that a text names, in whatever spelling: `int4`, `INTEGER`,
+/// The number of the type that a text names, in any spelling: `int4`, `INTEGER`,
 /// `pg_catalog.numeric(5,2)`, `text[]`, `_text`.
 pub fn of_text(text: &str) -> Option<u32> {
     let text = text.trim();
@@ -158,8 +158,8 @@ pub fn of_sql(sql_type: SqlType) -> (u32, i32) {
     sql_type.told().unwrap_or_else(|| (wire::oid(column_type), wire::modifier(column_type)))
 }
 
-/// A type as SQL writes it, with its modifier unless that is -1, which is that of a CHAR of any
-/// length, too: CHARACTER alone is one of the type as such.
+/// A type as SQL writes it, with its modifier unless that is -1. A CHAR of any length also has -1:
+/// CHARACTER alone is the name of the type itself.
 pub fn format(oid: u32, modifier: Option<i32>) -> String {
     let Some((found, is_array)) = find(oid) else { return if oid == 0 { "-".into() } else { "???".into() } };
     let is_told = modifier.is_some();

@@ -13,7 +13,7 @@ use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use serac_parser::tree::{Assignment, Expr as Tree, ExprKind, Query};
 
-/// Where a value comes from.
+/// The source of a value.
 enum Value<'t> {
     Default,
     Expr(&'t Tree),
@@ -30,7 +30,7 @@ enum Value<'t> {
 pub(crate) struct Assignments<'t>(Vec<(usize, Value<'t>)>);
 
 impl<'t> Assignments<'t> {
-    /// Those that are written.
+    /// The assignments in `list`.
     ///
     /// # Errors
     /// An error of the columns, or of their number.
@@ -71,13 +71,15 @@ impl<'t> Assignments<'t> {
         }
         Ok(Self(all))
     }
-    /// Refuses values for columns that take none.
+
+    /// Refuses values for generated columns.
     pub(crate) fn check_generated(&self, target: &Target) -> Result<()> {
         let given = self.0.iter().filter(|(_, value)| !matches!(value, Value::Default));
         given.map(|(column, _)| *column).try_for_each(|column| {
             target.generated(column, |name| format!("column \"{name}\" can only be updated to DEFAULT"))
         })
     }
+
     /// The columns.
     pub(crate) fn set(&self) -> Vec<SetColumn> {
         let mut next = 0..;
@@ -112,6 +114,7 @@ impl Binder<'_> {
         }
         Ok(values)
     }
+
     /// A column of a query of a single row. The query stands in the plan once for each.
     fn column_of_query(
         &self,

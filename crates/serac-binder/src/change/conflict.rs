@@ -1,4 +1,4 @@
-//! ON CONFLICT: with which index, and what is done then.
+//! ON CONFLICT: the arbiter index, and the action.
 
 use super::assignment::Assignments;
 use super::returning::column_of;
@@ -47,8 +47,8 @@ impl Binder<'_> {
         };
         Ok(BoundConflict { index, update })
     }
-    /// The unique index over all that is named and nothing else, whose condition is within what is
-    /// given.
+
+    /// The unique index over exactly the named parts, whose condition is implied by the given one.
     fn conflict_index(
         &self,
         parts: &[IndexElement],
@@ -70,7 +70,7 @@ impl Binder<'_> {
         for (at, index) in target.indexes.iter().enumerate() {
             let part = |part: &IndexPart| match part {
                 IndexPart::Column(column) => Some(own.scope.columns.get(*column)?.expr.clone()),
-                // One that is not known is none that was named.
+                // An unknown expression is not the named one.
                 IndexPart::Expression(text) => Some(self.expression(&definition(text)?, context).ok()?.expr),
             };
             let Some(over) = index.parts.iter().map(part).collect::<Option<Vec<Expr>>>() else { continue };
@@ -87,7 +87,8 @@ impl Binder<'_> {
         let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
         Err(BindError::without_place(sqlstate::INVALID_COLUMN_REFERENCE, message))
     }
-    /// A column or an expression of an index, without what orders it.
+
+    /// A column or an expression of an index, without its order.
     fn conflict_element(&self, part: &IndexElement, context: Context<'_>) -> Result<Expr> {
         let ordered = [(part.descending.is_some(), "ASC/DESC"), (part.nulls_first.is_some(), "NULLS FIRST/LAST")];
         if let Some((_, what)) = ordered.into_iter().find(|(is_said, _)| *is_said) {
@@ -107,6 +108,7 @@ impl Binder<'_> {
         }
         Ok(self.expression(&part.expr, context)?.expr)
     }
+
     /// Conditions that must all be true.
     fn conjuncts(&self, tree: &Tree, context: Context<'_>) -> Result<Vec<Expr>> {
         match &tree.kind {
@@ -120,6 +122,7 @@ impl Binder<'_> {
             _ => Ok(vec![self.condition("WHERE", tree, context)?]),
         }
     }
+
     fn conflict_update(
         &self,
         assignments: &[Assignment],

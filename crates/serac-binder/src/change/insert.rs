@@ -63,6 +63,7 @@ impl Binder<'_> {
         let are_named = !insert.columns.is_empty();
         Ok(BoundInsert { target, columns, are_named, source, defaults, conflict, returning })
     }
+
     /// That the rows of VALUES are of one length, and not longer or shorter than they may be.
     fn check_values(&self, rows: &[Vec<Tree>], insert: &Insert, wanted: usize) -> Result<()> {
         let count = rows.first().map_or(0, Vec::len);
@@ -77,7 +78,8 @@ impl Binder<'_> {
         }
         fewer_expressions(insert, count)
     }
-    /// VALUES whose columns become those of the target.
+
+    /// VALUES whose columns become the target's.
     fn inserted_values(&self, rows: &[Vec<Tree>], target: &Target, columns: &[usize]) -> Result<LogicalPlan> {
         let (scope, schema) = (Scope::default(), DFSchema::empty());
         let context = Context::new(&scope, &schema, None).in_clause("VALUES");
@@ -106,7 +108,8 @@ impl Binder<'_> {
         }
         values_plan(all, rows.len())
     }
-    /// The values of a column as ones of a single type: their own if they have the same.
+
+    /// The values of a column with a single type: their own if they have the same.
     fn of_one_column(
         &self,
         wanted: Option<TypeId>,
@@ -133,7 +136,8 @@ impl Binder<'_> {
         }
         Ok(self.unified("VALUES", bound, schema)?.0)
     }
-    /// A query whose columns become those of the target, of which those are left that it has.
+
+    /// A query whose columns become the target's, with as many of them as it has.
     fn inserted_query(
         &self,
         query: &Query,
@@ -196,7 +200,7 @@ fn has_sets(row: &[Tree]) -> bool {
     found.0
 }
 
-/// A query whose only row of VALUES is what a SELECT selects.
+/// A query with a single row of VALUES, as a SELECT of its values.
 fn as_select(query: &Query) -> Cow<'_, Query> {
     match &query.body {
         QueryBody::Values(rows) if is_body_alone(query) && rows.len() == 1 => {

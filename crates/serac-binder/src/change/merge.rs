@@ -5,8 +5,9 @@
 //! target ⟗ source → number of the WHEN → those that have one → row, number, values of all WHENs
 //! ```
 //!
-//! A value is computed for rows of its WHEN alone. Those of a WHEN that has subqueries are a plan
-//! of their own, over the rows that it has taken: a subquery would be computed for others, too.
+//! A value is computed for rows of its WHEN alone. The values of a WHEN with subqueries are a plan
+//! of their own, over the rows that the WHEN has taken. Otherwise a subquery would be computed for
+//! other rows, too.
 
 use super::assignment::Assignments;
 use super::insert::check_overriding;
@@ -119,6 +120,7 @@ impl Binder<'_> {
         exprs.extend(self::numbered("#pair", carried.into_iter().map(Expr::Column)));
         Ok(BoundMerge { target, plan: plan.project(exprs)?.build()?, actions, values: own_values })
     }
+
     /// The plan of values over `pairs` that have subqueries. The columns that they name are put to
     /// those that are `carried`.
     fn values_of_action(&self, values: Vec<Expr>, pairs: &DFSchema, carried: &mut Vec<Column>) -> Result<ActionValues> {
@@ -137,6 +139,7 @@ impl Binder<'_> {
         let plan = self.over_rows(("#pairs", &rows), &named, true, numbered("#value", values).collect())?;
         Ok(ActionValues { rows, columns, plan })
     }
+
     /// The action of a WHEN, and the values that it computes.
     fn merge_action(
         &self,

@@ -1,9 +1,9 @@
-//! INSERT, UPDATE, DELETE and MERGE: what they compute, as plans.
+//! INSERT, UPDATE, DELETE and MERGE: their computations, as plans.
 //!
 //! A change is bound whole, its WITH, ON CONFLICT and RETURNING included. Its plans are over
-//! relations as they are before it, and over [rows to come](Environment::rows_to_come): those that
-//! it has changed, for RETURNING, and those that are in conflict. The caller gives these rows
-//! before it runs the plans over them.
+//! relations as they are before it, and over [rows to come](Environment::rows_to_come): the changed
+//! rows, for RETURNING, and the rows in conflict. The caller gives these rows before it runs the
+//! plans over them.
 //!
 //! | module | what |
 //! |---|---|
@@ -36,7 +36,7 @@ use datafusion::logical_expr::{LogicalPlanBuilder, TableSource};
 use serac_parser::tree::{StatementKind, With};
 use std::sync::Arc;
 
-/// The WITH of a change; none if it has none, or is no change.
+/// The WITH of a change; `None` without a WITH, and for another statement.
 pub(crate) fn with_of(statement: &StatementKind) -> Option<&With> {
     match statement {
         StatementKind::Insert(insert) => insert.with.as_ref(),
@@ -78,6 +78,7 @@ impl Binder<'_> {
             bound
         })
     }
+
     /// A change without its WITH.
     fn change_itself(&self, statement: &StatementKind) -> Result<BoundChange> {
         Ok(match statement {
@@ -88,8 +89,9 @@ impl Binder<'_> {
             _ => return Err(BindError::unsupported("a change of this kind", NO_PLACE)),
         })
     }
-    /// A part that is done before the rest of the statement, and the rows that it gives there.
-    /// `columns` are none for a change without RETURNING.
+
+    /// A part that runs before the rest of the statement, and its resulting rows. `columns` is
+    /// empty for a change without RETURNING.
     pub(crate) fn part(&self, body: PartBody, schema: SchemaRef, columns: Vec<OutputColumn>) -> Result<Selected> {
         let rows = self.environment.rows_to_come(schema, None);
         let name = TableReference::bare(self.qualifier("#part"));

@@ -16,8 +16,8 @@ use serac_parser::tree::SelectItem;
 use std::sync::Arc;
 
 impl Binder<'_> {
-    /// RETURNING over the rows of `scope`, the first columns of which are the target's, those of
-    /// `own`; and the columns of other tables that it names. None for no items.
+    /// RETURNING over the rows of `scope`, and the columns of other tables that it names. The first
+    /// columns of `scope` are the target's, those of `own`. `None` for no items.
     pub(super) fn returning(
         &self,
         items: &[SelectItem],
@@ -51,6 +51,7 @@ impl Binder<'_> {
         let plan = self.over_rows(("#changed", &rows), &columns, are_numbered, unique_projection(&items)?)?;
         Ok((Some(BoundReturning { rows, are_numbered, plan, columns: selected_items(items) }), others))
     }
+
     /// A projection over rows to come that have these columns, and their numbers behind them if
     /// they `are_numbered`: it is in their order then.
     pub(super) fn over_rows(

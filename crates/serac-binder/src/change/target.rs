@@ -40,8 +40,9 @@ impl Binder<'_> {
         let alias = Alias { name: shown.clone(), columns: names.to_vec() };
         self.named(Selected::new(scan, columns), item, Some(&alias))
     }
+
     /// A value that is assigned to a column. It becomes one of the column where it is written, with
-    /// its length and digits, but for what has no type.
+    /// its length and digits, except for values without a type.
     pub(crate) fn of_column(&self, target: &Target, at: usize, bound: Bound, schema: &DFSchema) -> Result<Bound> {
         let given = bound.id;
         let Some(wanted) = target.type_of(at) else {
@@ -63,8 +64,7 @@ impl Binder<'_> {
             let error = BindError::new(sqlstate::DATATYPE_MISMATCH, message, bound.span);
             return Err(error.hinted("You will need to rewrite or cast the expression."));
         }
-        // A number of an object is not what is seen of it, and a row has no form in which it is
-        // kept.
+        // The number of an object is not its shown form, and a row has no stored form.
         if is_registered(given) && given != wanted {
             return self.assigned(bound, wanted, schema);
         }
@@ -80,6 +80,7 @@ impl Binder<'_> {
         bound.exact()?;
         Ok(bound)
     }
+
     /// The column that says which row of the target it is.
     pub(crate) fn row_of(&self, rows: &Rows, target: &Target) -> Expr {
         Expr::Column(Column::from(rows.plan.schema().qualified_field(target.width())))

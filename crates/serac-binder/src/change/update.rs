@@ -13,7 +13,7 @@ use serac_parser::tree::{Assignment, Condition, Delete, Ident, Relation, SelectI
 struct Change<'t> {
     table: &'t Relation,
     alias: Option<&'t Ident>,
-    /// SET; none of a DELETE.
+    /// SET; `None` for a DELETE.
     assignments: Option<&'t [Assignment]>,
     /// FROM or USING.
     from: &'t [TableExpr],
@@ -33,6 +33,7 @@ impl Binder<'_> {
         };
         self.rows_changed(&change)
     }
+
     pub(super) fn delete(&self, delete: &Delete) -> Result<BoundRows> {
         let change = Change {
             table: &delete.table,
@@ -44,6 +45,7 @@ impl Binder<'_> {
         };
         self.rows_changed(&change)
     }
+
     /// PostgreSQL's order: FROM, WHERE, RETURNING, SET. ONLY says nothing: no table has others
     /// below it.
     fn rows_changed(&self, change: &Change<'_>) -> Result<BoundRows> {
@@ -67,6 +69,7 @@ impl Binder<'_> {
         let plan = projected(rows.plan, filter, exprs)?;
         Ok(BoundRows { target, plan, set, returning })
     }
+
     /// The rows of the target beside those of other tables, and WHERE.
     fn found_rows(&self, mut rows: Rows, change: &Change<'_>) -> Result<(Rows, Option<Expr>)> {
         if !change.from.is_empty() {

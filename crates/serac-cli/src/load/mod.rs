@@ -1,4 +1,4 @@
-//! `serac load`: files and streams into a table, whose form is found out.
+//! `serac load`: files and streams into a table, with detection of their form.
 
 mod sniff;
 
@@ -150,13 +150,13 @@ fn parts_of(table: &str) -> (Option<String>, String) {
     }
 }
 
-/// The names of a table's columns; none if there is no such table.
+/// The names of a table's columns; `None` if it does not exist.
 async fn columns_of(session: &mut FolderSession, table: &str) -> Option<Vec<String>> {
     let columns = session.columns(&format!("SELECT * FROM {table} LIMIT 0")).await.ok()?;
     Some(columns.fields().iter().map(|field| field.name().clone()).collect())
 }
 
-/// Those of a table's columns that are computed from others, so that no file has them.
+/// A table's generated columns, which no file has.
 async fn generated_columns(session: &mut FolderSession, schema: &str, table: &str) -> Result<Vec<String>, Failure> {
     let sql = format!(
         "SELECT column_name::text FROM information_schema.columns WHERE table_schema = {} AND table_name = {} \
@@ -173,8 +173,8 @@ fn list<'n>(names: impl IntoIterator<Item = &'n String>) -> String {
     format!("({})", names.into_iter().map(|name| identifier(name)).collect::<Vec<_>>().join(", "))
 }
 
-/// The table's columns that a file with these names is for; none where the names are not the
-/// table's, which are then told by place.
+/// The table's columns for a file with these names; `None` if the names are not the table's, whose
+/// columns are then taken by position.
 fn columns_named<'k>(sniffed: &Sniffed, known: &'k [String]) -> Option<Vec<&'k String>> {
     if !sniffed.header {
         return None;
@@ -185,7 +185,7 @@ fn columns_named<'k>(sniffed: &Sniffed, known: &'k [String]) -> Option<Vec<&'k S
     sniffed.names.iter().map(of_name).collect()
 }
 
-/// Loads the files, all or nothing, and says what was found out.
+/// Loads the files, all or nothing, and prints the detected form.
 pub async fn load(mut session: FolderSession, arguments: &LoadArguments) -> Result<(), String> {
     let text = |error: Failure| error.to_string();
     let (schema, table) = parts_of(&arguments.table);

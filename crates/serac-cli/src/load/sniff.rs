@@ -1,5 +1,5 @@
-//! What a CSV file is like, by what stands at its beginning: its delimiter, its quotes, whether its
-//! first line has the columns' names, and the types of its columns.
+//! The form of a CSV file, by its beginning: its delimiter, its quotes, whether its first line has
+//! the columns' names, and the types of its columns.
 
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use csv::{ReaderBuilder, StringRecord};
@@ -7,11 +7,10 @@ use std::collections::HashSet;
 
 /// Rows by which delimiter and quotes are told.
 const ROWS_FOR_DELIMITER: usize = 1_000;
-/// Delimiters that are found out. A character that seldom stands in texts goes before one that
-/// often does.
+/// Delimiters that are found out. A character that is rare in texts goes before a frequent one.
 const DELIMITERS: [u8; 4] = [b'\t', b';', b'|', b','];
 
-/// The form of CSV that the user has given; what is `None` is found out.
+/// The form of CSV that the user has given; the `None`s are detected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Said {
     pub header: Option<bool>,
@@ -25,7 +24,7 @@ pub struct Sniffed {
     pub delimiter: u8,
     pub quote: u8,
     pub header: bool,
-    /// The columns' names: those of the header, or made ones.
+    /// The columns' names: those of the header, or generated ones.
     pub names: Vec<String>,
     pub types: Vec<DataType>,
 }
@@ -36,7 +35,7 @@ fn rows(sample: &[u8], delimiter: u8, quote: u8, most: usize) -> Vec<StringRecor
     reader.into_records().map_while(Result::ok).take(most).collect()
 }
 
-/// The number of columns that most rows have, and the share of such rows.
+/// The number of columns that most rows have, and the share of these rows.
 fn columns(rows: &[StringRecord]) -> (usize, f64) {
     let mut counts = std::collections::BTreeMap::new();
     for row in rows {
@@ -46,7 +45,7 @@ fn columns(rows: &[StringRecord]) -> (usize, f64) {
     most.map_or((0, 0.0), |(columns, count)| (columns, count as f64 / rows.len() as f64))
 }
 
-/// The quotes: single ones if more fields begin with them than with double ones.
+/// The quotes: single quotes if more fields begin with them than with double quotes.
 fn quote_of(sample: &[u8]) -> u8 {
     let opening = |quote: u8| {
         let at_begin = |at: usize| at == 0 || matches!(sample[at - 1], b'\n' | b'\t' | b';' | b'|' | b',');
@@ -157,8 +156,8 @@ fn distinct(given: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 impl Sniffed {
-    /// What the file is like that begins with `sample`. `known`: the columns' names of the table
-    /// that it is for, if there is one already.
+    /// The form of the file that begins with `sample`. `known`: the columns' names of its table, if
+    /// that exists already.
     pub fn new(sample: &[u8], said: Said, known: Option<&[String]>) -> Self {
         let quote = said.quote.unwrap_or_else(|| quote_of(sample));
         let delimiter = said.delimiter.unwrap_or_else(|| delimiter_of(sample, quote));
@@ -181,7 +180,7 @@ impl Sniffed {
     }
 
     /// Whether the first row has names: those of the table's columns, or texts above columns that
-    /// hold no texts. Where all columns hold texts, nothing tells; a table that is there knows its
+    /// hold no texts. If all columns hold texts, the rows do not tell: an existing table knows its
     /// columns, and a new one gets names.
     fn has_header(first: &[&str], below: &[DataType], rows: usize, known: Option<&[String]>) -> bool {
         let known_name = |name: &&str| known.is_some_and(|all| all.iter().any(|k| k.eq_ignore_ascii_case(name)));

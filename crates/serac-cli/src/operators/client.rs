@@ -1,4 +1,4 @@
-//! The client: what it has sent and what was answered, and the answers on their way to the user.
+//! The client: the sent statements and their answers, and the answers on their way to the user.
 
 use super::connect::Stream;
 use super::graph::drawn;
@@ -13,10 +13,10 @@ use tokio::sync::{Notify, mpsc};
 
 /// Pieces of input that wait to be sent.
 const WAITING: usize = 8;
-/// What is read of the stream at a time.
+/// The bytes of a read from the stream.
 const READ_BYTES: usize = 64 << 10;
 
-/// How the client has ended.
+/// The end of the client.
 pub struct Ending {
     /// Whether every statement succeeded.
     pub ok: bool,
@@ -64,33 +64,39 @@ impl Progress {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
     /// Notes that a line's statement is being sent.
     pub fn sent(&self, line: u64) {
         let mut state = self.state();
         state.sent += 1;
         state.last_sent = line;
     }
+
     /// Notes that a line that is being sent ends the server.
     pub fn shuts_down(&self, line: u64) {
         self.state().shutdown = Some(line);
     }
-    /// Notes that a line that is being sent, behind which none is sent before its answer, asks for
-    /// the graph of the last batch.
+
+    /// Notes that a line asks for the graph of the last batch. It is being sent, and the next line
+    /// is sent after its answer.
     pub fn asks_for_graph(&self, line: u64) {
         self.state().info = Some(line);
     }
-    /// Notes and shows what is wrong with a line that was not sent.
+
+    /// Notes and shows the error of a line that was not sent.
     pub fn fail(&self, line: u64, text: &str) {
         self.state().failed = true;
         eprintln!("line {line}: {text}");
     }
+
     /// Whether the file of a line's load is still wanted.
     pub fn wants_file(&self, line: u64) -> bool {
         let state = self.state();
         !state.gone && state.last_answered < line
     }
-    /// Waits until everything is answered: whether the last statement succeeded; none if the server
-    /// has gone.
+
+    /// Waits until all lines are answered; returns whether the last statement succeeded. `None` if
+    /// the server has gone.
     pub fn wait(&self) -> Option<bool> {
         let mut state = self.state();
         while !state.gone && state.answered < state.sent {
@@ -100,7 +106,7 @@ impl Progress {
     }
 }
 
-/// Why no more answers come.
+/// The reason why no more answers come.
 enum End {
     Complete,
     Gone(String),
@@ -110,7 +116,7 @@ enum End {
 pub async fn run(stream: impl Stream) -> Ending {
     let progress = Arc::new(Progress::default());
     let (frames, mut waiting) = mpsc::channel::<Vec<u8>>(WAITING);
-    // Cancellations have a channel of their own, because a load fills the other one.
+    // Cancellations have a channel of their own, because a load fills the other channel.
     let (cancels, mut cancelled) = mpsc::channel::<Vec<u8>>(1);
     let is_terminal = std::io::stdin().is_terminal();
     let spawned = {
@@ -158,7 +164,8 @@ pub async fn run(stream: impl Stream) -> Ending {
                     break End::Complete;
                 }
             }
-            // At a terminal, what runs is cancelled; elsewhere the signal ends the process.
+            // At a terminal, the running statement is cancelled; elsewhere the signal ends the
+            // process.
             _ = tokio::signal::ctrl_c(), if is_terminal => {
                 let mut out = Vec::new();
                 ClientFrame::Cancel { line: progress.state().last_sent }.put(&mut out);
@@ -185,14 +192,14 @@ async fn write(writer: &mut (impl AsyncWrite + Unpin), out: &[u8]) -> std::io::R
     writer.flush().await
 }
 
-/// The standard output. Nobody may read it any more (head, less), which is no error of ours.
+/// The standard output. A closed output (head, less) is no error of ours.
 struct Shown {
     out: std::io::BufWriter<std::io::Stdout>,
     failed: bool,
 }
 
 impl Shown {
-    /// What is wrong with the output.
+    /// Notes an error of the output.
     fn note(&mut self, result: std::io::Result<()>, progress: &Progress) {
         if let Err(error) = result
             && !std::mem::replace(&mut self.failed, true)
@@ -202,12 +209,14 @@ impl Shown {
             progress.state().failed = true;
         }
     }
+
     fn write(&mut self, text: &[u8], progress: &Progress) {
         if !self.failed {
             let result = self.out.write_all(text);
             self.note(result, progress);
         }
     }
+
     fn flush(&mut self, progress: &Progress) {
         if !self.failed {
             let result = self.out.flush();
@@ -259,9 +268,9 @@ async fn read(mut reader: BufReader<impl AsyncRead + Unpin>, progress: &Progress
                 return gone(why);
             }
             Ok(ServerFrame::Welcome { .. } | ServerFrame::Refused { .. }) => {
-                return gone("the server says something out of place");
+                return gone("the server sent a message out of place");
             }
-            Err(error) => return gone(&format!("the server says something that is no answer: {error}")),
+            Err(error) => return gone(&format!("the server sent a message that is no answer: {error}")),
         }
     }
 }

@@ -14,11 +14,11 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Both directions of a connection, of whatever kind it is.
+/// Both directions of a connection of any kind.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Place {
     /// HOST:PORT
@@ -28,19 +28,19 @@ pub enum Place {
 }
 
 impl Place {
-    /// What has a slash or no colon is a path, as for `serac serve --operators`.
+    /// A text with a slash or without a colon is a path, as for `serac serve --operators`.
     pub fn new(text: &str) -> Self {
         if text.contains('/') || !text.contains(':') { Self::Unix(text.into()) } else { Self::Tcp(text.into()) }
     }
 }
 
-/// How the server shows who it is.
+/// The check of the server's identity.
 pub struct TlsOptions {
     pub ca: PathBuf,
     pub name: Option<String>,
 }
 
-/// Who the client is.
+/// The client's identity.
 pub struct Login {
     user: String,
     password: Option<String>,
@@ -53,14 +53,15 @@ impl Login {
         let user = user.or_else(|| variable("SERAC_USER")).or_else(|| variable("USER"));
         Self { user: user.unwrap_or_default(), password: variable("SERAC_PASSWORD").or_else(|| variable("PGPASSWORD")) }
     }
-    /// For a server that takes everybody, as one of this process does: whoever has the folder may
-    /// do everything.
+
+    /// For a server without logins, as one of this process: access to the folder implies all
+    /// rights.
     pub fn nobody() -> Self {
         Self { user: String::new(), password: None }
     }
 }
 
-/// Why the server does not let the client in.
+/// The reason why the server refuses the client.
 pub struct Refusal {
     pub wants_password: bool,
     pub why: String,
@@ -72,7 +73,7 @@ impl Refusal {
     }
 }
 
-/// Says who the client is, and reads the answer.
+/// Sends the client's identity, and reads the answer.
 pub async fn greet<S: Stream>(mut stream: S, login: &Login) -> Result<S, Refusal> {
     let mut out = Vec::new();
     ClientFrame::Hello { version: VERSION, user: &login.user, password: login.password.as_deref() }.put(&mut out);

@@ -1,6 +1,6 @@
 //! The graph of the last batch, as `info()` writes it, drawn for a person.
 //!
-//! Statements stand below each other, level by level. What a statement gives is a lane, from its
+//! Statements stand below each other, level by level. The result of a statement is a lane, from its
 //! row down to the last row that uses it:
 //!
 //! ```text
@@ -20,7 +20,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// More lanes would leave no room for statements; the names say what else depends on what.
+/// More lanes would leave no room for statements; the names show the other dependencies.
 const MOST_LANES: usize = 16;
 
 /// A statement of the batch.
@@ -61,7 +61,7 @@ fn links<'t>(lines: &mut std::iter::Peekable<std::str::Lines<'t>>) -> Option<Vec
     Some(links)
 }
 
-/// The lanes beside a row: the lanes that it uses, of which some end, and the lane that it begins.
+/// The lanes beside a row: the used lanes, a part of which ends, and the lane that it begins.
 fn beside(live: &[bool], used: &[usize], ends: impl Fn(usize) -> bool, begins: Option<usize>) -> String {
     let first = used.iter().copied().chain(begins).min();
     let mut text = String::new();
@@ -80,14 +80,14 @@ fn beside(live: &[bool], used: &[usize], ends: impl Fn(usize) -> bool, begins: O
     text
 }
 
-/// What `info()` has written, with the graph of the last batch drawn.
+/// The output of `info()`, with the graph of the last batch drawn.
 pub fn drawn(info: &str) -> String {
     let begins = if info.starts_with("last batch: ") { Some(0) } else { info.find("\nlast batch: ").map(|at| at + 1) };
     let Some((catalog, graph)) = begins.map(|at| info.split_at(at)) else { return info.to_owned() };
     let mut lines = graph.lines().peekable();
     let title = lines.next().unwrap_or_default();
     let Some(links) = links(&mut lines) else { return info.to_owned() };
-    // Level by level, whatever the heuristic has done.
+    // Level by level, independently of the heuristic.
     let mut order: Vec<usize> = (0..links.len()).collect();
     order.sort_by_key(|link| links[*link].level);
     // By statement, the last row that uses it.

@@ -68,7 +68,7 @@ pub struct Input<'a> {
     draws: bool,
 }
 
-/// What follows a statement.
+/// The text after a statement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     GoesOn,
@@ -80,16 +80,18 @@ impl<'a> Input<'a> {
     pub fn new(progress: &'a Progress, frames: Sender<Vec<u8>>, has_bars: bool, draws: bool) -> Self {
         Self { progress, frames, out: Vec::new(), has_bars, draws }
     }
-    /// Sends what has been put; false if nobody takes it any more.
+
+    /// Sends the written frame; false if the receiver has gone.
     fn send(&mut self) -> bool {
         self.out.is_empty() || self.frames.blocking_send(std::mem::take(&mut self.out)).is_ok()
     }
+
     fn put(&mut self, frame: &ClientFrame<'_>) -> bool {
         frame.put(&mut self.out);
         self.out.len() < SEND_BYTES || self.send()
     }
 
-    /// Sends a line's statement, if it has one, and the file that belongs to it.
+    /// Sends a line's statement, if it has one, and its file.
     fn line(&mut self, line: u64, bytes: &[u8]) -> Next {
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_ascii();
@@ -115,13 +117,13 @@ impl<'a> Input<'a> {
                 let ends = !self.send() || self.progress.wait() != Some(false);
                 return if ends { Next::Ends } else { Next::GoesOn };
             }
-            // The server says what is wrong.
+            // The server reports the error.
             _ => {}
         }
         if is_taken { Next::GoesOn } else { Next::Ends }
     }
-    /// Sends a file; false if nobody takes it any more. The rest is left out once the load has
-    /// failed.
+
+    /// Sends a file; false if the receiver has gone. The rest is left out once the load has failed.
     fn file(&mut self, line: u64, path: &str) -> bool {
         if !self.put(&ClientFrame::LoadBegin) {
             return false;
@@ -235,7 +237,7 @@ fn skip_line(reader: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// What Tab completes: commands, what was typed before, and files.
+/// The words that Tab completes: commands, earlier input, and files.
 #[derive(Helper, Hinter, Highlighter, Validator)]
 struct Words {
     words: BTreeSet<String>,

@@ -83,7 +83,7 @@ fn embedded(runtime: &tokio::runtime::Runtime, arguments: &OperatorsArguments) -
             let stream = connect::greet(own, &Login::nobody()).await.map_err(|refusal| refusal.why)?;
             Ok::<_, String>(client::run(stream).await)
         });
-        // Whoever ends first, the client or, by its `shutdown`, the server.
+        // Either side may end first: the client or, by its `shutdown`, the server.
         let mut client = Some(client);
         let ending = tokio::select! {
             ending = client.as_mut().expect("it was put there") => {

@@ -71,8 +71,8 @@ const PROCEDURES: &str = "SELECT n.nspname AS schema, p.proname AS name, \
     obj_description(p.oid, 'pg_proc') AS description \
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE ";
 
-/// What lists the procedures and functions whose names are like a pattern; without one, those that
-/// are not built in.
+/// The query that lists the procedures and functions whose names match a pattern; without one,
+/// those that are not built in.
 fn procedures(pattern: &str) -> String {
     let condition = match pattern {
         "" => "n.nspname <> 'pg_catalog'".to_owned(),
@@ -102,7 +102,7 @@ fn watching(argument: &str) -> Result<(f64, Option<usize>), String> {
     Ok((seconds, times))
 }
 
-/// Whether a switch is on after a command with this argument, or the other way round without one.
+/// The state of a switch after a command with this argument; without one it is toggled.
 fn switched(now: bool, argument: &str) -> Result<bool, String> {
     match argument {
         "" => Ok(!now),
@@ -174,7 +174,7 @@ impl Shell {
     pub(super) async fn command(&mut self, line: &str, statement: String, source: &Source) -> Result<bool, String> {
         let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let argument = argument.trim();
-        // The statement that the command is about: the one that it ends, or the last one.
+        // The statement of the command: the one that it ends, or the last one.
         let about = || match statement.is_empty() {
             true if self.last.is_empty() => Err(format!("{name}: there is no statement yet")),
             true => Ok(self.last.clone()),

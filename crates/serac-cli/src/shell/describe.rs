@@ -87,8 +87,7 @@ impl Shell {
         }
     }
 
-    /// One table, view, index or sequence; with `more`, also what is said of it, and how much it
-    /// holds.
+    /// One table, view, index or sequence; with `more`, also its comment, and its size.
     pub(super) async fn describe(&mut self, name: &str, more: bool) -> Result<String, String> {
         let name = name.trim_end_matches(';');
         let fold = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
@@ -107,8 +106,7 @@ impl Shell {
     }
 }
 
-/// Describes a relation of a database that this process has open; none if there is no such
-/// relation.
+/// Describes a relation of a database that this process has open; `None` if it does not exist.
 async fn describe_here(
     session: &mut Session,
     schema: &str,

@@ -1,4 +1,4 @@
-//! The line that is typed: prompts, history, and what Tab completes.
+//! The input line: prompts, history, and completion by Tab.
 
 use crate::script::Within;
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
@@ -96,6 +96,7 @@ impl ShellHelper {
         let words = KEYWORDS.iter().chain(&functions).map(ToString::to_string).chain(names).collect();
         Self { words, files: FilenameCompleter::new() }
     }
+
     /// The words that begin with small letters.
     fn words_with(&self, prefix: &str) -> impl Iterator<Item = &String> {
         self.words.iter().filter(move |word| word.to_lowercase().starts_with(prefix))
@@ -105,13 +106,13 @@ impl ShellHelper {
 /// The user's input.
 pub enum Typed {
     Line(String),
-    /// Ctrl-C: what was begun is dropped.
+    /// Ctrl-C: the begun input is dropped.
     Interrupted,
     /// Ctrl-D.
     End,
 }
 
-/// The prompt of a session. `within`: what is open of a statement that has begun.
+/// The prompt of a session. `within`: the open token of a statement that has begun.
 pub fn prompt(status: TransactionStatus, within: Option<Within>) -> String {
     let status = match status {
         TransactionStatus::Idle => "",
@@ -158,7 +159,7 @@ impl LineEditor {
         }
     }
 
-    /// Puts what was typed into the history.
+    /// Puts an input into the history.
     pub fn remember(&mut self, text: &str) {
         let _ = self.editor.add_history_entry(text.trim_end());
     }

@@ -30,11 +30,11 @@ pub struct ShellOptions {
     pub mode: Mode,
     pub continue_on_error: bool,
     pub path: Option<PathBuf>,
-    /// The role that the session has; none for the superuser.
+    /// The session's role; `None` for the superuser.
     pub role: Option<String>,
 }
 
-/// Where COPY … FROM STDIN finds its data.
+/// The source of the data of COPY … FROM STDIN.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Data {
     /// In the script, behind the statement.
@@ -47,9 +47,9 @@ enum Data {
 
 struct Shell {
     session: FolderSession,
-    /// Folder of the database; none if it is in memory.
+    /// Folder of the database; `None` if it is in memory.
     path: Option<PathBuf>,
-    /// The role that the session has; none for the superuser.
+    /// The session's role; `None` for the superuser.
     role: Option<String>,
     display: Display,
     continue_on_error: bool,
@@ -62,7 +62,7 @@ struct Shell {
     nested: usize,
 }
 
-/// Where results go, and how.
+/// The target and the form of results.
 struct Display {
     mode: Mode,
     timing: bool,
@@ -72,9 +72,9 @@ struct Display {
     is_interactive: bool,
     /// Writes the result that is being shown.
     writer: Option<RowsWriter>,
-    /// When the statement began.
+    /// The beginning of the statement.
     started: Instant,
-    /// How far the COPY is that runs.
+    /// The progress of the running COPY.
     bar: Arc<Mutex<Option<CopyBar>>>,
     /// Whether names of tables and columns may be others than those that Tab knows.
     names_changed: bool,
@@ -114,7 +114,7 @@ async fn cancellable<T>(
     }
 }
 
-/// False where nobody reads any more (head, less), which is no error of ours.
+/// False if the output is closed (head, less), which is no error of ours.
 fn write_to(output: &mut Option<File>, text: &str) -> bool {
     let result = match output {
         Some(file) => file.write_all(text.as_bytes()),
@@ -129,7 +129,7 @@ const NAMES: &str = "SELECT DISTINCT table_name FROM information_schema.tables \
     UNION SELECT DISTINCT column_name FROM information_schema.columns \
     WHERE table_schema NOT IN ('pg_catalog', 'information_schema')";
 
-/// Shows a text a page at a time; false if there is no such program.
+/// Shows a text a page at a time; false if there is no pager.
 fn page(text: &str) -> bool {
     let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
     let mut command = Command::new("sh");
@@ -171,7 +171,8 @@ impl Display {
     fn write(&mut self, text: &str) {
         write_to(&mut self.output, text);
     }
-    /// Shows the result of a query, or of a command, to whoever reads it.
+
+    /// Shows the result of a query, or of a command.
     fn show(&mut self, text: &str) -> bool {
         let term = Term::stdout();
         let (height, width) = term.size_checked().unwrap_or((u16::MAX, u16::MAX));
@@ -180,6 +181,7 @@ impl Display {
         let is_paged = self.pager && self.is_interactive && self.output.is_none() && term.is_term() && is_long;
         (is_paged && page(text)) || write_to(&mut self.output, text)
     }
+
     /// Whether a person reads the results.
     fn is_for_people(&self) -> bool {
         matches!(self.mode, Mode::Table | Mode::Expanded)
@@ -191,10 +193,12 @@ impl Sink for Display {
         let writer = self.writer.insert(RowsWriter::new(schema.clone(), self.mode));
         write_to(&mut self.output, &writer.start())
     }
+
     fn batch(&mut self, batch: &RecordBatch) -> bool {
         let Some(writer) = &mut self.writer else { unreachable!("the columns come first") };
         write_to(&mut self.output, &writer.rows(batch))
     }
+
     fn complete(&mut self, tag: &str, _rows: u64, is_data: bool) {
         drop(self.bar.lock().take());
         let shown = match self.writer.take() {
@@ -214,14 +218,17 @@ impl Sink for Display {
             self.write(&format!("Time: {:.3} ms\n", took.as_secs_f64() * 1e3));
         }
     }
+
     fn notice(&mut self, severity: &str, message: &str) {
         eprintln!("{severity}: {}", printable(message, true));
     }
+
     fn notification(&mut self, process: i32, channel: &str, payload: &str) {
         let text = if payload.is_empty() { String::new() } else { format!(" with payload \"{payload}\"") };
         let (channel, text) = (printable(channel, false), printable(&text, false));
         eprintln!("Asynchronous notification \"{channel}\"{text} received from server process with PID {process}.");
     }
+
     fn moved(&mut self, why: &str, holder: Option<u32>) {
         self.names_changed = true;
         let place = holder.map_or("in this process".into(), |holder| format!("in process {holder}"));
@@ -234,6 +241,7 @@ impl Shell {
     fn write(&mut self, text: &str) {
         self.display.write(text);
     }
+
     fn show(&mut self, text: &str) -> bool {
         self.display.show(text)
     }
@@ -265,7 +273,7 @@ impl Shell {
         result
     }
 
-    /// Runs what the user has written, and keeps it for \g.
+    /// Runs the user's statement, and keeps it for \g.
     async fn statement(&mut self, sql: &str) -> Result<(), String> {
         self.last = sql.to_owned();
         self.sql(sql).await.map_err(|error| show_error(&error, sql))
@@ -320,7 +328,7 @@ impl Shell {
         }
     }
 
-    /// Runs a part, and says what is wrong with it; Ok(false) if the script ends here.
+    /// Runs a part, and prints its error; Ok(false) if the script ends here.
     async fn run(&mut self, part: Part, source: &Source) -> Result<bool, ()> {
         self.part(part, source).await.or_else(|message| {
             if !message.is_empty() {
@@ -329,6 +337,7 @@ impl Shell {
             if self.continue_on_error { Ok(true) } else { Err(()) }
         })
     }
+
     /// Runs the parts of a script that are complete; Ok(false) if it said \q.
     async fn run_complete(&mut self, source: &Source) -> Result<bool, ()> {
         while let Some(part) = source.next_complete() {
@@ -338,6 +347,7 @@ impl Shell {
         }
         Ok(true)
     }
+
     /// Runs a whole script; Ok(false) if it said \q.
     async fn script(&mut self, source: &Source) -> Result<bool, ()> {
         while let Some(part) = source.next().await.map_err(|error| eprintln!("{error}"))? {

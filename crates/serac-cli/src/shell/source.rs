@@ -1,4 +1,4 @@
-//! Where the lines of a script come from: a text, or a pipe whose lines run as they come.
+//! The source of a script's lines: a text, or a pipe whose lines run as they come.
 //!
 //! ```text
 //! standard input ──thread──▶ channel of whole lines ──▶ Script ──▶ statements, and data of COPY
@@ -6,7 +6,7 @@
 //! The script is behind a latch. Two may wait for lines: the shell, for a statement, and the thread
 //! that reads a COPY, for data. The shell waits on a `Notify`, which keeps a wake-up that comes
 //! before the wait. The thread waits on a condition variable, under the latch. A task that adds a
-//! piece to the channel, ends it, or ends the data takes the latch before it wakes the thread, so
+//! piece to the channel, ends it, or ends the data takes the latch before it wakes the thread. So
 //! the thread has either seen that, or waits already.
 //!
 //! The thread of the standard input may wait for as long as the process lives, which ends without
@@ -22,14 +22,14 @@ use tokio::sync::Notify;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces that are read ahead of what runs.
+/// Pieces that are read ahead of the execution.
 const PIECES_AHEAD: usize = 16;
 
 struct Lines {
     script: Script,
-    /// Lines that come through a pipe; none if all are there.
+    /// Lines that come through a pipe; `None` if all are there.
     pieces: Option<Receiver<io::Result<String>>>,
-    /// How many COPYs have begun to read data. The thread of one that has failed may live on.
+    /// The number of COPYs that have begun to read data. The thread of a failed COPY may live on.
     copies: u64,
 }
 
@@ -42,7 +42,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Wakes all who wait, after a change that was made without the latch.
+    /// Wakes all waiters, after a change that was made without the latch.
     fn wake(&self) {
         drop(self.lines.lock());
         self.changed.notify_all();
@@ -85,7 +85,7 @@ fn send_lines(mut stream: impl Read, pieces: SyncSender<io::Result<String>>, arr
 }
 
 impl Lines {
-    /// Takes lines that have come. None if there are none yet; false if there will be none.
+    /// Takes lines that have come. `None` if there are none yet; false at the end.
     fn take(&mut self) -> Option<io::Result<bool>> {
         let piece = match &self.pieces {
             None => return Some(Ok(false)),
@@ -110,10 +110,12 @@ impl Source {
         let lines = Mutex::new(Lines { script, pieces, copies: 0 });
         Self(Arc::new(Shared { lines, arrived: Notify::new(), changed: Condvar::new() }))
     }
+
     /// A script that is all there.
     pub fn text(script: impl Into<String>) -> Self {
         Self::new(Script::new(script), None)
     }
+
     /// A script whose lines come from a stream.
     ///
     /// # Errors
@@ -126,7 +128,7 @@ impl Source {
         std::thread::Builder::new().name("serac-script".into()).spawn(move || {
             let wake = || _ = shared.upgrade().as_deref().map(Shared::wake);
             send_lines(stream, sender, wake);
-            // The sender is gone: those who are woken see the end.
+            // The sender is gone: the woken waiters see the end.
             wake();
         })?;
         Ok(source)
@@ -136,25 +138,30 @@ impl Source {
     pub fn push(&self, line: &str) {
         self.0.lines.lock().script.push(line);
     }
-    /// Forgets what has not run yet.
+
+    /// Forgets the parts that have not run yet.
     pub fn clear(&self) {
         self.0.lines.lock().script = Script::default();
     }
+
     /// Puts the beginning of a statement before all that is left.
     pub fn put_back(&self, statement: &str) {
         self.0.lines.lock().script.put_back(statement);
     }
-    /// What has begun, and of which token it is in the middle.
+
+    /// An incomplete statement, and the token in whose middle it is.
     pub fn incomplete(&self) -> Option<(String, Within)> {
         let script = &mut self.0.lines.lock().script;
         let within = script.within();
         script.incomplete().map(|text| (text.to_owned(), within))
     }
-    /// The next complete part of what has come.
+
+    /// The next complete part of the lines so far.
     pub fn next_complete(&self) -> Option<Part> {
         self.0.lines.lock().script.next_complete()
     }
-    /// Waits until `look` finds something in what has come; none at the end of the input.
+
+    /// Waits until `look` finds a match in the lines so far; `None` at the end of the input.
     async fn until<T>(&self, mut look: impl FnMut(&mut Script) -> Option<T>) -> io::Result<Option<T>> {
         let mut interrupts = Interrupts::listen();
         loop {
@@ -178,6 +185,7 @@ impl Source {
             }
         }
     }
+
     /// The next part. The last statement may do without a semicolon.
     pub async fn next(&self) -> io::Result<Option<Part>> {
         match self.until(Script::next_complete).await? {
@@ -193,7 +201,8 @@ impl Source {
         lines.copies += 1;
         Data { source: self.clone(), copy: lines.copies, piece: io::Cursor::default() }
     }
-    /// Drops the data that nobody has read.
+
+    /// Drops unread data.
     pub async fn skip_data(&self) -> io::Result<()> {
         let dropped = |script: &mut Script| {
             script.data();
@@ -208,7 +217,7 @@ impl Source {
 /// The data of a COPY.
 struct Data {
     source: Source,
-    /// Which of the source's COPYs it is.
+    /// The number of its COPY among the source's.
     copy: u64,
     piece: io::Cursor<Vec<u8>>,
 }
@@ -223,7 +232,7 @@ impl Read for Data {
             let shared = &self.source.0;
             let mut lines = shared.lines.lock();
             let piece = loop {
-                // What comes behind the end of its data is not for it.
+                // Lines behind the end of its data are not for it.
                 if lines.copies != self.copy {
                     return Ok(0);
                 }
@@ -300,7 +309,7 @@ mod tests {
         }
     }
 
-    /// The thread of a COPY that has failed may ask for data when the next one has begun.
+    /// The thread of a failed COPY may ask for data when the next one has begun.
     #[tokio::test]
     async fn data_is_for_its_own_copy_only() {
         let script = "COPY t FROM STDIN;\n1\n\\.\nCOPY t FROM STDIN;\n2\n\\.\nSELECT 3;\n";

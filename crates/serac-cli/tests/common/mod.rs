@@ -22,7 +22,7 @@ pub fn start(arguments: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// What `serac` gives with these arguments and this standard input.
+/// The output of `serac` with these arguments and this standard input.
 pub fn serac(arguments: &[&str], input: impl AsRef<[u8]>) -> Output {
     let mut child = start(arguments);
     // A command that fails early does not read its input.

@@ -22,16 +22,19 @@ impl Shell {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, input, lines }
     }
+
     /// A shell that has the folder open, or works in it.
     pub fn ready(folder: &Path) -> Self {
         let mut shell = Self::start(folder, &[]);
         assert_eq!(shell.ask("SELECT 1 AS one;"), ["one", "1"]);
         shell
     }
+
     pub fn send(&mut self, script: &str) {
         writeln!(self.input.as_mut().unwrap(), "{script}").unwrap();
     }
-    /// The lines that a script writes, up to a mark behind it; none if the shell ends before it.
+
+    /// The lines that a script writes, up to a mark behind it; `None` if the shell ends before it.
     pub fn try_ask(&mut self, script: &str) -> Option<Vec<String>> {
         // A mark that is written whether the database can be reached or not.
         writeln!(self.input.as_mut().unwrap(), "{script}\nthe end \\p\n\\r").ok()?;
@@ -39,14 +42,17 @@ impl Shell {
         let shown = lines.by_ref().take_while(|line| line != "the end").collect();
         (lines.next()? == "Query buffer reset (cleared).").then_some(shown)
     }
+
     pub fn ask(&mut self, script: &str) -> Vec<String> {
         self.try_ask(script).unwrap_or_else(|| panic!("the shell has ended before the end of {script}"))
     }
+
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
-    /// Ends the script; what went to standard error, and whether all succeeded.
+
+    /// Ends the script; returns its standard error, and whether all succeeded.
     pub fn finish(mut self) -> (String, bool) {
         drop(self.input.take());
         let mut error = String::new();
@@ -70,7 +76,7 @@ pub fn run(folder: &Path, arguments: &[&str], input: &str) -> (String, String, b
 
 /// A statement that does not end by itself.
 pub const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000000000) AS g (a);";
-/// How many sessions run it.
+/// Counts the sessions that run it.
 pub const ENDLESS_RUNNING: &str = "SELECT count(*) AS n FROM pg_stat_activity \
     WHERE query LIKE '%1000000000000%' AND query NOT LIKE '%stat_activity%' AND state = 'active';";
 
@@ -81,7 +87,7 @@ pub fn wait_for_endless(holder: &mut Shell, count: usize) {
     }
 }
 
-/// Makes sure that the rows that each of some writers was told of are in `t (writer, …)`.
+/// Checks that the acknowledged rows of each writer are in `t (writer, …)`.
 pub fn check_acknowledged(folder: &Path, acknowledged: &[AtomicU64]) {
     let (shown, error, succeeded) =
         run(folder, &["-c", "SELECT writer, count(*) AS n FROM t GROUP BY writer ORDER BY writer"], "");

@@ -1,9 +1,9 @@
-//! What a transaction changes in the catalog, and how its changes meet those of concurrent
+//! The catalog changes of one transaction, and their conflicts with those of concurrent
 //! transactions.
 //!
-//! DDL of several transactions runs side by side if it is about different things. The difference
-//! between the catalog before and after a statement says what the statement is about: a
-//! [`CatalogKey`] names one thing that one transaction at a time may change.
+//! DDL of several transactions runs side by side if it is about different objects. The difference
+//! between the catalog before and after a statement is its footprint. A [`CatalogKey`] names a
+//! catalog object that one transaction at a time may change.
 //! ```text
 //! a change                                     the commit
 //! 1. is made in a private copy                 1. takes the latch of catalog commits
@@ -12,25 +12,26 @@
 //! 4. what they name must be in the newest      3. logs it, and publishes it in the critical
 //!    catalog as in the snapshot's: conflict       section of the commit
 //! ```
-//! After step 4 nobody else changes these things until the transaction ends. So the commits of
-//! others and the private copy add up, in the order of the commits.
+//! After step 4 no other transaction changes these keys until the transaction ends. So the commits
+//! of others and the private copy add up, in the order of the commits.
 //!
-//! **Shared keys.** Some changes rest on a thing that they do not change. They share the key of
-//! that thing, which excludes whoever changes it:
-//! - A change in a schema shares the schema's key. So do comments and grants on the schema. Nobody
-//!   drops the schema meanwhile.
+//! **Shared keys.** A change may depend on an object that it does not change. It shares that
+//! object's key, which excludes transactions that change the object:
+//! - A change in a schema shares the schema's key. So do comments and grants on the schema. The
+//!   schema cannot be dropped meanwhile.
 //! - A change of a sequence that a column owns shares the key of the column's table.
 //! - A new index shares the key of the relation of its name. No relation gets that name meanwhile.
-//! - A change that names a role, as an owner or in a grant, shares [`CatalogKey::Roles`]. Nobody
-//!   drops a role meanwhile.
+//! - A change that names a role, as an owner or in a grant, shares [`CatalogKey::Roles`]. No role
+//!   can be dropped meanwhile.
 //!
-//! A transaction that drops or renames a thing has looked at everything that goes with it. Step 4
-//! checks that nothing has joined since. Memberships of roles must have no circle, which is about
-//! all of them together: one transaction at a time changes them.
+//! A transaction that drops or renames an object has looked at all of its dependents. Step 4 checks
+//! that no dependent has joined since. Memberships of roles must have no circle, which is about all
+//! of them together: one transaction at a time changes them.
 //!
-//! The locks of tables ([`crate::table::lock`]) keep what foreign keys and rows rest on. Views,
-//! defaults and checks name what they rest on in texts that the engine does not understand. A
-//! concurrent transaction may drop what such a text names, just as a later one may.
+//! The locks of tables ([`crate::table::lock`]) protect the objects that foreign keys and rows
+//! depend on. Views, defaults and checks name their objects in texts that the engine does not
+//! understand. A concurrent transaction may drop an object that a text names, just as a later one
+//! may.
 //!
 //! A transaction whose snapshot is renewed puts its changes on top of the new snapshot's catalog in
 //! the same way.
@@ -44,10 +45,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// Something in the catalog that one transaction at a time may change.
+/// A part of the catalog that one transaction at a time may change.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum CatalogKey {
-    /// That there is a schema. Before the keys of what is in it.
+    /// The existence of a schema: taken before the keys of its content.
     Schema(String),
     /// A table, view or sequence, with its owner, grants and comments.
     Relation(String, String),
@@ -55,7 +56,7 @@ pub(crate) enum CatalogKey {
     Index(String, String),
     /// A function.
     Function(String),
-    /// Owner, grants and comments of anything else.
+    /// Owner, grants and comments of any other object.
     Rights(Object),
     /// A role, with its memberships.
     Role(RoleId),
@@ -63,9 +64,9 @@ pub(crate) enum CatalogKey {
     RoleName(String),
     /// That roles are not dropped.
     Roles,
-    /// Which roles are members of which.
+    /// The memberships of roles in roles.
     Memberships,
-    /// What is granted on objects that are still to be made.
+    /// The default privileges of objects that are made later.
     DefaultPrivileges,
 }
 
@@ -125,12 +126,12 @@ fn has_index(schema: Option<&Schema>, name: &str) -> bool {
     schema.is_some_and(|schema| schema.has_index(name))
 }
 
-/// What one transaction has changed.
+/// The catalog changes of one transaction.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct CatalogChanges {
-    /// The things that differ. To be locked exclusively.
+    /// The differing keys: to be locked exclusively.
     pub(crate) keys: BTreeSet<CatalogKey>,
-    /// What must not change before this transaction ends. To be locked for sharing.
+    /// Keys that must not change before this transaction ends: to be locked for sharing.
     pub(crate) shared: BTreeSet<CatalogKey>,
 }
 
@@ -174,7 +175,7 @@ impl CatalogChanges {
             if let CatalogKey::Index(schema, name) = key {
                 shared.push(CatalogKey::Relation(schema.clone(), name.clone()));
             }
-            // The table whose column owns a sequence, or did.
+            // The table whose column owns, or owned, a sequence.
             for catalog in [before, after] {
                 if let CatalogKey::Relation(schema, name) = key
                     && let Some(sequence) = catalog.schemas.get(schema).and_then(|schema| schema.sequences.get(name))
@@ -188,6 +189,7 @@ impl CatalogChanges {
         changes.shared.extend(shared);
         changes
     }
+
     fn note_security(&mut self, before: &Catalog, after: &Catalog) {
         let (old, new) = (&before.security, &after.security);
         let objects = old.differing_objects(new);
@@ -225,6 +227,7 @@ impl CatalogChanges {
         self.keys.extend(more.keys);
         self.shared.extend(more.shared);
     }
+
     pub(crate) fn has_relation(&self, schema: &str, name: &str) -> bool {
         self.keys.contains(&CatalogKey::Relation(schema.to_owned(), name.to_owned()))
     }
@@ -334,7 +337,7 @@ fn is_same_in(key: &CatalogKey, exclusive: bool, base: &Catalog, newest: &Catalo
     }
 }
 
-/// The locks of the things in the catalog that somebody changes.
+/// The locks of the catalog keys that running transactions change.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogLocks(Mutex<BTreeMap<CatalogKey, Arc<TableLock>>>);
 
@@ -342,6 +345,7 @@ impl CatalogLocks {
     pub(crate) fn of(&self, key: &CatalogKey) -> Arc<TableLock> {
         self.0.lock().entry(key.clone()).or_default().clone()
     }
+
     /// Gives up a lock that the caller has released or did not get.
     pub(crate) fn forget(&self, key: &CatalogKey, lock: Arc<TableLock>) {
         let mut locks = self.0.lock();

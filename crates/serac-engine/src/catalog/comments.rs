@@ -1,5 +1,5 @@
-//! What users say of objects and their columns (COMMENT ON). It goes with its object: by another
-//! name, and away.
+//! The comments on objects and their columns (COMMENT ON). A comment follows its object through
+//! renames and is dropped with it.
 
 use crate::catalog::Catalog;
 use crate::error::{Result, missing};
@@ -8,7 +8,7 @@ use crate::transaction::Transaction;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The comments of a version of the catalog, by object and, if it is about one, column.
+/// The comments of a version of the catalog, by object and, for a comment on a column, by column.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<Comment>", into = "Vec<Comment>")]
 pub struct Comments(BTreeMap<(Object, Option<String>), String>);
@@ -28,43 +28,50 @@ impl From<Comments> for Vec<Comment> {
 }
 
 impl Comments {
-    /// All comments, with what they are about.
+    /// All comments, with their objects.
     pub fn iter(&self) -> impl Iterator<Item = (&Object, Option<&str>, &str)> {
         self.0.iter().map(|((object, column), text)| (object, column.as_deref(), text.as_str()))
     }
+
     /// An object has another name.
     pub(crate) fn renamed(&mut self, object: &Object, new: &Object) {
         let moved: Vec<_> = self.0.extract_if(.., |(of, _), _| of == object).collect();
         self.0.extend(moved.into_iter().map(|((_, column), text)| ((new.clone(), column), text)));
     }
+
     /// A column has another name.
     pub(crate) fn column_renamed(&mut self, object: &Object, column: &str, new: &str) {
         if let Some(text) = self.0.remove(&(object.clone(), Some(column.to_owned()))) {
             self.0.insert((object.clone(), Some(new.to_owned())), text);
         }
     }
+
     fn of<'c>(&'c self, object: &'c Object) -> impl Iterator<Item = (&'c (Object, Option<String>), &'c String)> {
         self.0.range((object.clone(), None)..).take_while(move |((of, _), _)| of == object)
     }
-    /// The objects of which something else is said in `other`.
+
+    /// The objects with another comment in `other`.
     pub(crate) fn differing(&self, other: &Self) -> BTreeSet<Object> {
         let missing = |from: &Self, at: &Self| -> Vec<Object> {
             from.0.iter().filter(|(key, text)| at.0.get(*key) != Some(*text)).map(|((of, _), _)| of.clone()).collect()
         };
         missing(self, other).into_iter().chain(missing(other, self)).collect()
     }
+
     /// Whether `other` says the same of an object.
     pub(crate) fn has_same(&self, other: &Self, object: &Object) -> bool {
         self.of(object).eq(other.of(object))
     }
-    /// Says of an object what `other` does.
+
+    /// Takes over the comments of an object from `other`.
     pub(crate) fn take(&mut self, object: &Object, other: &Self) {
         if !self.has_same(other, object) {
             self.0.retain(|(of, _), _| of != object);
             self.0.extend(other.of(object).map(|(key, text)| (key.clone(), text.clone())));
         }
     }
-    /// Whether all of it is about what `catalog` has.
+
+    /// Whether `catalog` has all of the objects.
     fn fits(&self, catalog: &Catalog) -> bool {
         self.0.keys().all(|(object, column)| has(catalog, object, column.as_deref()))
     }
@@ -75,7 +82,7 @@ fn has(catalog: &Catalog, object: &Object, column: Option<&str>) -> bool {
 }
 
 impl Catalog {
-    /// Forgets the comments about what is not there any more.
+    /// Forgets the comments about dropped objects.
     pub(crate) fn forget_comments(&mut self) {
         if !self.comments.fits(self) {
             let mut comments = std::mem::take(&mut self.comments);
@@ -86,11 +93,11 @@ impl Catalog {
 }
 
 impl Transaction {
-    /// COMMENT ON an object or one of its columns; none takes the comment away.
+    /// COMMENT ON an object or one of its columns; `None` removes the comment.
     ///
     /// # Errors
     /// [`EngineError::Missing`](crate::EngineError::Missing);
-    /// [`EngineError::Denied`](crate::EngineError::Denied) for who does not own the object.
+    /// [`EngineError::Denied`](crate::EngineError::Denied) for a role that does not own the object.
     pub fn comment(&mut self, object: &Object, column: Option<&str>, text: Option<String>) -> Result<()> {
         self.kind_of(object)?;
         self.acting().check_owner(object)?;

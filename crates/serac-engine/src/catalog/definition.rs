@@ -1,4 +1,4 @@
-//! What the catalog says of tables, columns and constraints: plain data, as it is logged.
+//! Definitions of tables, columns and constraints in the catalog: plain data, as it is logged.
 
 use crate::error::{EngineError, Result};
 use serac_storage::{ColumnSchema, ColumnType, FreezeFormat, TableId, TableSchema};
@@ -8,7 +8,7 @@ use std::fmt;
 /// A column's SQL type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SqlType {
-    /// How it is stored.
+    /// The stored type.
     pub column_type: ColumnType,
     /// Characters at the most, of VARCHAR(n) and CHAR(n). Digits of a second, of TIMESTAMP(n) and
     /// TIME(n).
@@ -37,10 +37,11 @@ impl SqlType {
     pub(crate) fn limit(&self) -> Option<u32> {
         self.length.or(self.fixed_length.then_some(u32::MAX))
     }
-    /// The number and the modifier (-1 for none) of PostgreSQL's type, where the column's Arrow
-    /// type tells another.
+
+    /// The number and the modifier (-1: no modifier) of PostgreSQL's type, if the column's Arrow
+    /// type stands for another.
     pub fn told(&self) -> Option<(u32, i32)> {
-        // Of PostgreSQL's pg_type.
+        // OIDs of PostgreSQL's pg_type.
         let (bpchar, varchar, numeric, time, timestamp, timestamptz) = (1042, 1043, 1700, 1083, 1114, 1184);
         if *self == Self::NAME {
             return Some((19, -1));
@@ -63,8 +64,9 @@ impl SqlType {
             _ => None,
         }
     }
-    /// The part of a text that a column of this type keeps: that without a CHAR's trailing blanks,
-    /// and without blanks that a VARCHAR has no room for; the first 63 bytes for a NAME.
+
+    /// The part of a text that a column of this type keeps. A CHAR loses trailing blanks, a VARCHAR
+    /// the blanks beyond its length, and a NAME all but its first 63 bytes.
     ///
     /// # Errors
     /// [`EngineError::TooLong`].
@@ -83,9 +85,10 @@ impl SqlType {
             Some(_) => Err(EngineError::TooLong { sql_type: self.to_string() }),
         }
     }
-    /// The time that a column of this type keeps of one in microseconds: the nearest with its
-    /// digits of a second, that farther from 2000, or midnight, of two. `None` if it is no time of
-    /// a day any more.
+
+    /// A time in microseconds, rounded to the digits of a second that a column of this type keeps.
+    /// A time halfway between two is rounded away from 2000, or from midnight. `None` if it is no
+    /// time of a day any more.
     pub(crate) fn rounded(&self, micros: i64) -> Option<i64> {
         /// Microseconds from 1970 to 2000.
         const YEAR_2000: i64 = 946_684_800_000_000;
@@ -155,8 +158,8 @@ pub struct ColumnDefinition {
     /// values of the user's are refused.
     #[serde(default)]
     pub generation: Option<String>,
-    /// Of an index: what one of its expressions gives. Such columns come behind all others, and no
-    /// user sees them.
+    /// The value of an index expression. Hidden columns come behind all others, and users do not
+    /// see them.
     #[serde(default)]
     pub hidden: bool,
 }
@@ -187,7 +190,7 @@ impl ColumnDefinition {
     }
 }
 
-/// In which order an index has a column: by default ascending, NULLs last.
+/// The order of a column in an index: by default ascending, NULLs last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ColumnOrder {
     /// DESC.
@@ -212,17 +215,17 @@ pub struct KeyDefinition {
     /// The columns' orders; those that are missing are the default.
     #[serde(default)]
     pub orders: Vec<ColumnOrder>,
-    /// Positions of the columns of INCLUDE: kept for who asks; the entries hold the key alone.
+    /// Positions of the columns of INCLUDE: kept for display; the entries hold the key alone.
     #[serde(default)]
     pub include: Vec<usize>,
     /// SQL texts of the columns that are expressions, or that a condition hides: a hidden column of
-    /// the table has their values. None for other columns; those that are missing are none.
+    /// the table has their values. `None` for other columns; missing entries mean `None`.
     #[serde(default)]
     pub expressions: Vec<Option<String>>,
     /// SQL text of the condition of a partial index: other rows have NULL in its first column.
     #[serde(default)]
     pub predicate: Option<String>,
-    /// Of an index that the operator language has made: what was asked for.
+    /// The options of an index that the operator language has made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<IndexStructure>,
 }
@@ -236,7 +239,7 @@ pub enum IndexForm {
     Sorted,
 }
 
-/// What the operator language asks of an index.
+/// The options of the operator language for an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IndexStructure {
     /// Its form.
@@ -250,13 +253,15 @@ impl KeyDefinition {
     pub fn order(&self, i: usize) -> ColumnOrder {
         self.orders.get(i).copied().unwrap_or_default()
     }
-    /// What is said of the `i`-th column: an expression, or a column's name.
+
+    /// The text of the `i`-th column: an expression, or a column's name.
     pub fn shown<'k>(&'k self, i: usize, table: &'k TableDefinition) -> &'k str {
         match self.expressions.get(i) {
             Some(Some(expression)) => expression,
             _ => &table.columns[self.columns[i]].name,
         }
     }
+
     /// Whether all columns have the default order, as both ends of a foreign key must.
     pub(crate) fn is_plain(&self) -> bool {
         self.orders.iter().all(|order| *order == ColumnOrder::default())
@@ -281,7 +286,7 @@ pub struct CheckDefinition {
     pub expression: String,
 }
 
-/// What becomes of the children when a parent's key goes or changes (ON DELETE, ON UPDATE).
+/// The action on the children when a parent's key is deleted or changed (ON DELETE, ON UPDATE).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum ReferentialAction {
     /// The statement fails, unless no child or another parent with the key is left at its end.
@@ -330,12 +335,13 @@ pub struct ForeignKeyDefinition {
     pub on_update: ReferentialAction,
 }
 
-/// What makes a table a materialized view: its rows are those of a query at some time.
+/// A materialized view's query and state: the table's rows are the query's result at the last
+/// REFRESH.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Materialized {
     /// The query's SQL text.
     pub query: String,
-    /// Whether it has been run: one that has not cannot be read.
+    /// Whether the query has been run: otherwise the view cannot be read.
     pub populated: bool,
 }
 
@@ -359,17 +365,17 @@ pub struct TableDefinition {
     pub checks: Vec<CheckDefinition>,
     /// Foreign keys.
     pub foreign_keys: Vec<ForeignKeyDefinition>,
-    /// In which format cold blocks freeze.
+    /// The format in which cold blocks freeze.
     #[serde(default)]
     pub freeze_format: FreezeFormat,
     /// The key in whose order loads and CLUSTER put rows: positions of columns, and their orders.
     #[serde(default)]
     pub cluster: Vec<(usize, ColumnOrder)>,
-    /// Of a materialized view, its query.
+    /// The query, if the table is a materialized view.
     #[serde(default)]
     pub materialized: Option<Materialized>,
-    /// How many columns the table was declared with that have no name yet (operator language): it
-    /// takes no rows before it has them all.
+    /// The number of declared columns without a name (operator language): the table takes no rows
+    /// before all columns have names.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed_columns: u32,
     /// Whether the rows' order is that of their insertion, as far as the storage can keep it
@@ -401,7 +407,8 @@ impl TableDefinition {
             ordered: false,
         }
     }
-    /// What the storage needs to know.
+
+    /// The storage's part of the definition.
     pub fn storage_schema(&self) -> TableSchema {
         TableSchema {
             columns: self
@@ -415,22 +422,27 @@ impl TableDefinition {
                 .collect(),
         }
     }
+
     /// The columns that users see.
     pub fn visible_columns(&self) -> &[ColumnDefinition] {
         &self.columns[..self.columns.partition_point(|column| !column.hidden)]
     }
+
     /// The position of a column that users see.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.visible_columns().iter().position(|c| c.name == name)
     }
+
     /// The positions of the hidden columns that a key has to itself.
     pub fn hidden_columns(&self, key: &KeyDefinition) -> Vec<usize> {
         key.columns.iter().copied().filter(|&column| self.columns[column].hidden).collect()
     }
+
     /// Whether it is the table of this name.
     pub fn is(&self, schema: &str, name: &str) -> bool {
         self.schema == schema && self.name == name
     }
+
     /// Puts all positions of columns, but those of other tables, through `place`.
     pub(crate) fn renumber(&mut self, place: impl Fn(usize) -> usize) {
         let Self { schema, name, keys, bitmaps, cluster, foreign_keys, .. } = self;
@@ -446,10 +458,12 @@ impl TableDefinition {
             .chain(foreign_keys);
         all.for_each(|column| *column = place(*column));
     }
+
     /// The names of all indexes, those of constraints included.
     pub fn index_names(&self) -> impl Iterator<Item = &String> {
         self.keys.iter().map(|k| &k.name).chain(self.bitmaps.iter().map(|b| &b.name))
     }
+
     /// The primary key.
     pub fn primary_key(&self) -> Option<&KeyDefinition> {
         self.keys.iter().find(|k| k.primary)
@@ -504,6 +518,7 @@ impl SequenceDefinition {
         };
         Err(EngineError::InvalidParameter(wrong))
     }
+
     /// # Errors
     /// [`EngineError::OutOfBounds`] for a value that the sequence does not have.
     pub(crate) fn check_value(&self, value: i64) -> Result<()> {
@@ -537,7 +552,7 @@ mod tests {
         let varchar = SqlType { length: Some(7), ..ColumnType::Utf8.into() };
         assert_eq!(serde_json::from_str::<SqlType>(old).unwrap(), varchar);
         assert_eq!(serde_json::to_string(&varchar).unwrap(), old);
-        // Columns that were declared as JSON before there was such a type keep normal forms, and
+        // Columns that were declared as JSON before there was a type `json` keep normal forms, and
         // are JSONB.
         let old = r#"{"column_type":"Json","length":null,"fixed_length":false}"#;
         assert_eq!(serde_json::from_str::<SqlType>(old).unwrap().to_string(), "jsonb");

@@ -1,5 +1,5 @@
-//! Functions that users make (CREATE FUNCTION): what they take and give, and the description of the
-//! job that they are. The engine keeps the description and does not read it.
+//! Functions that users make (CREATE FUNCTION): their parameters and result, and the description of
+//! their job. The engine keeps the description and does not read it.
 
 use crate::catalog::DEFAULT_SCHEMA;
 use crate::catalog::definition::SqlType;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// In what a function is written.
+/// The language of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum FunctionLanguage {
     /// Programs of the machine: not trusted, so superusers make them.
@@ -40,26 +40,27 @@ pub struct FunctionColumn {
 /// A function that gives a table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FunctionDefinition {
-    /// Name. A database has one function of a name, whatever that takes.
+    /// Name. A database has one function of a name, for any parameters.
     pub name: String,
-    /// What it takes.
+    /// The parameters.
     pub parameters: Vec<FunctionColumn>,
     /// The columns that it gives.
     pub returns: Vec<FunctionColumn>,
-    /// In what it is written.
+    /// Its language.
     pub language: FunctionLanguage,
     /// The description of its job.
     pub body: String,
 }
 
 impl Transaction {
-    /// CREATE FUNCTION, or CREATE OR REPLACE FUNCTION. A function belongs to who makes it, and
-    /// nobody else may execute it before that is granted.
+    /// CREATE FUNCTION, or CREATE OR REPLACE FUNCTION. A function belongs to the role that makes
+    /// it; other roles may execute it once that is granted.
     ///
     /// # Errors
-    /// [`EngineError::Exists`](crate::EngineError::Exists);
-    /// [`EngineError::Denied`](crate::EngineError::Denied) for who may not make anything in the
-    /// schema `public`, is no superuser where that is needed, or does not own what is replaced.
+    /// [`EngineError::Exists`](crate::EngineError::Exists).
+    /// [`EngineError::Denied`](crate::EngineError::Denied) for a role that may not create in the
+    /// schema `public`, is no superuser where one is needed, or does not own the function that it
+    /// replaces.
     pub fn create_function(&mut self, function: FunctionDefinition, replace: bool) -> Result<()> {
         self.check_create(DEFAULT_SCHEMA)?;
         if function.language == FunctionLanguage::External {
@@ -80,11 +81,12 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// DROP FUNCTION.
     ///
     /// # Errors
     /// [`EngineError::Missing`](crate::EngineError::Missing);
-    /// [`EngineError::Denied`](crate::EngineError::Denied) for who does not own it.
+    /// [`EngineError::Denied`](crate::EngineError::Denied) for a role that does not own it.
     pub fn drop_function(&mut self, name: &str) -> Result<()> {
         if !self.catalog.functions.contains_key(name) {
             return missing("function", name);

@@ -1,12 +1,12 @@
 //! The catalog: immutable versions, published at commit.
 //!
 //! A transaction works with the version that was current at its snapshot, and with a private copy
-//! once it runs DDL. What it has changed there is put on top of the newest version when it commits
+//! once it runs DDL. Its changes there are put on top of the newest version when it commits
 //! ([`crate::catalog::catalog_changes`]), so versions form a line. The version becomes current
 //! inside the commit's critical section, together with the data. The log keeps whole versions, as
-//! JSON: DDL is rare and a catalog is small, and replay needs no rules. A version comes at the end
-//! of its transaction; rows of tables that the transaction has made come before, so what their data
-//! is like is logged when it is made.
+//! JSON: DDL is rare and a catalog is small, and replay needs no rules. A version is logged at the
+//! end of its transaction. Rows of tables that the transaction has made come before, so the layout
+//! of their data is logged when the table is made.
 
 pub(crate) mod catalog_changes;
 pub mod comments;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// The schema that unqualified names mean.
 pub const DEFAULT_SCHEMA: &str = "public";
 
-/// What a schema holds. Tables, views and sequences share one name space.
+/// The content of a schema. Tables, views and sequences share one name space.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     /// Tables by name.
@@ -47,12 +47,14 @@ impl Schema {
     pub(crate) fn check_free(&self, name: &str) -> Result<()> {
         if self.is_free(name) { Ok(()) } else { exists("relation", name) }
     }
+
     /// Whether no table, view, sequence or index of the schema has that name.
     pub fn is_free(&self, name: &str) -> bool {
         let is_relation =
             self.tables.contains_key(name) || self.views.contains_key(name) || self.sequences.contains_key(name);
         !is_relation && !self.has_index(name)
     }
+
     /// Whether one of the tables has an index with that name.
     pub fn has_index(&self, name: &str) -> bool {
         self.tables.values().any(|table| table.definition.index_names().any(|index| index == name))
@@ -68,7 +70,7 @@ pub struct Catalog {
     pub functions: BTreeMap<String, Arc<FunctionDefinition>>,
     /// Roles, owners and grants.
     pub security: Arc<Security>,
-    /// What users say of objects.
+    /// The comments on objects.
     pub comments: Comments,
 }
 
@@ -76,8 +78,9 @@ impl Catalog {
     pub(crate) fn initial() -> Self {
         Self { schemas: BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), Schema::default())]), ..Self::default() }
     }
-    /// Of which kind an object is; none if it is not there. Procedures are registered by each
-    /// process, so they are taken to be there.
+
+    /// The kind of an object; `None` if the object does not exist. Procedures are registered by
+    /// each process, so they are taken to be there.
     pub fn kind_of(&self, object: &Object) -> Option<ObjectKind> {
         match object {
             Object::Database => Some(ObjectKind::Database),
@@ -93,12 +96,14 @@ impl Catalog {
             }
         }
     }
+
     /// Notes who has made an object.
     pub(crate) fn note_created(&mut self, object: Object, kind: ObjectKind, owner: RoleId) {
         Arc::make_mut(&mut self.security).created(object, kind, owner);
     }
+
     /// Whether an object has a column, if one is named. The columns of views are those of their
-    /// queries, of which the catalog knows nothing.
+    /// queries, which the catalog does not know.
     pub(crate) fn has_column(&self, object: &Object, column: Option<&str>) -> bool {
         match (object, column) {
             (Object::Relation(schema, name), Some(column)) => match self.table(schema, name) {
@@ -108,6 +113,7 @@ impl Catalog {
             (_, column) => column.is_none(),
         }
     }
+
     /// A schema.
     ///
     /// # Errors
@@ -115,9 +121,11 @@ impl Catalog {
     pub fn schema(&self, name: &str) -> Result<&Schema> {
         self.schemas.get(name).map_or_else(|| missing("schema", name), Ok)
     }
+
     pub(crate) fn schema_mut(&mut self, name: &str) -> Result<&mut Schema> {
         self.schemas.get_mut(name).map_or_else(|| missing("schema", name), Ok)
     }
+
     /// The error of a relation that is not there, or is of another kind than is wanted.
     fn no_relation<T>(&self, schema: &str, name: &str, wanted: &'static str) -> Result<T> {
         let kind = match self.kind_of(&Object::Relation(schema.to_owned(), name.to_owned())) {
@@ -128,6 +136,7 @@ impl Catalog {
         };
         Err(EngineError::OtherKind { wanted, name: name.to_owned(), kind })
     }
+
     /// A table.
     ///
     /// # Errors
@@ -135,6 +144,7 @@ impl Catalog {
     pub fn table(&self, schema: &str, name: &str) -> Result<&Arc<Table>> {
         self.schema(schema)?.tables.get(name).map_or_else(|| self.no_relation(schema, name, "table"), Ok)
     }
+
     /// A sequence.
     ///
     /// # Errors
@@ -142,14 +152,17 @@ impl Catalog {
     pub fn sequence(&self, schema: &str, name: &str) -> Result<&Arc<Sequence>> {
         self.schema(schema)?.sequences.get(name).map_or_else(|| self.no_relation(schema, name, "sequence"), Ok)
     }
+
     /// All sequences.
     pub fn sequences(&self) -> impl Iterator<Item = &Arc<Sequence>> {
         self.schemas.values().flat_map(|schema| schema.sequences.values())
     }
+
     /// All tables.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.schemas.values().flat_map(|schema| schema.tables.values())
     }
+
     /// Tables with a foreign key to `parent`, and the key's position.
     pub fn children_of<'a>(&'a self, parent: &'a TableDefinition) -> impl Iterator<Item = (&'a Arc<Table>, usize)> {
         self.tables().flat_map(move |table| {
@@ -194,7 +207,8 @@ impl Catalog {
     /// over.
     pub(crate) fn follow(&self, state: &CatalogState, storage: &Storage) -> Result<Self> {
         let (security, comments) = (Arc::new(state.security.clone()), state.comments.clone());
-        // What is the same stays the same, so that a difference between catalogs is a change.
+        // An unchanged part keeps its allocation, so that a difference between catalogs is a
+        // change.
         let function = |state: &FunctionDefinition| match self.functions.get(&state.name) {
             Some(known) if **known == *state => known.clone(),
             _ => Arc::new(state.clone()),
@@ -237,7 +251,7 @@ impl Catalog {
 pub(crate) struct CatalogState {
     pub(crate) next_id: u32,
     schemas: Vec<SchemaState>,
-    /// Databases from before there were roles have none.
+    /// Absent in databases from before there were roles.
     #[serde(default)]
     security: Security,
     #[serde(default)]
@@ -254,7 +268,7 @@ struct SchemaState {
     sequences: Vec<(SequenceDefinition, Option<Mark>)>,
 }
 
-/// What the engine logs.
+/// The engine's records in the log.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum MetaRecord {
     /// A new version of the catalog.
@@ -270,6 +284,7 @@ impl MetaRecord {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a meta record is plain data")
     }
+
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
         serde_json::from_slice(bytes)
             .map_err(|e| EngineError::InvalidDefinition(format!("the catalog's log cannot be read: {e}")))

@@ -1,9 +1,9 @@
 //! Stored procedures: transactions as Rust functions, run again when a concurrent transaction got
 //! in the way, and a registry of those that have a name.
 //!
-//! [`Database::transact`] is for code that is linked with the database. A [`Procedure`] has a
-//! signature besides, so that a server can [call](Database::call) it by name with values that came
-//! over a wire, and hand its rows out as an Arrow batch.
+//! [`Database::transact`] is for code that is linked with the database. A [`Procedure`] also has a
+//! signature. So a server can [call](Database::call) it by name with values from a client, and
+//! return its rows as an Arrow batch.
 
 use crate::catalog::Catalog;
 use crate::database::Database;
@@ -46,7 +46,7 @@ impl RetryPolicy {
             return;
         }
         let doubled = self.first_wait.saturating_mul(1 << (failed - self.eager - 1).min(16)).min(self.longest_wait);
-        // Between half and all of it, so that those who met do not meet again.
+        // Between half and all of it, so that transactions that met do not meet again.
         let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), failed) as f64 / u64::MAX as f64;
         serac_sync::thread::sleep(doubled.mul_f64(0.5 + random / 2.0));
     }
@@ -54,20 +54,20 @@ impl RetryPolicy {
 
 impl Database {
     /// Runs `body` in a transaction, commits it, and waits until the commit is durable. After a
-    /// conflict (SQLSTATE 40001) everything is rolled back and `body` runs again in a new snapshot,
-    /// so it must not have effects of its own. An error of `body`'s rolls back and is returned.
+    /// conflict (SQLSTATE 40001) everything is rolled back and `body` runs again in a new snapshot.
+    /// So `body` must not have effects of its own. An error of `body`'s rolls back and is returned.
     ///
     /// # Errors
-    /// Those of `body` and of the commit; a conflict, when the attempts of the default
-    /// [`RetryPolicy`] have all met one.
+    /// The errors of `body` and of the commit; a conflict, when all attempts of the default
+    /// [`RetryPolicy`] have met one.
     pub fn transact<T>(&self, body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         let (value, ticket) = self.transact_with(&RetryPolicy::default(), body)?;
         ticket.wait()?;
         Ok(value)
     }
 
-    /// As [`transact`](Self::transact), under a policy of the caller's, who also waits for
-    /// durability: until the ticket says so, nothing that `body` has read or done should leave the
+    /// As [`transact`](Self::transact), under a policy of the caller's. The caller also waits for
+    /// durability. Before the ticket says so, no data that `body` has read or written may leave the
     /// process.
     ///
     /// # Errors
@@ -90,8 +90,8 @@ impl Database {
     }
 }
 
-/// Something made from the catalog, such as an [`IndexAccess`](crate::IndexAccess), kept until the
-/// catalog is another one.
+/// An object made from the catalog, for example an [`IndexAccess`](crate::IndexAccess), kept until
+/// the catalog changes.
 #[derive(Debug)]
 pub struct Resolved<T>(Mutex<Option<(Arc<Catalog>, Arc<T>)>>);
 
@@ -102,10 +102,10 @@ impl<T> Default for Resolved<T> {
 }
 
 impl<T> Resolved<T> {
-    /// What `make` makes of the transaction's catalog, or has made of it before.
+    /// The object that `make` makes of the transaction's catalog, or has made of it before.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn get(&self, txn: &Transaction, make: impl FnOnce(&Arc<Catalog>) -> Result<T>) -> Result<Arc<T>> {
         let mut kept = self.0.lock();
         match &*kept {
@@ -141,7 +141,7 @@ type Body = dyn Fn(&mut Transaction, &[Value<'_>]) -> Result<Rows> + Send + Sync
 
 /// A named transaction.
 pub struct Procedure {
-    /// What it takes. Any of the values may be NULL.
+    /// The parameters. Any value may be NULL.
     pub parameters: Vec<Parameter>,
     /// The columns of the rows that it returns.
     pub returns: Vec<Parameter>,
@@ -167,12 +167,12 @@ impl Procedure {
         Self { parameters, returns, body: Box::new(body) }
     }
 
-    /// Runs the procedure, whose name errors say, in a transaction of the caller's, and returns its
-    /// rows.
+    /// Runs the procedure in a transaction of the caller's, and returns its rows. `name` is its
+    /// name in errors.
     ///
     /// # Errors
-    /// [`EngineError::InvalidCall`] for arguments that do not fit, and the procedure's own; what it
-    /// has done by then is the caller's to undo.
+    /// [`EngineError::InvalidCall`] for arguments that do not fit, and the procedure's own errors.
+    /// The caller must undo its changes so far.
     pub fn run(&self, name: &str, txn: &mut Transaction, arguments: &[Value<'_>]) -> Result<RecordBatch> {
         self.check(name, arguments)?;
         self.batch(&(self.body)(txn, arguments)?)
@@ -232,6 +232,7 @@ impl Database {
     pub fn register_procedure(&self, name: impl Into<String>, procedure: Procedure) {
         self.0.procedures.0.write().insert(name.into(), Arc::new(procedure));
     }
+
     /// The procedure with this name.
     ///
     /// # Errors
@@ -239,6 +240,7 @@ impl Database {
     pub fn procedure(&self, name: &str) -> Result<Arc<Procedure>> {
         self.0.procedures.0.read().get(name).map_or_else(|| missing("procedure", name), |found| Ok(found.clone()))
     }
+
     /// The names of all procedures, sorted.
     pub fn procedure_names(&self) -> Vec<String> {
         self.0.procedures.0.read().keys().cloned().collect()

@@ -2,19 +2,19 @@
 //! crash.
 //!
 //! Values are reserved in the log a stride at a time, ahead of being given out (PostgreSQL's
-//! `SEQ_LOG_VALS`). A reservation is a commit of its own. Whoever draws a value notes the
-//! reservation's timestamp in its snapshot, as if it had read a version of that time. So what shows
-//! the value waits until the reservation is durable, even if nothing else was written, and a value
-//! that comes from a reservation of somebody else waits for that one.
+//! `SEQ_LOG_VALS`). A reservation is a commit of its own. A transaction that draws a value notes
+//! the reservation's timestamp in its snapshot, as if it had read a version of that time. So a
+//! result that shows the value waits until the reservation is durable, even if nothing else was
+//! written. If another transaction made the reservation, the result waits for that one.
 //!
-//! A checkpoint keeps the last value given out, not the last one reserved: it gives the rest back,
+//! A checkpoint keeps the last value given out, not the last one reserved. It gives the rest back,
 //! and the next value reserves anew, in the log after the checkpoint. So a clean end leaves no gap.
 //!
 //! **Directions.** A definition that is not committed yet draws from the same position as the
-//! committed one. If its values go the other way, a reservation of either would say nothing about
-//! the values of the other. So a reservation is refused if its definition goes another way than the
-//! newest committed one ([`crate::database`]). A value that goes the other way is never covered by
-//! a reservation, so it always asks for one.
+//! committed one. If its values go the other way, a reservation of one definition does not cover
+//! values of the other. So a reservation is refused if its definition goes another way than the
+//! newest committed one ([`crate::database`]). A value in the other direction is never covered by a
+//! reservation, so it always asks for one.
 
 use crate::catalog::definition::SequenceDefinition;
 use crate::error::{EngineError, Result};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Values reserved at a time.
 const STRIDE: i64 = 32;
 
-/// How far a sequence has gone.
+/// The position of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Mark {
@@ -41,9 +41,9 @@ pub(crate) enum Mark {
 
 #[derive(Debug)]
 struct Position {
-    /// How far values are given out; none if the first one is still to come.
+    /// The last value given out; `None` if the first one is still to come.
     given: Option<Mark>,
-    /// How far they are reserved.
+    /// The last reserved value.
     reserved: Option<Mark>,
     /// The commit that reserved it.
     logged: Timestamp,
@@ -63,42 +63,50 @@ impl Sequence {
     pub(crate) fn new(definition: SequenceDefinition) -> Self {
         Self::recovered(definition, None)
     }
+
     /// After a restart: everything reserved counts as given out.
     pub(crate) fn recovered(definition: SequenceDefinition, reserved: Option<Mark>) -> Self {
         let position = Position { given: reserved, reserved, logged: Timestamp::ZERO };
         Self { definition, position: Arc::new(Mutex::new(position)) }
     }
-    /// One whose next value is `next`, which has been checked.
+
+    /// A sequence whose next value is `next`, which has been checked.
     pub(crate) fn going_on_with(definition: SequenceDefinition, next: i64) -> Self {
         Self::recovered(definition, Some(Mark::Next { next }))
     }
+
     /// The same sequence under a changed definition.
     pub(crate) fn redefined(&self, definition: SequenceDefinition) -> Self {
         Self { definition, position: self.position.clone() }
     }
+
     pub(crate) fn reserved(&self) -> Option<Mark> {
         self.position.lock().reserved
     }
+
     pub(crate) fn recover_reservation(&self, reserved: Mark) {
         let reserved = Some(reserved);
         *self.position.lock() = Position { given: reserved, reserved, logged: Timestamp::ZERO };
     }
-    /// The value last given out by anybody; none if the sequence begins, or has been set to go on
-    /// with a value.
+
+    /// The value last given out by any session; `None` if the sequence begins, or has been set to
+    /// go on with a value.
     pub fn last(&self) -> Option<i64> {
         match self.position.lock().given {
             Some(Mark::Last(last)) => Some(last),
             _ => None,
         }
     }
-    /// Gives back what is reserved and not given out: the next value reserves anew. For a
-    /// checkpoint, whose state then has the last value given out.
+
+    /// Gives back reserved values that were not given out: the next value reserves anew. Called for
+    /// a checkpoint, whose state then has the last value given out.
     pub(crate) fn give_back(&self) {
         let mut position = self.position.lock();
         position.reserved = position.given;
     }
+
     /// Goes on from `mark`; `log` logs a reservation. Returns the commit that must be durable
-    /// before anybody is told.
+    /// before the new position is shown.
     pub(crate) fn set(&self, mark: Mark, log: impl FnOnce(Mark) -> Result<Timestamp>) -> Result<Timestamp> {
         let mut position = self.position.lock();
         let logged = log(mark)?;
@@ -107,7 +115,7 @@ impl Sequence {
     }
 
     /// The next value; `log` logs a reservation. Returns the value, and the commit that must be
-    /// durable before anybody sees it.
+    /// durable before the value is shown.
     pub(crate) fn next(&self, log: impl FnOnce(Mark) -> Result<Timestamp>) -> Result<(i64, Timestamp)> {
         let d = &self.definition;
         let exhausted = || EngineError::SequenceExhausted(d.name.clone());

@@ -3,8 +3,8 @@
 //!
 //! A new child's parent must exist in its newest state; a parent that goes must leave no child
 //! behind. Under snapshot isolation neither would see a concurrent transaction's other half, so
-//! both announce themselves: a child *pins* its parent row until its transaction ends, and a
-//! parent's delete conflicts with a pin of a transaction that its snapshot does not see; a child
+//! both announce themselves. A child *pins* its parent row until its transaction ends, and a
+//! parent's delete conflicts with a pin of a transaction that its snapshot does not see. A child
 //! finds a concurrently deleted parent by its uncommitted or newer version. The child pins first
 //! and looks afterwards, the parent deletes first and looks for pins afterwards, so one of the two
 //! sees the other. Children of one parent do not disturb each other. Compaction, which moves
@@ -50,13 +50,13 @@ pub(crate) struct EndKey {
 }
 
 impl EndKey {
-    /// The key of these columns of a row of the table; none if one of them is NULL.
+    /// The key of these columns of a row of the table; `None` if one of them is NULL.
     fn of(table: &Table, row: &[Value<'_>], columns: &[usize]) -> Option<Self> {
         let (bytes, has_null) = table.index_for_key(columns).key_of(row);
         (!has_null).then(|| Self { bytes, values: columns.iter().map(|&c| OwnedValue::from(&row[c])).collect() })
     }
-    /// The same key as the index on `columns` of the other end's table has it; none if no row there
-    /// can have it.
+    /// The same key as the index on `columns` of the other end's table has it; `None` if no row
+    /// there can have it.
     fn at(&self, table: &Table, columns: &[usize]) -> Option<Cow<'_, [u8]>> {
         key_at(table, columns, &self.bytes, || self.values.iter().map(OwnedValue::as_value))
     }
@@ -68,8 +68,8 @@ impl EndKey {
     }
 }
 
-/// The key of values, which has these bytes at one end of a foreign key, as the index on `columns`
-/// of the other end's table has it; none if no row there can have it.
+/// The index key at the other end of a foreign key for the values with these bytes at one end, as
+/// the index on `columns` of that table has it. `None` if no row there can have it.
 pub(crate) fn key_at<'k, 'v, V: Iterator<Item = Value<'v>>>(
     table: &Table,
     columns: &[usize],
@@ -94,12 +94,12 @@ fn is_of_other_width(value: &Value<'_>, column: ColumnType) -> bool {
     }
 }
 
-/// Whether a column has integers, of whatever width.
+/// Whether a column has integers, of any width.
 pub(crate) fn is_integer(column: ColumnType) -> bool {
     matches!(column, ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64)
 }
 
-/// An integer as a column of integers keeps it, and other values as they are; none if the column
+/// An integer as a column of integers keeps it, and other values as they are; `None` if the column
 /// has no room for it.
 pub(crate) fn as_kept(value: Value<'_>, column: ColumnType) -> Option<Value<'_>> {
     let number = match value {
@@ -194,7 +194,7 @@ impl Transaction {
         serac_sync::linger();
         let pins = parent.parent_pins.clone();
         self.storage().on_abort(Box::new(move || pins.unpin(row, number, None)));
-        // Relaxed: the collector's queue is between the commit and what it makes obsolete.
+        // Relaxed: the collector's queue is between the commit and the obsolete state.
         let committed = Arc::new(AtomicU64::new(0));
         let (pins, at) = (parent.parent_pins.clone(), committed.clone());
         self.storage().on_commit(Box::new(move |timestamp| {

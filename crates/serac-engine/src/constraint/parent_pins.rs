@@ -1,4 +1,4 @@
-//! Pins: which rows of a parent table are referenced by children whose transactions a snapshot may
+//! Pins: rows of a parent table that are referenced by children whose transactions a snapshot may
 //! not see (see [`crate::constraint::foreign_key`]).
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //! no snapshot is older than `ts`   `newest` goes, unless a later commit has set it
 //! rolls back                       its number goes
 //! ```
-//! What is done when a commit has become obsolete knows the commit that it is for: the row may
-//! meanwhile be pinned by a newer one, which only that one's own action may end. A pin goes with
-//! the last of what it holds.
+//! An action that ends an obsolete commit's pin knows that commit's timestamp. The row may
+//! meanwhile be pinned by a newer commit, whose pin only that commit's own action may end. A pin is
+//! removed when its last hold ends.
 //!
 //! Model: `serac-models/tests/parent_pins.rs`.
 
@@ -28,8 +28,8 @@ pub(crate) struct ParentPins(Mutex<HashMap<RowId, Pin>>);
 struct Pin {
     /// The numbers of transactions that are adding a child.
     running: Vec<u64>,
-    /// The newest commit that added one and that not every snapshot is known to see; 0 if there is
-    /// none.
+    /// The newest commit that added a child and that not every snapshot is known to see; 0 if there
+    /// is no such commit.
     newest: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum Pinned {
     Free,
     /// By a running transaction.
     By(u64),
-    /// By one that a snapshot does not see.
+    /// By a commit that a snapshot does not see.
     Since,
 }
 
@@ -88,7 +88,7 @@ impl ParentPins {
     pub(crate) fn is_pinned_by(&self, row: RowId, number: u64) -> bool {
         self.0.lock().get(&row).is_some_and(|pin| pin.running.contains(&number))
     }
-    /// How many rows are pinned.
+    /// The number of pinned rows.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()
     }

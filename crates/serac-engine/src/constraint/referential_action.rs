@@ -1,10 +1,10 @@
-//! Referential actions: what becomes of the children when a parent's key goes or changes.
+//! Referential actions: the changes of the children when a parent's key is deleted or changed.
 //!
-//! They run at the end of the statement, level by level: all children of a level are found before
+//! They run at the end of the statement, level by level. All children of a level are found before
 //! the first of them is changed, so keys that a statement swaps or shifts
-//! (`UPDATE p SET id = id + 1`) carry each child along once. What a level changes may be parents of
-//! the next. Only then are foreign keys checked. Children that the snapshot does not see are no
-//! concern here: their pins made the parent's change a conflict.
+//! (`UPDATE p SET id = id + 1`) carry each child along once. The rows that a level changes may be
+//! parents of the next level. Only then are foreign keys checked. Children that the snapshot does
+//! not see are no concern here: their pins made the parent's change a conflict.
 
 use crate::catalog::definition::{ColumnDefinition, ReferentialAction};
 use crate::constraint::foreign_key::as_kept;
@@ -24,7 +24,7 @@ pub(crate) struct PendingAction {
     pub(crate) foreign_key: usize,
     pub(crate) action: ReferentialAction,
     pub(crate) key: Vec<u8>,
-    /// The parent's new key; none if the parent is gone.
+    /// The parent's new key; `None` if the parent is gone.
     pub(crate) new_key: Option<Vec<OwnedValue>>,
 }
 
@@ -90,7 +90,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// What the foreign key's columns become.
+    /// The new values of the foreign key's columns.
     fn children_values(
         &self,
         child: &Table,

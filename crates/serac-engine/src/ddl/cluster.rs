@@ -1,5 +1,5 @@
-//! Sorted clustering: the rows of a table in the order of a key, so that the smallest and largest
-//! values of a frozen block lie close together and scans for ranges of the key skip the others.
+//! Sorted clustering: the rows of a table in the order of a key. The smallest and largest values of
+//! a frozen block then lie close together, and scans for ranges of the key skip the other blocks.
 //!
 //! CLUSTER writes all rows anew, in order, as ADD COLUMN does: into new data, under a lock that
 //! keeps writers away. Rows that are inserted later lie where they come; [`sorted`] orders those of
@@ -22,14 +22,14 @@ use serac_storage::StorageError;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Rows of a batch of sorted rows: about what a block takes.
+/// Rows of a batch of sorted rows: about a block's.
 const BATCH_ROWS: usize = 65_536;
 /// Rows are numbered among those of all batches by 32 bits.
 const MOST_ROWS: usize = u32::MAX as usize;
 
 type Key = [(usize, ColumnOrder)];
 
-/// The rows of batches in the order of some of their columns, in batches of up to 65,536 rows.
+/// The rows of batches in the order of a key, in batches of up to 65,536 rows.
 #[derive(Debug)]
 pub struct SortedRows<'b> {
     batches: &'b [RecordBatch],
@@ -37,7 +37,7 @@ pub struct SortedRows<'b> {
     ends: Vec<usize>,
     /// Rows by their numbers among all.
     order: Vec<u32>,
-    /// Of these, how many were given.
+    /// The number of these that were given out.
     given: usize,
     watch: Option<&'b dyn Watch>,
 }
@@ -49,6 +49,7 @@ impl SortedRows<'_> {
         let batch = self.ends.partition_point(|end| *end <= row);
         (batch, row - batch.checked_sub(1).map_or(0, |before| self.ends[before]))
     }
+
     fn batch(&self, rows: &[u32]) -> Result<RecordBatch> {
         go_on(self.watch, self.order.capacity() as u64 * 4)?;
         let places: Vec<(usize, usize)> = rows.iter().map(|&row| self.place(row)).collect();
@@ -70,7 +71,7 @@ impl Iterator for SortedRows<'_> {
     }
 }
 
-/// The numbers of keyed rows in order: of equal keys, the smaller number first. So many bytes are
+/// The numbers of keyed rows in order: of equal keys, the smaller number first. This many bytes are
 /// held `beside`.
 fn ordered<K: Copy>(
     mut rows: Vec<(K, u32)>,
@@ -120,12 +121,12 @@ fn by_any(batches: &[RecordBatch], key: &Key, watch: Option<&dyn Watch>) -> Resu
     ordered((0..rows as u32).map(|row| (row, row)).collect(), compare, bytes, watch)
 }
 
-/// The rows of `batches` in the order of some of their columns. Rows that are equal in these stay
-/// in their order. The watch is told of the memory that the sort takes beside the batches.
+/// The rows of `batches` in the order of a key. Rows that are equal in these stay in their order.
+/// The watch is told of the memory that the sort takes beside the batches.
 ///
 /// # Errors
-/// When Arrow cannot order such columns; [`EngineError::Unsupported`] for more than 2³² − 1 rows;
-/// those of the watch.
+/// An error when Arrow cannot order the columns; [`EngineError::Unsupported`] for more than 2³² − 1
+/// rows; the errors of the watch.
 pub fn sorted<'b>(batches: &'b [RecordBatch], key: &Key, watch: Option<&'b dyn Watch>) -> Result<SortedRows<'b>> {
     let ends: Vec<usize> = batches
         .iter()
@@ -163,8 +164,8 @@ impl Transaction {
     /// now on. The rows are in memory meanwhile.
     ///
     /// # Errors
-    /// [`EngineError::Missing`], [`EngineError::Denied`]; what Arrow cannot order; those of the
-    /// transaction's watch.
+    /// [`EngineError::Missing`], [`EngineError::Denied`]; an error when Arrow cannot order the
+    /// columns; the errors of the transaction's watch.
     pub fn cluster(&mut self, schema: &str, name: &str, key: Vec<(usize, ColumnOrder)>) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
         self.check_owner(schema, name)?;
@@ -182,7 +183,7 @@ impl Transaction {
     }
 }
 
-/// A watch that counts what is held already.
+/// A watch that counts held memory, too.
 #[derive(Debug)]
 struct Held {
     watch: Arc<dyn Watch>,
@@ -213,6 +214,7 @@ mod tests {
         };
         lens.iter().chain([&values.len()]).map(batch).collect::<Result<_, _>>().unwrap()
     }
+
     fn rows(sorted: SortedRows<'_>) -> Vec<u32> {
         let rows = |batch: RecordBatch| batch.column(1).as_primitive::<arrow_array::types::UInt32Type>().clone();
         sorted.flat_map(|batch| rows(batch.unwrap()).values().to_vec()).collect()
@@ -225,7 +227,7 @@ mod tests {
             lens in prop::collection::vec(0usize..90, 0..5), descending: bool, nulls_first: bool, width in 0..4,
         ) {
             let order = ColumnOrder { descending, nulls_first };
-            // Of integers, also without NULLs: that is another way.
+            // Integers, also without NULLs, which take another path.
             let keys: Vec<Option<i64>> =
                 if width < 3 && nulls_first { keys.into_iter().map(|key| key.or(Some(0))).collect() } else { keys };
             let mut expected: Vec<u32> = (0..keys.len() as u32).collect();

@@ -1,5 +1,4 @@
-//! DDL of constraints and indexes: what is added to a table with rows is checked against all of
-//! them.
+//! DDL of constraints and indexes: a new constraint is checked against all rows of its table.
 
 use crate::catalog::Schema;
 use crate::catalog::definition::{
@@ -66,7 +65,7 @@ impl Transaction {
         Ok(self.catalog.table(&foreign_key.parent_schema, &foreign_key.parent_table)?.definition.clone())
     }
 
-    /// Nobody may delete parents without looking at the new foreign key.
+    /// No transaction may delete parents without looking at the new foreign key.
     pub(crate) fn lock_parent(&mut self, child: &TableDefinition, foreign_key: &ForeignKeyDefinition) -> Result<()> {
         if foreign_key.parent_schema == child.schema && foreign_key.parent_table == child.name {
             return Ok(());
@@ -126,7 +125,7 @@ impl Transaction {
     /// ALTER TABLE … ADD FOREIGN KEY.
     ///
     /// # Errors
-    /// What is wrong with the definition; [`EngineError::ForeignKey`] when a row has no parent.
+    /// An invalid definition; [`EngineError::ForeignKey`] when a row has no parent.
     pub fn add_foreign_key(&mut self, schema: &str, name: &str, foreign_key: ForeignKeyDefinition) -> Result<()> {
         let old = self.catalog.table(schema, name)?.clone();
         self.check_owner(schema, name)?;
@@ -207,9 +206,9 @@ impl Transaction {
         self.put_table(Arc::new(old.redefined(definition)))
     }
 
-    /// Refuses foreign keys for which `definition`, which is to take the place of `old` and may
-    /// lack keys that that has, has no parent's key; with `cascade` they go. Foreign keys of
-    /// `definition` itself get the indexes that they need.
+    /// Refuses foreign keys whose parent key `old` has and its replacement `definition` lacks. With
+    /// `cascade` they are dropped. Foreign keys of `definition` itself get the indexes that they
+    /// need.
     pub(crate) fn drop_unsupported(
         &mut self,
         old: &Arc<Table>,

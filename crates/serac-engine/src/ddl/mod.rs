@@ -1,8 +1,8 @@
 //! DDL: transactional changes of the catalog.
 //!
 //! Changes that move columns (ADD and DROP COLUMN) and TRUNCATE make new data under a new number
-//! and copy what stays; older snapshots go on with the table they have. The table is locked against
-//! writers until the end of the transaction.
+//! and copy the remaining values. Older snapshots keep the table that they have. The table is
+//! locked against writers until the end of the transaction.
 
 pub(crate) mod cluster;
 pub(crate) mod constraint_ddl;
@@ -86,7 +86,7 @@ impl Transaction {
     /// columns.
     ///
     /// # Errors
-    /// What is wrong with the definition.
+    /// An invalid definition.
     pub fn create_table(&mut self, mut definition: TableDefinition) -> Result<Arc<Table>> {
         self.catalog.schema(&definition.schema)?;
         self.check_create(&definition.schema)?;
@@ -129,6 +129,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     fn drop_data_on_abort(&mut self, id: TableId) {
         let storage = Arc::downgrade(&self.db.storage);
         self.storage().on_abort(Box::new(move || {
@@ -137,6 +138,7 @@ impl Transaction {
             }
         }));
     }
+
     fn drop_data_later(&mut self, id: TableId) {
         let storage = Arc::downgrade(&self.db.storage);
         self.storage().on_obsolete(Box::new(move || {
@@ -154,6 +156,7 @@ impl Transaction {
     pub fn drop_table(&mut self, schema: &str, name: &str, cascade: bool) -> Result<()> {
         self.drop_table_with(schema, name, cascade, &[])
     }
+
     /// As [`drop_table`](Self::drop_table), where foreign keys of the tables `also`, which are
     /// dropped next, are not in the way.
     ///
@@ -170,6 +173,7 @@ impl Transaction {
         self.check_may_drop(schema, name)?;
         self.drop_known_table(schema, name, cascade, also)
     }
+
     fn drop_known_table(&mut self, schema: &str, name: &str, cascade: bool, also: &[(String, String)]) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
         self.lock_for_ddl(&table)?;
@@ -214,6 +218,7 @@ impl Transaction {
         self.check_owner(schema, name)?;
         self.redefine_known(schema, name, change)
     }
+
     fn redefine_known(
         &mut self,
         schema: &str,
@@ -334,7 +339,7 @@ impl Transaction {
         .map(|_| ())
     }
 
-    /// Changes what is said of an index, which means what it meant: after RENAME COLUMN, the texts
+    /// Changes the text of an index definition whose meaning stays: after RENAME COLUMN, the texts
     /// of its expressions.
     ///
     /// # Errors
@@ -372,7 +377,7 @@ impl Transaction {
     /// so that it cannot be read.
     ///
     /// # Errors
-    /// [`EngineError::InvalidDefinition`] for a table that is none.
+    /// [`EngineError::InvalidDefinition`] for a table that is no materialized view.
     pub fn empty_materialized(&mut self, schema: &str, name: &str, populated: bool) -> Result<Arc<Table>> {
         let table = self.redefine(schema, name, |_, definition| match &mut definition.materialized {
             Some(materialized) => {
@@ -392,6 +397,7 @@ impl Transaction {
         let data = self.db.storage.create_table(definition.id, &definition.name, definition.storage_schema())?;
         self.put_data(definition, data)
     }
+
     /// Puts a table with new data into the catalog.
     fn put_data(&mut self, definition: TableDefinition, data: Arc<DataTable>) -> Result<Arc<Table>> {
         self.drop_data_on_abort(definition.id);
@@ -402,6 +408,7 @@ impl Transaction {
         self.put_table(table.clone())?;
         Ok(table)
     }
+
     /// The visible rows of a block, and whether they are a copy.
     fn rows_of_block(&self, table: &Table, no: u32) -> Result<Option<(RecordBatch, bool)>> {
         let Some(mut reader) = table.data.read_block(self.snapshot(), BlockNo(no)) else { return Ok(None) };
@@ -413,6 +420,7 @@ impl Transaction {
         let batch = RecordBatch::try_new_with_options(table.definition.storage_schema().arrow(), arrays, &options);
         Ok(Some((batch.map_err(StorageError::from)?, !reader.stats().frozen)))
     }
+
     /// All visible rows, a batch for each block, and the bytes that copies of them take: those of
     /// frozen blocks are not copied.
     pub(crate) fn all_rows(&self, table: &Table) -> Result<(Vec<RecordBatch>, u64)> {
@@ -452,8 +460,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// ALTER TABLE … ADD COLUMN, before the hidden columns unless it is one; `fill` gives the new
-    /// column's values for a batch of old rows.
+    /// ALTER TABLE … ADD COLUMN; a visible column comes before the hidden ones. `fill` gives the
+    /// new column's values for a batch of old rows.
     ///
     /// # Errors
     /// [`EngineError::Exists`], and NOT NULL without values.
@@ -512,7 +520,8 @@ impl Transaction {
     /// its values for a batch of old rows.
     ///
     /// # Errors
-    /// [`EngineError::Missing`], what `convert` says, and what the new values violate.
+    /// [`EngineError::Missing`], the errors of `convert`, and constraints that the new values
+    /// violate.
     pub fn change_column(
         &mut self,
         schema: &str,
@@ -533,8 +542,9 @@ impl Transaction {
         })
     }
 
-    /// ALTER TABLE … DROP COLUMN. Sequences that it owns go with it, and keys over it if `cascade`
-    /// is on or they have no other column; foreign keys that rest on these only if `cascade` is on.
+    /// ALTER TABLE … DROP COLUMN. The column's own sequences are dropped with it. Keys over it are
+    /// dropped if `cascade` is on or they have no other column. Foreign keys that depend on these
+    /// are dropped only if `cascade` is on.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Dependent`].
@@ -607,8 +617,8 @@ impl Transaction {
     /// names of the latter. With `restart`, the sequences of their columns begin again.
     ///
     /// # Errors
-    /// [`EngineError::Dependent`] for a foreign key of a table that stays; [`EngineError::Denied`]
-    /// without TRUNCATE on a table, or for who does not own a sequence that is to begin again.
+    /// [`EngineError::Dependent`] for a foreign key of a table that stays. [`EngineError::Denied`]
+    /// without TRUNCATE on a table, or for a role that does not own a sequence that is to restart.
     pub fn truncate(&mut self, tables: &[(String, String)], cascade: bool, restart: bool) -> Result<Vec<String>> {
         let mut emptied: Vec<Arc<Table>> = Vec::new();
         let put = |emptied: &mut Vec<Arc<Table>>, table: &Arc<Table>| {
@@ -673,6 +683,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// ALTER VIEW … RENAME TO. Definitions that name the view are not changed.
     ///
     /// # Errors
@@ -694,6 +705,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// DROP VIEW.
     ///
     /// # Errors
@@ -705,8 +717,9 @@ impl Transaction {
         self.check_may_drop(schema, name)?;
         self.drop_dependent(schema, name)
     }
-    /// Drops a view, or a materialized one, that cannot do without something that is dropped:
-    /// whoever may drop that may do this.
+
+    /// Drops a view, or a materialized one, that depends on a dropped object: a role that may drop
+    /// the object may do this.
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -719,7 +732,8 @@ impl Transaction {
             Ok(())
         })
     }
-    /// Takes away the default of a column that cannot do without something that is dropped.
+
+    /// Drops the default of a column that depends on a dropped object.
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -731,8 +745,9 @@ impl Transaction {
         })
         .map(|_| ())
     }
-    /// Puts the query of a view, or of a materialized one, in other words, which mean the same
-    /// after a change of what it reads: whoever may change that may do this.
+
+    /// Replaces the text of a view's query, or a materialized view's, by one with the same meaning
+    /// after a change of an object that it reads. A role that may change the object may do this.
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -757,7 +772,7 @@ impl Transaction {
     /// CREATE SEQUENCE. The id in the definition is given here.
     ///
     /// # Errors
-    /// [`EngineError::Exists`], or what is wrong with the definition.
+    /// [`EngineError::Exists`], or the error in the definition.
     pub fn create_sequence(&mut self, schema: &str, mut definition: SequenceDefinition) -> Result<()> {
         self.catalog.schema(schema)?;
         self.check_create(schema)?;
@@ -773,11 +788,12 @@ impl Transaction {
             Ok(())
         })
     }
-    /// ALTER SEQUENCE: the sequence with a name has another definition from now on, and goes on
-    /// with the value `restart` if there is one. Undone by a rollback.
+
+    /// ALTER SEQUENCE: changes the definition of the sequence with its name, which goes on with the
+    /// value `restart`, if given. Undone by a rollback.
     ///
     /// # Errors
-    /// [`EngineError::Missing`], or what is wrong with the definition.
+    /// [`EngineError::Missing`], or the error in the definition.
     pub fn alter_sequence(&mut self, schema: &str, definition: SequenceDefinition, restart: Option<i64>) -> Result<()> {
         self.catalog.sequence(schema, &definition.name)?;
         self.check_owner(schema, &definition.name)?;
@@ -787,8 +803,9 @@ impl Transaction {
         }
         self.put_sequence(schema, definition, restart)
     }
-    /// Puts a sequence in the place of the one with its name. One that begins again has an id of
-    /// its own: what others reserve of the old one does not concern it.
+
+    /// Puts a sequence in the place of the one with its name. A restarted sequence has an id of its
+    /// own: reservations of the old one by concurrent transactions do not concern it.
     fn put_sequence(&mut self, schema: &str, mut definition: SequenceDefinition, restart: Option<i64>) -> Result<()> {
         if restart.is_some() {
             definition.id = self.next_id();
@@ -803,6 +820,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// DROP SEQUENCE.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What one role may do, as a transaction sees it.
+//! The privileges of one role, as a transaction sees them.
 
 use super::{Object, ObjectKind, Privilege, RoleId, Security};
 use crate::catalog::Catalog;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 pub enum Columns {
     /// All of them, and those that will be added.
     All,
-    /// Those whose positions say true; one at least.
+    /// The columns whose positions are true; at least one.
     Some(Arc<[bool]>),
-    /// None.
+    /// No column.
     None,
 }
 
-/// A role, and what decides what it may do: the security of the catalog that its transaction sees,
-/// and that of the present catalog. Both must allow it.
+/// A role, and two versions of the security that decides about it: that of the catalog that its
+/// transaction sees, and that of the present catalog. Both must allow it.
 #[derive(Clone, Debug)]
 pub struct Access {
     role: RoleId,
     is_superuser: bool,
     catalog: Arc<Catalog>,
-    /// None where it is the catalog's.
+    /// `None` if it is the catalog's.
     now: Option<Arc<Security>>,
 }
 
@@ -39,11 +39,13 @@ impl Access {
         access.is_superuser = access.both(|security| security.is_superuser(role));
         access
     }
-    /// What another role may do.
+
+    /// The privileges of another role.
     #[must_use]
     pub fn of(&self, role: RoleId) -> Self {
         Self::new(role, self.catalog.clone(), self.now.clone())
     }
+
     fn both(&self, allows: impl Fn(&Security) -> bool) -> bool {
         allows(&self.catalog.security) && self.now.as_ref().is_none_or(|now| allows(now))
     }
@@ -52,23 +54,28 @@ impl Access {
     pub fn role(&self) -> RoleId {
         self.role
     }
+
     /// Whether it may do everything.
     pub fn is_superuser(&self) -> bool {
         self.is_superuser
     }
+
     /// Whether it has the privileges of another role.
     pub fn has_privileges_of(&self, other: RoleId) -> bool {
         self.is_superuser || self.both(|security| security.inherited(self.role).contains(&other))
     }
+
     /// The security of the catalog that the transaction sees.
     pub fn security(&self) -> &Security {
         &self.catalog.security
     }
+
     /// Whether the role has a privilege on a whole object. For relations, USAGE on their schema is
     /// not looked at.
     pub fn may(&self, object: &Object, privilege: Privilege) -> bool {
         self.is_superuser || self.both(|security| security.may(self.role, object, privilege))
     }
+
     /// Whether the role may grant a privilege on an object, or on one of its columns.
     pub fn may_grant(&self, object: &Object, column: Option<&str>, privilege: Privilege) -> bool {
         let granted = |security: &Security| {
@@ -81,14 +88,17 @@ impl Access {
         };
         self.owns(object) || self.both(granted)
     }
+
     /// Whether the role has a privilege on a column of an object, or on all of it.
     pub fn may_column(&self, object: &Object, column: &str, privilege: Privilege) -> bool {
         self.is_superuser || self.both(|security| security.may_column(self.role, object, Some(column), privilege))
     }
+
     /// Whether the role is an object's owner, or has its privileges.
     pub fn owns(&self, object: &Object) -> bool {
         self.is_superuser || self.both(|security| security.owns(self.role, object))
     }
+
     /// Whether the role has any privilege on an object, or on one of its columns.
     pub fn may_see(&self, object: &Object) -> bool {
         let has_any = |security: &Security| {
@@ -98,6 +108,7 @@ impl Access {
         };
         self.owns(object) || self.both(has_any)
     }
+
     /// The columns of a table on which the role has a privilege.
     pub fn columns(&self, table: &TableDefinition, privilege: Privilege) -> Columns {
         if self.is_superuser {
@@ -112,8 +123,8 @@ impl Access {
         if columns.contains(&true) { Columns::Some(columns) } else { Columns::None }
     }
 
-    /// Refuses what lacks a privilege on an object; for relations, also without USAGE on their
-    /// schema.
+    /// Refuses a role that lacks a privilege on an object; for relations, also one without USAGE on
+    /// their schema.
     ///
     /// # Errors
     /// [`EngineError::Denied`].
@@ -123,7 +134,8 @@ impl Access {
         }
         if self.may(object, privilege) { Ok(()) } else { denied(self.kind(object), object.name()) }
     }
-    /// Refuses who may not look for things in a schema.
+
+    /// Refuses a role that may not look up objects in a schema.
     ///
     /// # Errors
     /// [`EngineError::Denied`].
@@ -135,8 +147,9 @@ impl Access {
         let allowed = self.may(&Object::Schema(schema.to_owned()), Privilege::Usage);
         if allowed { Ok(()) } else { denied(ObjectKind::Schema, schema) }
     }
-    /// Refuses what lacks a privilege on these columns of a table (on one at least if none are
-    /// named), or USAGE on its schema.
+
+    /// Refuses a role that lacks a privilege on these columns of a table (on one at least if none
+    /// are named), or USAGE on its schema.
     ///
     /// # Errors
     /// [`EngineError::Denied`].
@@ -149,6 +162,7 @@ impl Access {
         };
         if allowed { Ok(()) } else { denied(ObjectKind::Table, &table.name) }
     }
+
     /// Refuses who is not an object's owner.
     ///
     /// # Errors
@@ -159,6 +173,7 @@ impl Access {
         }
         Err(EngineError::Denied(format!("must be owner of {} {}", self.kind(object), object.name())))
     }
+
     /// Refuses who is no superuser.
     ///
     /// # Errors
@@ -166,6 +181,7 @@ impl Access {
     pub fn check_superuser(&self, what: &str) -> Result<()> {
         if self.is_superuser { Ok(()) } else { Err(EngineError::Denied(format!("must be superuser to {what}"))) }
     }
+
     fn kind(&self, object: &Object) -> ObjectKind {
         self.catalog.kind_of(object).unwrap_or(ObjectKind::Table)
     }

@@ -1,4 +1,4 @@
-//! Transactional changes of roles, owners and grants, and who may make them.
+//! Transactional changes of roles, owners and grants, and the checks of their rights.
 
 use super::grants::drop_unsupported;
 use super::{
@@ -9,7 +9,7 @@ use crate::error::{EngineError, Result, exists};
 use crate::transaction::Transaction;
 use std::sync::Arc;
 
-/// What CREATE and ALTER ROLE say; what they do not say stays as it is.
+/// The options of CREATE and ALTER ROLE; an option that is not given stays as it is.
 #[derive(Clone, Debug, Default)]
 pub struct RoleOptions {
     /// SUPERUSER.
@@ -22,11 +22,11 @@ pub struct RoleOptions {
     pub create_db: Option<bool>,
     /// LOGIN.
     pub login: Option<bool>,
-    /// CONNECTION LIMIT; none for any number.
+    /// CONNECTION LIMIT; an inner `None` for any number.
     pub connection_limit: Option<Option<u32>>,
-    /// PASSWORD; none for no password.
+    /// PASSWORD; an inner `None` for no password.
     pub verifier: Option<Option<PasswordVerifier>>,
-    /// VALID UNTIL, in microseconds since 1970 (UTC); none for ever.
+    /// VALID UNTIL, in microseconds since 1970 (UTC); an inner `None` for no end.
     pub valid_until: Option<Option<i64>>,
 }
 
@@ -48,6 +48,7 @@ impl RoleOptions {
             role.valid_until = until;
         }
     }
+
     /// Whether nothing but the password is said.
     fn is_password_alone(&self) -> bool {
         let Self { superuser, inherit, create_role, create_db, login, connection_limit, verifier: _, valid_until } =
@@ -70,9 +71,9 @@ fn check_not_predefined(role: &Role) -> Result<()> {
     }
 }
 
-/// In whose name a role grants on an object or one of its columns, and what of `wanted` it may
-/// grant: the owner's, for the owner and superusers; else that of the role among those that it
-/// inherits from which has most of it with grant option.
+/// The role in whose name a role grants on an object or one of its columns, and the part of
+/// `wanted` that it may grant. For the owner and superusers it is the owner. Otherwise it is the
+/// inherited role that has most of `wanted` with grant option.
 fn grantor(
     security: &Security,
     role: RoleId,
@@ -98,16 +99,16 @@ fn grantor(
         .expect("one")
 }
 
-/// What GRANT and REVOKE are about.
+/// The subject of GRANT and REVOKE.
 #[derive(Clone, Debug)]
 pub struct Terms<'a> {
     /// The object.
     pub object: &'a Object,
-    /// The column, if it is one.
+    /// The column, if it is about a single one.
     pub column: Option<&'a str>,
     /// The privileges.
     pub privileges: Privileges,
-    /// Who gets or loses them; [`RoleId::PUBLIC`] for everybody.
+    /// The roles that get or lose the privileges; [`RoleId::PUBLIC`] for everybody.
     pub grantees: &'a [RoleId],
 }
 
@@ -116,15 +117,18 @@ impl Transaction {
     pub fn set_role(&mut self, role: RoleId) {
         self.role = role;
     }
-    /// What a role may do, in this transaction and now.
+
+    /// The privileges of a role, in this transaction and now.
     pub fn access(&self, role: RoleId) -> Access {
         Access::new(role, self.catalog.clone(), self.present_security())
     }
-    /// What the transaction's own role may do.
+
+    /// The privileges of the transaction's own role.
     pub(crate) fn acting(&self) -> Access {
         self.access(self.role)
     }
-    /// Refuses the change of a relation whose owner the transaction's role is not.
+
+    /// Refuses the change of a relation that the transaction's role does not own.
     pub(crate) fn check_owner(&self, schema: &str, name: &str) -> Result<()> {
         if self.role == RoleId::BOOTSTRAP {
             return Ok(());
@@ -132,9 +136,10 @@ impl Transaction {
         let access = self.acting();
         access.check_usage(schema)?;
         let object = Object::relation(schema, name);
-        // What is not there has an error of its own.
+        // A missing object has an error of its own.
         if self.catalog.kind_of(&object).is_none() { Ok(()) } else { access.check_owner(&object) }
     }
+
     /// As [`check_owner`](Self::check_owner), for DROP: the schema's owner may do that, too.
     pub(crate) fn check_may_drop(&self, schema: &str, name: &str) -> Result<()> {
         if self.role == RoleId::BOOTSTRAP || self.acting().owns(&Object::Schema(schema.to_owned())) {
@@ -142,7 +147,8 @@ impl Transaction {
         }
         self.check_owner(schema, name)
     }
-    /// Refuses something new in a schema in which the transaction's role may not make anything.
+
+    /// Refuses a new object in a schema in which the transaction's role may not create.
     pub(crate) fn check_create(&self, schema: &str) -> Result<()> {
         self.acting().check(&Object::Schema(schema.to_owned()), Privilege::Create)
     }
@@ -158,6 +164,7 @@ impl Transaction {
         let creates = |security: &Security| security.role(self.role).is_some_and(|own| own.create_role);
         access.is_superuser() || !role.superuser && creates(access.security())
     }
+
     fn role_named(&self, name: &str) -> Result<Role> {
         self.catalog.security.role_named(name).cloned()
     }
@@ -165,7 +172,7 @@ impl Transaction {
     /// CREATE ROLE.
     ///
     /// # Errors
-    /// [`EngineError::Exists`]; [`EngineError::Denied`] for who has neither SUPERUSER nor
+    /// [`EngineError::Exists`]; [`EngineError::Denied`] for a role with neither SUPERUSER nor
     /// CREATEROLE.
     pub fn create_role(&mut self, name: &str, options: &RoleOptions) -> Result<RoleId> {
         let mut role = Role::new(RoleId(RoleId::FIRST + self.next_id()), name);
@@ -232,7 +239,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::Dependent`] while the role
-    /// owns something or has privileges.
+    /// owns an object or has privileges.
     pub fn drop_role(&mut self, name: &str) -> Result<()> {
         let role = self.role_named(name)?;
         if !self.may_manage(&role) {
@@ -305,6 +312,7 @@ impl Transaction {
             Ok(())
         })
     }
+
     /// REVOKE [ADMIN OPTION FOR] role FROM member.
     ///
     /// # Errors
@@ -336,7 +344,9 @@ impl Transaction {
         };
         self.catalog.kind_of(object).ok_or_else(missing)
     }
-    /// In whose name the transaction's role grants, and what of the terms it may grant.
+
+    /// The role in whose name the transaction's role grants, and the part of the terms that it may
+    /// grant.
     fn grantor(&self, terms: &Terms<'_>) -> Result<(RoleId, Privileges)> {
         let kind = self.kind_of(terms.object)?;
         if let Some(column) = terms.column
@@ -352,10 +362,10 @@ impl Transaction {
         Ok((grantor, allowed))
     }
 
-    /// GRANT … ON … [WITH GRANT OPTION]. A role that is not the owner grants what of it it may.
+    /// GRANT … ON … [WITH GRANT OPTION]. A role that is not the owner grants the part that it may.
     ///
     /// # Errors
-    /// [`EngineError::Missing`]; [`EngineError::Denied`] for who may grant nothing of it;
+    /// [`EngineError::Missing`]; [`EngineError::Denied`] for a role that may grant no part of it;
     /// [`EngineError::InvalidGrant`] for a grant option of everybody's.
     pub fn grant(&mut self, terms: &Terms<'_>, with_grant_option: bool) -> Result<()> {
         if with_grant_option && terms.grantees.contains(&RoleId::PUBLIC) {
@@ -382,9 +392,9 @@ impl Transaction {
         })
     }
 
-    /// REVOKE [GRANT OPTION FOR] … ON …. What is revoked on a table is revoked on its columns, too.
-    /// What the grantees have granted to others rests on what is revoked: with `cascade` it goes,
-    /// too.
+    /// REVOKE [GRANT OPTION FOR] … ON …. A revocation on a table also applies to its columns.
+    /// Grants that the grantees have made to others depend on the revoked privileges: with
+    /// `cascade` they are dropped, too.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::DependentPrivileges`]
@@ -412,7 +422,7 @@ impl Transaction {
         })
     }
 
-    /// ALTER DEFAULT PRIVILEGES … GRANT, or REVOKE of what was granted so.
+    /// ALTER DEFAULT PRIVILEGES … GRANT, or REVOKE of an earlier one.
     ///
     /// # Errors
     /// [`EngineError::Denied`] for other roles' objects; [`EngineError::Missing`] for a schema.
@@ -449,8 +459,8 @@ impl Transaction {
     /// ALTER … OWNER TO. Sequences that columns of a table own go with it.
     ///
     /// # Errors
-    /// [`EngineError::Missing`]; [`EngineError::Denied`] for who does not own the object, is not a
-    /// member of the new owner, or where that may not make such an object.
+    /// [`EngineError::Missing`]. [`EngineError::Denied`] for a role that does not own the object or
+    /// is not a member of the new owner, or if the new owner may not create there.
     pub fn set_owner(&mut self, object: &Object, owner: RoleId) -> Result<()> {
         self.kind_of(object)?;
         let access = self.acting();
@@ -488,7 +498,7 @@ impl Transaction {
     /// Withdraws all that a role was granted, and has granted (DROP OWNED).
     ///
     /// # Errors
-    /// [`EngineError::Denied`] for who is not a member of the role.
+    /// [`EngineError::Denied`] if the transaction's role is not a member of the role.
     pub fn drop_privileges_of(&mut self, role: RoleId) -> Result<()> {
         if !self.catalog.security.is_member(self.role, role) {
             return denied("permission denied to drop objects");

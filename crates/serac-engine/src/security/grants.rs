@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maps whose keys are no texts, as lists of pairs: JSON has no others.
+/// Maps whose keys are no texts, as lists of pairs: JSON has only text keys.
 mod pairs {
     use super::{BTreeMap, Deserialize, Deserializer, Serialize, Serializer};
 
@@ -17,6 +17,7 @@ mod pairs {
     ) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(map)
     }
+
     pub(super) fn deserialize<'de, K: Deserialize<'de> + Ord, V: Deserialize<'de>, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<BTreeMap<K, V>, D::Error> {
@@ -49,14 +50,14 @@ impl Default for Security {
     }
 }
 
-/// What everybody may do with an object as long as nobody has granted or revoked anything on it.
+/// The privileges of everybody on an object without any GRANT or REVOKE.
 fn initial_grants(object: &Object, owner: RoleId) -> Vec<Grant> {
     use Privilege::{Connect, Execute, Temporary, Usage};
     let privileges = match object {
         Object::Database => Privileges::of(&[Connect, Temporary]),
         Object::Schema(name) if name == DEFAULT_SCHEMA => Privileges::of(&[Usage]),
         Object::Procedure(_) => Privileges::of(&[Execute]),
-        // What a function reaches is its maker's to judge.
+        // A function's maker is responsible for the objects that it reaches.
         Object::Schema(_) | Object::Relation(..) | Object::Function(_) => return Vec::new(),
     };
     vec![Grant { grantee: RoleId::PUBLIC, grantor: owner, column: None, privileges, grantable: Privileges::NONE }]
@@ -73,11 +74,11 @@ fn everywhere(object: &Object, privilege: Privilege) -> &'static [RoleId] {
     }
 }
 
-/// Takes from each grant what does not rest on the owner: was not given by the owner, nor by one
-/// who has it, so, with grant option. Whether there was any.
+/// Takes from each grant the privileges that do not derive from the owner: those that neither the
+/// owner nor a derived holder with grant option has given. Returns whether there was any.
 pub(super) fn drop_unsupported(grants: &mut Vec<Grant>, owner: RoleId) -> bool {
     let mut supported = vec![Privileges::NONE; grants.len()];
-    // From the owner outwards, so that two who have it from each other alone do not keep it.
+    // From the owner outwards, so that two roles that have it from each other alone do not keep it.
     loop {
         let mut grew = false;
         for (at, grant) in grants.iter().enumerate() {
@@ -112,10 +113,12 @@ impl Security {
         let unchanged = PREDEFINED.values().filter(|role| !self.roles.contains_key(&role.id));
         self.roles.values().chain(unchanged)
     }
+
     /// A role.
     pub fn role(&self, id: RoleId) -> Option<&Role> {
         self.roles.get(&id).or_else(|| PREDEFINED.get(&id))
     }
+
     /// The role with this name.
     ///
     /// # Errors
@@ -123,6 +126,7 @@ impl Security {
     pub fn role_named(&self, name: &str) -> Result<&Role> {
         self.roles().find(|role| role.name == name).map_or_else(|| missing("role", name), Ok)
     }
+
     /// The name of a role; "public" for everybody.
     pub fn name_of(&self, id: RoleId) -> &str {
         match self.role(id) {
@@ -131,24 +135,30 @@ impl Security {
             None => "unknown",
         }
     }
+
     /// Whether a role may do everything.
     pub fn is_superuser(&self, id: RoleId) -> bool {
         self.role(id).is_some_and(|role| role.superuser)
     }
+
     /// Whether there are roles besides those that every database has.
     pub fn has_own_roles(&self) -> bool {
         self.roles.keys().any(|id| id.0 >= RoleId::FIRST)
     }
+
     /// Whether a role has a password.
     pub fn has_passwords(&self) -> bool {
         self.roles().any(|role| role.verifier.is_some())
     }
+
     pub(super) fn role_mut(&mut self, id: RoleId) -> &mut Role {
         self.roles.entry(id).or_insert_with(|| PREDEFINED.get(&id).expect("the role is there").clone())
     }
+
     pub(super) fn put_role(&mut self, role: Role) {
         self.roles.insert(role.id, role);
     }
+
     pub(super) fn remove_role(&mut self, id: RoleId) {
         self.roles.remove(&id);
         self.roles.values_mut().for_each(|role| role.member_of.retain(|membership| membership.role != id));
@@ -172,16 +182,19 @@ impl Security {
         }
         found
     }
-    /// The roles whose privileges a role has: itself, and those that it inherits from. None for a
+
+    /// The roles whose privileges a role has: itself, and those that it inherits from. Empty for a
     /// role that is gone.
     pub fn inherited(&self, role: RoleId) -> BTreeSet<RoleId> {
         self.reachable(role, |role| role.inherit)
     }
+
     /// Whether a role is, by any number of steps, a member of another, so that it may SET ROLE to
     /// it.
     pub fn is_member(&self, role: RoleId, of: RoleId) -> bool {
         self.is_superuser(role) || self.reachable(role, |_| true).contains(&of)
     }
+
     /// As [`is_member`](Self::is_member), where being a superuser does not count.
     pub(super) fn is_declared_member(&self, role: RoleId, of: RoleId) -> bool {
         self.reachable(role, |_| true).contains(&of)
@@ -189,45 +202,52 @@ impl Security {
 
     // ---- owners
 
-    /// Who owns an object.
+    /// The owner of an object.
     pub fn owner(&self, object: &Object) -> RoleId {
         self.owners.get(object).copied().unwrap_or(RoleId::BOOTSTRAP)
     }
-    /// Whether a role may do what the owner may.
+
+    /// Whether a role has the owner's rights.
     pub fn owns(&self, role: RoleId, object: &Object) -> bool {
         self.is_superuser(role) || self.inherited(role).contains(&self.owner(object))
     }
-    /// What a role owns and was noted for.
+
+    /// The objects whose noted owner is a role.
     pub fn owned_by(&self, role: RoleId) -> impl Iterator<Item = &Object> {
         self.owners.iter().filter(move |(_, owner)| **owner == role).map(|(object, _)| object)
     }
 
     // ---- grants
 
-    /// The grants on an object, without what its owner may do anyway.
+    /// The grants on an object, without its owner's own rights.
     pub fn grants(&self, object: &Object) -> Cow<'_, [Grant]> {
         match self.grants.get(object) {
             Some(grants) => Cow::Borrowed(grants),
             None => Cow::Owned(initial_grants(object, self.owner(object))),
         }
     }
-    /// Whether somebody has granted or revoked something on an object.
+
+    /// Whether there was a GRANT or REVOKE on an object.
     pub fn has_grants(&self, object: &Object) -> bool {
         self.grants.contains_key(object)
     }
-    /// All grants that somebody has made.
+
+    /// All grants that GRANT has made.
     pub fn all_grants(&self) -> impl Iterator<Item = (&Object, &Grant)> {
         self.grants.iter().flat_map(|(object, grants)| grants.iter().map(move |grant| (object, grant)))
     }
-    /// What is granted on objects that are still to be made.
+
+    /// The default privileges of objects that are made later.
     pub fn defaults(&self) -> &[DefaultGrant] {
         &self.defaults
     }
+
     pub(super) fn grants_mut(&mut self, object: &Object) -> &mut Vec<Grant> {
         let owner = self.owner(object);
         self.grants.entry(object.clone()).or_insert_with(|| initial_grants(object, owner))
     }
-    /// Drops grants, on all objects, and what rests on them.
+
+    /// Drops grants, on all objects, and the grants that derive from them.
     pub(super) fn retain_grants(&mut self, keep: impl Fn(&Grant) -> bool) {
         for (object, grants) in &mut self.grants {
             grants.retain(&keep);
@@ -239,6 +259,7 @@ impl Security {
     pub fn may(&self, role: RoleId, object: &Object, privilege: Privilege) -> bool {
         self.may_column(role, object, None, privilege)
     }
+
     /// Whether a role has a privilege on a column of an object, or on all of it.
     pub fn may_column(&self, role: RoleId, object: &Object, column: Option<&str>, privilege: Privilege) -> bool {
         if self.owns(role, object) {
@@ -262,11 +283,13 @@ impl Security {
         let all = [self, other].into_iter().flat_map(|version| version.owners.keys().chain(version.grants.keys()));
         all.filter(|object| !self.has_same_rights(other, object)).cloned().collect()
     }
+
     /// The roles that are different in `other`, or only in one of the two.
     pub(crate) fn differing_roles(&self, other: &Self) -> BTreeSet<RoleId> {
         let all = self.roles.keys().chain(other.roles.keys());
         all.filter(|id| self.roles.get(id) != other.roles.get(id)).copied().collect()
     }
+
     /// Whether the same is said in `other` in which there are names of roles: in owners, grants and
     /// memberships.
     pub(crate) fn names_the_same_roles(&self, other: &Self) -> bool {
@@ -275,7 +298,8 @@ impl Security {
             && self.defaults == other.defaults
             && self.has_same_memberships(other)
     }
-    /// Whether the same roles are members of the same ones in `other`.
+
+    /// Whether the memberships are the same as in `other`.
     pub(crate) fn has_same_memberships(&self, other: &Self) -> bool {
         fn memberships(version: &Security) -> impl Iterator<Item = (RoleId, &Vec<Membership>)> {
             let all = version.roles.values().map(|role| (role.id, &role.member_of));
@@ -283,10 +307,12 @@ impl Security {
         }
         memberships(self).eq(memberships(other))
     }
+
     /// Whether an object has the same owner and grants in `other`.
     pub(crate) fn has_same_rights(&self, other: &Self, object: &Object) -> bool {
         self.owners.get(object) == other.owners.get(object) && self.grants.get(object) == other.grants.get(object)
     }
+
     /// Gives an object the owner and the grants that it has in `other`.
     pub(crate) fn take_rights(&mut self, object: &Object, other: &Self) {
         match other.owners.get(object) {
@@ -298,13 +324,15 @@ impl Security {
             None => _ = self.grants.remove(object),
         }
     }
-    /// Makes a role what it is in `other`.
+
+    /// Takes over a role from `other`.
     pub(crate) fn take_role(&mut self, id: RoleId, other: &Self) {
         match other.roles.get(&id) {
             Some(role) => _ = self.roles.insert(id, role.clone()),
             None => _ = self.roles.remove(&id),
         }
     }
+
     /// Takes the grants on objects still to be made from `other`.
     pub(crate) fn take_defaults(&mut self, other: &Self) {
         self.defaults.clone_from(&other.defaults);
@@ -312,7 +340,7 @@ impl Security {
 
     // ---- what becomes of objects
 
-    /// Notes who has made an object, and grants on it what that role's defaults say.
+    /// Notes the owner of a new object, and makes the grants of that role's defaults.
     pub(crate) fn created(&mut self, object: Object, kind: ObjectKind, owner: RoleId) {
         if owner != RoleId::BOOTSTRAP {
             self.owners.insert(object.clone(), owner);
@@ -332,6 +360,7 @@ impl Security {
             self.grants_mut(&object).extend(grants);
         }
     }
+
     /// An object has another name.
     pub(crate) fn renamed(&mut self, object: &Object, new: Object) {
         if let Some(owner) = self.owners.remove(object) {
@@ -341,6 +370,7 @@ impl Security {
             self.grants.insert(new, grants);
         }
     }
+
     /// A column has another name.
     pub(crate) fn column_renamed(&mut self, object: &Object, column: &str, new: &str) {
         for grant in self.grants.get_mut(object).into_iter().flatten() {
@@ -349,14 +379,16 @@ impl Security {
             }
         }
     }
-    /// Whether something is noted of what `catalog` does not have.
+
+    /// Whether an owner or a grant is noted for an object that `catalog` does not have.
     pub(crate) fn outlives(&self, catalog: &Catalog) -> bool {
         let gone = |object: &Object| catalog.kind_of(object).is_none();
         self.owners.keys().chain(self.grants.keys()).any(gone)
             || self.all_grants().any(|(object, grant)| !catalog.has_column(object, grant.column.as_deref()))
             || self.defaults.iter().any(|d| d.schema.as_ref().is_some_and(|name| !catalog.schemas.contains_key(name)))
     }
-    /// Forgets what `catalog` does not have.
+
+    /// Forgets objects that `catalog` does not have.
     pub(crate) fn forget_gone(&mut self, catalog: &Catalog) {
         self.owners.retain(|object, _| catalog.kind_of(object).is_some());
         self.grants.retain(|object, _| catalog.kind_of(object).is_some());

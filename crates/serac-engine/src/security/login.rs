@@ -1,4 +1,4 @@
-//! Who may connect, and how often at a time.
+//! Logins: the roles that may connect, and their connection limits.
 
 use super::{Object, Privilege, Role, RoleId, Security};
 use crate::database::{Database, DatabaseInner};
@@ -53,8 +53,7 @@ fn may_log_in(security: &Security, role: RoleId) -> Result<&Role> {
 }
 
 impl Database {
-    /// Connects a role. Whether whoever asks is the role (by a password, say) is the caller's to
-    /// find out.
+    /// Connects a role. The caller must check (by a password, say) that the client is the role.
     ///
     /// # Errors
     /// [`EngineError::Login`] for a role that is not there, may not log in, or is connected often
@@ -65,6 +64,7 @@ impl Database {
             Err(_) => refused(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{name}\" does not exist")),
         }
     }
+
     /// As [`log_in`](Self::log_in), for a role that is known by its number, which no other role
     /// ever has.
     ///
@@ -81,6 +81,7 @@ impl Database {
         *count += 1;
         Ok(Login { db: self.0.clone(), role: role.id })
     }
+
     /// Refuses a role that is gone, or may not connect any more.
     ///
     /// # Errors
@@ -89,8 +90,8 @@ impl Database {
         may_log_in(&self.0.security(), role).map(|_| ())
     }
 
-    /// What is kept of the password of a role that may log in; none if there is no such role, or
-    /// its password is none or is not valid any more.
+    /// The password verifier of a role that may log in. `None` if there is no such role, or its
+    /// password is absent or has expired.
     pub fn password_verifier(&self, name: &str) -> Option<String> {
         let security = self.0.security();
         let role = security.role_named(name).ok().filter(|role| role.login)?;

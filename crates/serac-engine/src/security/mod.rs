@@ -1,17 +1,16 @@
-//! Roles: who may do what.
+//! Roles and their rights.
 //!
-//! A version of the [`Catalog`](crate::Catalog) has one [`Security`]: the roles, who owns which
-//! object, and who was granted what on it. It changes with the catalog, so CREATE ROLE and GRANT
-//! are transactional, logged and recovered as other DDL. Who owns an object that nobody is noted
-//! for is the bootstrap role `serac`, a superuser: so a database from before there were roles
-//! belongs to it.
+//! A version of the [`Catalog`](crate::Catalog) has one [`Security`]: the roles, the owners of
+//! objects, and the grants on them. It changes with the catalog, so CREATE ROLE and GRANT are
+//! transactional, logged and recovered as other DDL. An object without a noted owner belongs to the
+//! bootstrap role `serac`, a superuser. So a database from before there were roles belongs to it.
 //!
 //! ```text
 //! statement ──▶ Access (role, the catalog's Security, the present Security) ──▶ allowed, or 42501
 //! ```
-//! What a statement needs, [`Access`] must find in the snapshot's catalog *and* in the present one:
-//! so a REVOKE is felt at the next statement, also of a transaction with an old snapshot. DDL is
-//! checked here, in the engine; rows are checked by whoever plans queries and changes. A
+//! [`Access`] must find a statement's privileges in the snapshot's catalog *and* in the present
+//! one. So a REVOKE takes effect at the next statement, also of a transaction with an old snapshot.
+//! DDL is checked here, in the engine; the planner of queries and changes checks rows. A
 //! transaction acts for the bootstrap role unless it is told otherwise
 //! ([`Transaction::set_role`](crate::Transaction::set_role)).
 //!
@@ -47,11 +46,11 @@ pub struct RoleId(pub u32);
 impl RoleId {
     /// The superuser that each database has from the beginning.
     pub const BOOTSTRAP: Self = Self(10);
-    /// Everybody, as a grantee. No role has it.
+    /// Everybody, as a grantee: the number of no role. No role has it.
     pub const PUBLIC: Self = Self(0);
     /// `pg_signal_backend`: may end statements and connections of other roles.
     pub const SIGNAL_BACKEND: Self = Self(4200);
-    /// `pg_read_all_stats`: may see what all connections run.
+    /// `pg_read_all_stats`: may see the statements of all connections.
     pub const READ_ALL_STATS: Self = Self(3375);
     /// `pg_read_server_files`: may COPY from files of the server.
     pub const READ_SERVER_FILES: Self = Self(4569);
@@ -59,7 +58,7 @@ impl RoleId {
     pub const WRITE_SERVER_FILES: Self = Self(4570);
     /// `pg_checkpoint`: may run CHECKPOINT.
     pub const CHECKPOINT: Self = Self(4544);
-    /// `pg_database_owner`: whoever owns the database is its only member.
+    /// `pg_database_owner`: the owner of the database is its only member.
     pub const DATABASE_OWNER: Self = Self(6171);
     /// `pg_read_all_data`: may read all relations, in all schemas.
     pub const READ_ALL_DATA: Self = Self(6181);
@@ -67,7 +66,7 @@ impl RoleId {
     pub const WRITE_ALL_DATA: Self = Self(6182);
     /// Roles that are made later have numbers from here on.
     pub(crate) const FIRST: u32 = 16_384;
-    /// Whether the role is one that every database has, as PostgreSQL's have: [`PREDEFINED`].
+    /// Whether every database has the role, as in PostgreSQL: [`PREDEFINED`].
     pub fn is_predefined(self) -> bool {
         PREDEFINED.contains_key(&self)
     }
@@ -77,7 +76,7 @@ impl RoleId {
 pub const BOOTSTRAP_ROLE: &str = "serac";
 
 /// The roles that every database has besides the bootstrap role, under PostgreSQL's names and
-/// numbers. They cannot log in. A role that nobody has changed is in no catalog.
+/// numbers. They cannot log in. A predefined role without changes is in no catalog.
 pub(crate) static PREDEFINED: LazyLock<BTreeMap<RoleId, Role>> = LazyLock::new(|| {
     const MONITOR: u32 = 3373;
     const MONITORED: [u32; 3] = [3374, RoleId::READ_ALL_STATS.0, 3377];
@@ -103,7 +102,7 @@ pub(crate) static PREDEFINED: LazyLock<BTreeMap<RoleId, Role>> = LazyLock::new(|
     names.into_iter().map(role).collect()
 });
 
-/// What is kept of a password, in PostgreSQL's form:
+/// A password's verifier, in PostgreSQL's form:
 /// `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. It is not printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PasswordVerifier(pub String);
@@ -121,7 +120,7 @@ pub struct Membership {
     pub role: RoleId,
     /// Whether the member may make others members.
     pub admin: bool,
-    /// Who made it one.
+    /// The role that granted the membership.
     pub grantor: RoleId,
 }
 
@@ -138,15 +137,15 @@ pub struct Role {
     pub inherit: bool,
     /// May make, change and drop roles that are not superusers.
     pub create_role: bool,
-    /// Of databases there is one: noted for clients that ask.
+    /// There is one database: the option is noted for clients that ask.
     pub create_db: bool,
     /// May connect.
     pub login: bool,
-    /// Connections at a time; none for any number.
+    /// Connections at a time; `None` for any number.
     pub connection_limit: Option<u32>,
-    /// None: it has no password.
+    /// `None`: the role has no password.
     pub verifier: Option<PasswordVerifier>,
-    /// Until when the password is good, in microseconds since 1970 (UTC); none for ever.
+    /// The end of the password's validity, in microseconds since 1970 (UTC); `None` for no end.
     pub valid_until: Option<i64>,
     /// The roles that it is a member of.
     pub member_of: Vec<Membership>,
@@ -168,6 +167,7 @@ impl Role {
             member_of: Vec::new(),
         }
     }
+
     fn bootstrap() -> Self {
         let role = Self::new(RoleId::BOOTSTRAP, BOOTSTRAP_ROLE);
         Self { superuser: true, create_role: true, create_db: true, login: true, ..role }

@@ -1,10 +1,10 @@
-//! Privileges, what they are on, and who was granted them by whom.
+//! Privileges, their objects, and grants with grantor and grantee.
 
 use super::RoleId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a role may do with an object.
+/// A privilege of a role on an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privilege {
     /// Read rows of a table or view; the last value of a sequence.
@@ -19,9 +19,9 @@ pub enum Privilege {
     Truncate,
     /// Make a foreign key that references a table.
     References,
-    /// Find what a schema holds; draw from a sequence.
+    /// Find the objects of a schema; draw from a sequence.
     Usage,
-    /// Make something in a schema, or a schema in the database.
+    /// Make an object in a schema, or a schema in the database.
     Create,
     /// Connect to the database.
     Connect,
@@ -63,6 +63,7 @@ impl Privilege {
             Self::Execute => "EXECUTE",
         }
     }
+
     /// The letter in PostgreSQL's lists of privileges.
     pub const fn letter(self) -> char {
         match self {
@@ -79,7 +80,8 @@ impl Privilege {
             Self::Execute => 'X',
         }
     }
-    /// Of the word in GRANT, in capitals or not.
+
+    /// The privilege with this word in GRANT, in capitals or not.
     pub fn of_name(name: &str) -> Option<Self> {
         let name = if name.eq_ignore_ascii_case("temp") { "temporary" } else { name };
         Self::ALL.into_iter().find(|privilege| privilege.name().eq_ignore_ascii_case(name))
@@ -91,7 +93,7 @@ impl Privilege {
 pub struct Privileges(u16);
 
 impl Privileges {
-    /// None.
+    /// No privilege.
     pub const NONE: Self = Self(0);
     /// These.
     pub const fn of(privileges: &[Privilege]) -> Self {
@@ -102,30 +104,36 @@ impl Privileges {
         }
         Self(bits)
     }
-    /// Whether one is among them.
+
+    /// Whether it is among them.
     pub const fn contains(self, privilege: Privilege) -> bool {
         self.0 & (1 << privilege as u16) != 0
     }
-    /// Whether there are none.
+
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
-    /// Those of both.
+
+    /// The privileges that are in both.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
-    /// Those of either.
+
+    /// The privileges that are in either.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
-    /// Without those of `other`.
+
+    /// The privileges without those of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
-    /// One by one.
+
+    /// The single privileges.
     pub fn iter(self) -> impl Iterator<Item = Privilege> {
         Privilege::ALL.into_iter().filter(move |privilege| self.contains(*privilege))
     }
@@ -137,7 +145,7 @@ impl fmt::Debug for Privileges {
     }
 }
 
-/// What privileges are on.
+/// An object that privileges are on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Object {
     /// The database.
@@ -157,6 +165,7 @@ impl Object {
     pub fn relation(schema: &str, name: &str) -> Self {
         Self::Relation(schema.to_owned(), name.to_owned())
     }
+
     /// The last part of its name.
     pub fn name(&self) -> &str {
         match self {
@@ -166,7 +175,7 @@ impl Object {
     }
 }
 
-/// Of which kind an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// The database.
@@ -199,7 +208,8 @@ impl ObjectKind {
             Self::Procedure | Self::Function => Privileges::of(&[Execute]),
         }
     }
-    /// Those that may be granted on columns.
+
+    /// The privileges that may be granted on columns.
     pub const fn column_privileges(self) -> Privileges {
         use Privilege::{Insert, References, Select, Update};
         match self {
@@ -226,30 +236,30 @@ impl fmt::Display for ObjectKind {
 /// Privileges on an object, or on one of its columns, that one role has from another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
-    /// Who has them; [`RoleId::PUBLIC`] stands for everybody.
+    /// The role that has the privileges; [`RoleId::PUBLIC`] stands for everybody.
     pub grantee: RoleId,
-    /// Who gave them: the owner, or one who had them with grant option.
+    /// The role that gave them: the owner, or a role that had them with grant option.
     pub grantor: RoleId,
-    /// The column, if they are on one.
+    /// The column, if they are on a single one.
     pub column: Option<String>,
-    /// What was granted.
+    /// The granted privileges.
     pub privileges: Privileges,
-    /// What of it the grantee may grant to others.
+    /// The part of them that the grantee may grant to others.
     pub grantable: Privileges,
 }
 
-/// What is granted on objects that a role will make (ALTER DEFAULT PRIVILEGES).
+/// Default privileges: granted on objects that a role will make (ALTER DEFAULT PRIVILEGES).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DefaultGrant {
-    /// Who makes them.
+    /// The role that makes the objects.
     pub owner: RoleId,
-    /// In which schema; none for all.
+    /// The schema; `None` for all.
     pub schema: Option<String>,
-    /// Of which kind; tables stand for views, too.
+    /// The objects' kind; tables stand for views, too.
     pub kind: ObjectKind,
     /// To whom.
     pub grantee: RoleId,
-    /// What.
+    /// The privileges.
     pub privileges: Privileges,
     /// With grant option.
     pub grantable: Privileges,

@@ -1,11 +1,10 @@
 //! Rows by key: the point reads and index scans of stored procedures and of compiled statements.
 //!
-//! An [`IndexAccess`] names an index of a table and the columns to be read; it is made once and
-//! used by many transactions, without Arrow batches in between: a row is copied into a
-//! [`RowBuffer`], which the caller keeps from row to row. An entry of an index says that some
-//! version of its row has the key, so the key's columns are read along with the others and compared
-//! with the entry. For a whole key of a unique index, the row is tried first at which the last
-//! lookup found it.
+//! An [`IndexAccess`] names an index of a table and the columns to be read. It is made once and
+//! used by many transactions. A row is copied into a [`RowBuffer`], which the caller reuses for
+//! each row, without Arrow batches in between. An entry of an index says that a version of its row
+//! has the key. So the key's columns are read along with the others and compared with the entry.
+//! For a whole key of a unique index, the row is tried first at which the last lookup found it.
 
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
 use crate::error::{Result, missing};
@@ -23,7 +22,7 @@ thread_local! {
     static KEYS: Cell<[Vec<u8>; 3]> = const { Cell::new([Vec::new(), Vec::new(), Vec::new()]) };
 }
 
-/// Lends three empty buffers; used within itself, fresh ones.
+/// Lends three empty buffers; a nested call gets fresh ones.
 fn with_key_buffers<T>(f: impl FnOnce(&mut [Vec<u8>; 3]) -> T) -> T {
     let mut buffers = KEYS.take();
     buffers.iter_mut().for_each(Vec::clear);
@@ -49,6 +48,7 @@ impl IndexAccess {
         let read = columns.iter().chain(&index.definition.columns).map(|&c| ColumnId(c as u16)).collect();
         Self { catalog: catalog.clone(), table: table.clone(), index: index.clone(), read, asked: columns.len() }
     }
+
     /// Access to columns of a table in the default schema through one of its indexes, all by name.
     ///
     /// # Errors
@@ -60,10 +60,12 @@ impl IndexAccess {
         };
         Ok(Self::new(catalog, table, found, &positions(table, columns)?))
     }
+
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
+
     /// The index.
     pub fn index(&self) -> &Arc<TableIndex> {
         &self.index
@@ -75,7 +77,7 @@ pub(crate) fn positions(table: &Table, columns: &[&str]) -> Result<Vec<usize>> {
     columns.iter().map(|&name| table.definition.column(name).map_or_else(|| missing("column", name), Ok)).collect()
 }
 
-/// Keys of an index: equal in its first columns, and in a range of the next one.
+/// Keys of an index: equal in its first columns, and in a range of the next column.
 ///
 /// A range with a bound has no NULL, as in SQL; without bounds it has all keys that begin with the
 /// equal values.
@@ -96,28 +98,31 @@ impl<'a> KeyRange<'a> {
     pub fn prefix(equal: &'a [Value<'a>]) -> Self {
         Self { equal, lower: Bound::Unbounded, upper: Bound::Unbounded, reverse: false }
     }
-    /// With a lower bound of the column after the equal ones.
+
+    /// Adds a lower bound of the column after the equal ones.
     #[must_use]
     pub fn from(self, lower: Bound<Value<'a>>) -> Self {
         Self { lower, ..self }
     }
-    /// With an upper bound of the column after the equal ones.
+
+    /// Adds an upper bound of the column after the equal ones.
     #[must_use]
     pub fn to(self, upper: Bound<Value<'a>>) -> Self {
         Self { upper, ..self }
     }
+
     /// From the last key to the first.
     #[must_use]
     pub fn backwards(self) -> Self {
         Self { reverse: true, ..self }
     }
 
-    /// Encodes the equal values; false if one is NULL, which equals nothing.
+    /// Encodes the equal values; false if one is NULL, which equals no value.
     fn push_equal(&self, encodings: &[Encoding], key: &mut Vec<u8>) -> bool {
         self.equal.iter().zip(encodings).all(|(value, &encoding)| key::push(key, value, encoding))
     }
 
-    /// The limits of the keys, encoded into `from` and `to`. None where no key can be.
+    /// The limits of the keys, encoded into `from` and `to`. `None` if no key can match.
     pub(crate) fn limits<'b>(
         &self,
         encodings: &[Encoding],
@@ -155,11 +160,11 @@ impl<'a> KeyRange<'a> {
 }
 
 impl Transaction {
-    /// Reads the row with this key of a unique index, and says which one it is; none where there is
-    /// none, or where a value is NULL.
+    /// Reads the row with this key of a unique index and returns its id. `None` if there is no such
+    /// row, or if a value is NULL.
     ///
     /// # Errors
-    /// When the row lies in a damaged file.
+    /// An error when the row lies in a damaged file.
     pub fn get(&self, access: &IndexAccess, key: &[Value<'_>], out: &mut RowBuffer) -> Result<Option<RowId>> {
         let mut found = None;
         self.scan(access, &KeyRange::prefix(key), out, |row, _| {
@@ -169,9 +174,9 @@ impl Transaction {
         Ok(found)
     }
 
-    /// Has the memory bring the rows with these keys of a unique index, of all keys together, for
-    /// [`get`](Self::get)s that follow: each of these by itself would wait for the index's nodes
-    /// and the row's cells one after the other. Changes nothing, and fails at nothing.
+    /// Prefetches the rows with these keys of a unique index, for [`get`](Self::get)s that follow.
+    /// Without it, each `get` waits for the index's nodes and then for the row's cells. Changes
+    /// nothing, and never fails.
     pub fn look_ahead<'v, K: AsRef<[Value<'v>]>>(&self, access: &IndexAccess, keys: impl IntoIterator<Item = K>) {
         let _pinned = pin();
         with_key_buffers(|[encoded, ..]| {
@@ -194,7 +199,7 @@ impl Transaction {
     /// fails. The transaction's own changes are seen.
     ///
     /// # Errors
-    /// Those of `visit`, and when a row lies in a damaged file.
+    /// The errors of `visit`, and an error when a row lies in a damaged file.
     pub fn scan(
         &self,
         access: &IndexAccess,
@@ -272,8 +277,8 @@ impl Transaction {
         })
     }
 
-    /// Checks that what was made from `catalog` still holds: that the transaction's catalog has the
-    /// same table.
+    /// Checks that an object made from `catalog` still holds: that the transaction's catalog has
+    /// the same table.
     pub(crate) fn check_current(&self, catalog: &Arc<Catalog>, table: &Arc<Table>) -> Result<()> {
         let current = || self.catalog.table(&table.definition.schema, table.name());
         if Arc::ptr_eq(catalog, &self.catalog) || current().is_ok_and(|current| Arc::ptr_eq(current, table)) {
@@ -283,10 +288,10 @@ impl Transaction {
         }
     }
 
-    /// Reads columns of a visible row; false where the transaction sees no such row.
+    /// Reads columns of a visible row; false if the transaction does not see the row.
     ///
     /// # Errors
-    /// When the row lies in a damaged file.
+    /// An error when the row lies in a damaged file.
     pub fn read(&self, table: &Table, row: RowId, columns: &[ColumnId], out: &mut RowBuffer) -> Result<bool> {
         Ok(table.data.read(self.snapshot(), row, columns, out)?)
     }

@@ -2,12 +2,12 @@
 //!
 //! A transaction collects what its writes do to each index ([`BitmapChanges`]); savepoints mark the
 //! lengths of these lists. Just before the storage commits, one [`TransactionCell`] is made and all
-//! lists are published with it, so that table and indexes appear at one instant; an abort drops the
+//! lists are published with it, so that table and indexes change at one instant. An abort drops the
 //! lists. Moves of compaction are published the same way ([`crate::transaction::row_follower`]). An
 //! index is built from the rows that the snapshot of CREATE INDEX sees, while the table's lock
-//! keeps writers out and says that there is no newer row; own uncommitted rows are among them,
-//! which is right because nobody sees the index before they are committed, and a rollback to before
-//! them drops the index, too. Recovery builds all indexes anew.
+//! keeps writers out and ensures that there is no newer row. The transaction's own uncommitted rows
+//! are among them: the index is not visible before they are committed, and a rollback to before
+//! them drops it, too. Recovery builds all indexes anew.
 //!
 //! Queries get a [`BitmapReader`]: the index, the snapshot, and the transaction's own changes.
 
@@ -69,7 +69,7 @@ impl BitmapIndex {
         Arc::new(Self { definition, column_type, entries })
     }
 
-    /// The key of a value of the column: two values have the same key exactly when SQL says that
+    /// The key of a value of the column. Two values have the same key exactly when SQL says that
     /// they are equal, and keys order as the values do. But intervals have the key of their parts,
     /// as Arrow compares them: SQL compares their lengths, for which it asks no bitmap index.
     pub fn key(&self, value: Value<'_>) -> Key {
@@ -143,6 +143,7 @@ impl BitmapIndex {
             })
         })
     }
+
     /// The key of a row, given the values of all columns.
     pub(crate) fn key_of(&self, row: &[Value<'_>]) -> Key {
         self.key(row[self.definition.column])
@@ -151,7 +152,7 @@ impl BitmapIndex {
     /// Gives the index its rows: those that `snapshot` sees.
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
+    /// An error when a row lies in a damaged file.
     pub(crate) fn fill(&self, data: &DataTable, snapshot: &Snapshot) -> Result<()> {
         let column = ScanColumn::arrow(ColumnId(self.definition.column as u16));
         let mut builder = Builder::default();
@@ -168,8 +169,8 @@ impl BitmapIndex {
     }
 }
 
-/// What a running transaction has changed in bitmap indexes, in the order in which they were first
-/// touched.
+/// The changes of a running transaction to bitmap indexes, in the order in which the indexes were
+/// first touched.
 #[derive(Debug, Default)]
 pub(crate) struct BitmapChanges(Vec<(Arc<Cubit>, Arc<Changes>)>);
 
@@ -184,10 +185,12 @@ impl BitmapChanges {
         // Copied if a query still has it: then it is short.
         Arc::make_mut(&mut self.0[at].1)
     }
-    /// How much there is, to [roll back to](Self::rollback_to).
+
+    /// The lengths of the lists, to [roll back to](Self::rollback_to).
     fn mark(&self) -> Vec<usize> {
         self.0.iter().map(|(_, changes)| changes.len()).collect()
     }
+
     pub(crate) fn rollback_to(&mut self, mark: &[usize]) {
         self.0.truncate(mark.len());
         for ((_, changes), &length) in self.0.iter_mut().zip(mark) {
@@ -196,12 +199,14 @@ impl BitmapChanges {
             }
         }
     }
+
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
-    /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. The last
-    /// thing before that. Returns the indexes that have got bulk inserts, which are to be merged
-    /// afterwards.
+
+    /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. Called
+    /// last before the commit. Returns the indexes that have got bulk inserts, which are to be
+    /// merged afterwards.
     pub(crate) fn publish(&mut self, txn: &mut Transaction) -> Vec<Arc<Cubit>> {
         self.0.retain(|(_, changes)| !changes.is_empty());
         if self.0.is_empty() {
@@ -218,15 +223,15 @@ impl BitmapChanges {
     }
 }
 
-/// What a transaction has changed in bitmap indexes, shared with its queries.
+/// A transaction's changes to bitmap indexes, shared with its queries.
 #[derive(Clone, Debug, Default)]
 pub struct OwnChanges(Arc<Own>);
 
 #[derive(Debug, Default)]
 struct Own {
     changes: Mutex<BitmapChanges>,
-    /// Whether there may be changes. Relaxed: who runs the transaction, one thread at a time,
-    /// writes and reads it.
+    /// Whether there may be changes. Relaxed: the transaction's own thread, one at a time, writes
+    /// and reads it.
     any: AtomicBool,
 }
 
@@ -236,15 +241,19 @@ impl OwnChanges {
         self.0.any.store(true, Ordering::Relaxed);
         self.0.changes.lock()
     }
+
     /// See [`BitmapChanges::mark`].
     pub(crate) fn mark(&self) -> Vec<usize> {
         if self.0.any.load(Ordering::Relaxed) { self.0.changes.lock().mark() } else { Vec::new() }
     }
+
     /// See [`BitmapChanges::publish`].
     pub(crate) fn publish(&self, txn: &mut Transaction) -> Vec<Arc<Cubit>> {
         if self.0.any.load(Ordering::Relaxed) { self.0.changes.lock().publish(txn) } else { Vec::new() }
     }
-    /// The index as `snapshot`, the transaction's, sees it now; none if it cannot be asked.
+
+    /// The index as `snapshot`, the transaction's, sees it now; `None` if the index cannot answer
+    /// for it.
     pub fn reader(&self, index: &Arc<BitmapIndex>, snapshot: &Snapshot) -> Option<BitmapReader> {
         let changes = self.0.changes.lock();
         let known = changes.0.iter().find(|(entries, _)| Arc::ptr_eq(entries, &index.entries));
@@ -255,8 +264,8 @@ impl OwnChanges {
     }
 }
 
-/// A bitmap index in a snapshot, own changes included: what it says is what a scan of the snapshot
-/// finds.
+/// A bitmap index in a snapshot, own changes included: it returns the rows that a scan of the
+/// snapshot finds.
 #[derive(Clone, Debug)]
 pub struct BitmapReader {
     index: Arc<BitmapIndex>,
@@ -269,26 +278,32 @@ impl BitmapReader {
     pub fn index(&self) -> &Arc<BitmapIndex> {
         &self.index
     }
+
     /// All rows that the snapshot sees.
     pub fn row_count(&self) -> u64 {
         self.count(Predicate::Range(Bound::Unbounded, Bound::Unbounded))
     }
+
     /// See [`Cubit::query`].
     pub fn query(&self, predicate: Predicate<'_>) -> Bitvector {
         self.index.entries.query(predicate, &self.snapshot, self.own.as_deref())
     }
+
     /// See [`Cubit::select`].
     pub fn select(&self, predicate: Predicate<'_>) -> Selected {
         self.index.entries.select(predicate, &self.snapshot, self.own.as_deref())
     }
+
     /// See [`Cubit::effort`].
     pub fn effort(&self, predicate: Predicate<'_>, vector: f64, row: f64) -> f64 {
         self.index.entries.effort(predicate, &self.snapshot, vector, row)
     }
+
     /// See [`Cubit::count`].
     pub fn count(&self, predicate: Predicate<'_>) -> u64 {
         self.index.entries.count(predicate, &self.snapshot, self.own.as_deref())
     }
+
     /// See [`Cubit::counts`].
     pub fn counts(&self, predicate: Predicate<'_>) -> Vec<(Key, u64)> {
         self.index.entries.counts(predicate, &self.snapshot, self.own.as_deref())

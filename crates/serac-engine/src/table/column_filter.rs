@@ -1,8 +1,8 @@
 //! Conditions of an Arrow scan: `column <comparison> constant`, tested on the columns of a block.
 //!
 //! Integers, dates, times and short decimals are compared as raw integers by the operators' select
-//! kernels, and the block's zone map may say beforehand that no row qualifies; everything else is
-//! compared by Arrow's kernels. A NULL on either side never qualifies.
+//! kernels; the block's zone map may say beforehand that no row qualifies. Other types are compared
+//! by Arrow's kernels. A NULL on either side never qualifies.
 
 use crate::error::{EngineError, Result};
 use crate::table::Table;
@@ -23,9 +23,9 @@ use std::sync::Arc;
 pub struct ColumnFilter {
     /// The column's position in the table's definition.
     pub column: usize,
-    /// How it is compared.
+    /// The comparison.
     pub comparison: Comparison,
-    /// With what: an array of one value, of the column's Arrow type.
+    /// The operand: an array of one value, of the column's Arrow type.
     pub constant: ArrayRef,
 }
 
@@ -64,6 +64,7 @@ impl BoundFilter {
     pub(crate) fn column(&self) -> usize {
         self.column.id.0 as usize
     }
+
     /// # Errors
     /// [`EngineError::InvalidDefinition`] if the column is not there, or the constant is not one
     /// value of its type.
@@ -118,7 +119,7 @@ impl BoundFilter {
         }
     }
 
-    /// Those of the selected rows that qualify.
+    /// The selected rows that qualify.
     pub(crate) fn select(
         &self,
         block: &mut BlockReader<'_>,

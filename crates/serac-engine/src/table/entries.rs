@@ -1,14 +1,14 @@
-//! What a running transaction has done to ordered indexes.
+//! A running transaction's changes to ordered indexes.
 //!
 //! Entries are added when a version is written. If that is undone, they are removed again, unless
 //! another version has the key. The entry of a key that a row has lost stays until no snapshot can
-//! see the row with it. Both are noted here in the order in which they happened, keys one behind
-//! the other in one buffer, so that a note costs no allocation; savepoints mark the length.
+//! see the row with it. Both are noted here in the order in which they happened. The keys lie one
+//! behind the other in one buffer, so that a note costs no allocation. Savepoints mark the length.
 //!
-//! What was undone leaves its records on the version chains for a while, and among them states that
-//! nobody sees: of a row whose key was changed twice, or that was inserted and deleted. An entry
-//! that such a state has stays when it is rolled back, and is looked at again like the entry of a
-//! lost key, after the commit or after the rollback of the whole.
+//! A rollback leaves its records on the version chains for a while, and with them states that no
+//! snapshot sees: of a row whose key was changed twice, or that was inserted and deleted. The entry
+//! of such a state stays at the rollback. It is looked at again like the entry of a lost key, after
+//! the commit or after the rollback of the whole transaction.
 
 use crate::table::Table;
 use crate::table::write::remove_if_unused;
@@ -20,7 +20,7 @@ enum Change {
     Added,
     /// The row has another key now, or is gone.
     Lost,
-    /// The addition was rolled back, but a version had the key, perhaps one that was undone, too.
+    /// The addition was rolled back, but a version had the key, possibly a rolled-back one.
     Kept,
 }
 
@@ -32,7 +32,7 @@ struct Note {
     /// Position in the table's indexes.
     index: u32,
     row: RowId,
-    /// Where the key ends in the buffer.
+    /// The key's end in the buffer.
     key_end: usize,
 }
 
@@ -66,6 +66,7 @@ impl EntryNotes {
         self.notes.push(Note { change, table: at, index, row, key_end: self.keys.len() });
         (&self.keys[key_start..], complete)
     }
+
     /// An entry is added, for these values of the row. Returns its key, and whether that has no
     /// NULL.
     pub(crate) fn added(
@@ -77,10 +78,12 @@ impl EntryNotes {
     ) -> (&[u8], bool) {
         self.note(Change::Added, table, index, row, values)
     }
+
     /// The row no longer has the key that is in these values.
     pub(crate) fn lost(&mut self, table: &Arc<Table>, index: usize, row: RowId, values: &[Value<'_>]) {
         self.note(Change::Lost, table, index, row, values);
     }
+
     /// The present length, for [`roll_back`](Self::roll_back).
     pub(crate) fn mark(&self) -> usize {
         self.notes.len()
@@ -99,6 +102,7 @@ impl EntryNotes {
         let table = &self.tables[note.table as usize];
         remove_if_unused(&table.data, &table.indexes[note.index as usize], note.row, key, None)
     }
+
     /// Removes the entries that were added since `mark`, newest first. The versions are undone
     /// already.
     pub(crate) fn roll_back(&mut self, mark: usize) {
@@ -116,8 +120,8 @@ impl EntryNotes {
         }
     }
 
-    /// What remains to be done, after the commit or after all is rolled back, once nobody sees the
-    /// rows with the keys that they have lost; none if they have lost none.
+    /// The entries to remove after the commit or the full rollback, once no snapshot sees the rows
+    /// with the keys that they have lost. `None` if no key was lost.
     pub(crate) fn lost_keys(&self) -> Option<Self> {
         let mut lost = Self::default();
         for (note, key) in self.each_but(0, Change::Added) {
@@ -127,10 +131,12 @@ impl EntryNotes {
         lost.tables.clone_from(&self.tables);
         (!lost.notes.is_empty()).then_some(lost)
     }
+
     /// Removes the entries of keys that were lost.
     pub(crate) fn remove_lost(&self) {
         self.each_but(0, Change::Added).for_each(|(note, key)| _ = self.remove_entry_if_unused(note, key));
     }
+
     /// Forgets everything, but keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.tables.clear();

@@ -17,7 +17,7 @@ use serac_storage::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How DECIMAL columns of up to 18 digits are handed out.
+/// The form in which DECIMAL columns of up to 18 digits are handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DecimalForm {
     /// As Decimal128, which every Arrow implementation knows. The values are copied.
@@ -27,8 +27,8 @@ pub enum DecimalForm {
     Decimal64,
 }
 
-/// How a column of variable length is handed out. Blocks that have it in this form lend it; of the
-/// others it is made, so that all batches are alike.
+/// The form in which a column of variable length is handed out. Blocks that have it in this form
+/// lend it; others convert it, so that all batches are alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum VarlenForm {
     /// As Utf8View or BinaryView, and JSON as LargeUtf8: the form of hot blocks, and of those
@@ -37,9 +37,9 @@ pub enum VarlenForm {
     View,
     /// As Utf8 or Binary: the form of blocks frozen in `utf8` format.
     Offsets,
-    /// As Dictionary(UInt16, Utf8 or Binary), each batch with a dictionary of its own: the form of
-    /// blocks frozen in `dictionary` format, except for columns that a dictionary would not make
-    /// smaller.
+    /// As Dictionary(UInt16, Utf8 or Binary), each batch with a dictionary of its own. This is the
+    /// form of blocks frozen in `dictionary` format, except for columns that a dictionary would not
+    /// make smaller.
     Dictionary,
 }
 
@@ -65,7 +65,7 @@ impl VarlenForm {
 }
 
 /// The rows of a table, one record batch per block. Batches of frozen blocks are the blocks' own
-/// buffers; they never change and live as long as anybody holds them, also after the reader, the
+/// buffers. They never change and live while they are referenced, also after the reader, the
 /// transaction and the database have gone.
 #[derive(Clone, Debug)]
 pub struct ArrowScan {
@@ -116,14 +116,14 @@ impl Transaction {
 /// modifier.
 pub const TYPE_KEY: &str = "postgresql.type";
 
-/// The field, which tells that it is of one of PostgreSQL's types with a modifier, -1 for none.
+/// The field with the number of a PostgreSQL type and its modifier (-1: no modifier).
 pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
     let mut metadata = field.metadata().clone();
     metadata.insert(TYPE_KEY.into(), format!("{oid}:{modifier}"));
     field.with_metadata(metadata)
 }
 
-/// What a scan reads of a table, for who asks again later whether a role may read it.
+/// The columns of a table that a scan reads, to check again later whether a role may read them.
 #[derive(Clone, Debug)]
 pub struct ColumnsRead {
     table: Arc<Table>,
@@ -131,7 +131,7 @@ pub struct ColumnsRead {
 }
 
 impl ColumnsRead {
-    /// Refuses what a role may not read.
+    /// Refuses columns that a role may not read.
     ///
     /// # Errors
     /// [`EngineError::Denied`].
@@ -155,8 +155,7 @@ fn external(error: serac_storage::StorageError) -> ArrowError {
 }
 
 impl ArrowScan {
-    /// The same rows with those columns in another form for which `form_of` has one, by their
-    /// positions and types.
+    /// The same rows, with columns in the forms that `form_of` gives by position and type.
     fn reform(mut self, form_of: impl Fn(usize, ColumnType) -> Option<(ColumnForm, DataType)>) -> Self {
         let stored = &self.table.data.schema().columns;
         let mut fields = self.schema.fields().to_vec();
@@ -183,9 +182,9 @@ impl ArrowScan {
         })
     }
 
-    /// The same rows in the forms that most frozen blocks have: short decimals in 64 bits, and each
-    /// column of variable length as it lies in most blocks (JSON as Utf8View or Utf8), or as the
-    /// table freezes if none is frozen. Only blocks that are otherwise are made anew.
+    /// The same rows in the forms that most frozen blocks have. Short decimals have 64 bits. A
+    /// column of variable length is as in most blocks (JSON as Utf8View or Utf8), or as the table
+    /// freezes if no block is frozen. Only blocks in other forms are converted.
     #[must_use]
     pub fn as_stored(self) -> Self {
         let stored = &self.table.data.schema().columns;
@@ -217,8 +216,7 @@ impl ArrowScan {
         self.with_varlen_where(form, |_| true)
     }
 
-    /// The same rows with those columns of variable length in this form whose positions among the
-    /// scan's columns are `wanted`.
+    /// The same rows, with the columns of variable length at the `wanted` positions in this form.
     #[must_use]
     pub fn with_varlen_where(self, form: VarlenForm, wanted: impl Fn(usize) -> bool) -> Self {
         let column_form = if form == VarlenForm::View { ColumnForm::Arrow } else { ColumnForm::Stored };
@@ -227,7 +225,7 @@ impl ArrowScan {
         })
     }
 
-    /// Refuses a scan that reads what a role may not read.
+    /// Refuses a scan of columns that a role may not read.
     ///
     /// # Errors
     /// [`EngineError::Denied`].
@@ -243,7 +241,7 @@ impl ArrowScan {
     }
 
     /// The addresses of the buffers of a block, if it is frozen now and lies in memory of the
-    /// process. None of a block that is hot, or that lies in a mapped file. A buffer of a batch
+    /// process. Empty for a block that is hot, or that lies in a mapped file. A buffer of a batch
     /// that lies at such addresses is the block's own, so it never changes.
     pub fn frozen_memory(&self, block: u32) -> Vec<Range<usize>> {
         let mut memory = Vec::new();
@@ -257,7 +255,7 @@ impl ArrowScan {
         memory
     }
 
-    /// The rows in those of the blocks that are still to be read whose numbers lie in `blocks`.
+    /// The rows in the unread blocks whose numbers lie in `blocks`.
     #[must_use]
     pub fn within(mut self, blocks: Range<u32>) -> Self {
         self.blocks = self.blocks.start.max(blocks.start)..self.blocks.end.min(blocks.end);
@@ -269,11 +267,11 @@ impl ArrowScan {
         self.blocks.clone()
     }
 
-    /// Reads the next block; none after the last, and no batch if none of the block's rows qualify.
-    /// What [`Iterator::next`] repeats.
+    /// Reads the next block; `None` after the last, and no batch if none of the block's rows
+    /// qualify. [`Iterator::next`] repeats it.
     ///
     /// # Errors
-    /// What Arrow refuses.
+    /// Arrow's error.
     pub fn next_block(&mut self) -> Option<std::result::Result<Option<RecordBatch>, ArrowError>> {
         let no = self.blocks.next()?;
         Some(self.read(BlockNo(no)))
@@ -320,7 +318,7 @@ fn as_texts(stored: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
 /// A column in another of Arrow's types for the same values; as it is if that is its type.
 ///
 /// # Errors
-/// What Arrow cannot convert.
+/// An array that Arrow cannot convert.
 pub fn into_form(array: &ArrayRef, data_type: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
     match data_type {
         same if array.data_type() == same => Ok(array.clone()),

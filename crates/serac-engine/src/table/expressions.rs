@@ -1,4 +1,4 @@
-//! What the engine asks of whoever knows SQL.
+//! The engine's questions to the layer that knows SQL.
 
 use crate::catalog::definition::ColumnDefinition;
 use crate::error::Result;
@@ -13,14 +13,14 @@ pub trait Expressions: Debug + Send + Sync {
     /// The column's default, as an array of one value in the column's type.
     ///
     /// # Errors
-    /// What is wrong with the default.
+    /// The error in the default.
     fn default_value(&self, column: &ColumnDefinition) -> Result<ArrayRef>;
 
-    /// The values that those generated columns have, which change with `changed` ones, in rows that
-    /// the snapshot sees: positions and values of the columns.
+    /// The values of the generated columns that change with the `changed` ones, in rows that the
+    /// snapshot sees: positions and values of the columns.
     ///
     /// # Errors
-    /// What an expression says.
+    /// The errors of the expression.
     fn generated_values(
         &self,
         table: &Table,

@@ -1,32 +1,31 @@
-//! Table locks: writers share, DDL excludes. Readers take none: they keep the table they found and
-//! their snapshot.
+//! Table locks: writers share, DDL excludes. Readers take no lock: they keep the table they found
+//! and their snapshot.
 //!
-//! Transactions that add children of the table's rows ([`crate::constraint::foreign_key`]) share it
-//! in a way of their own: only DDL that puts other rows in the place of the table's excludes them,
-//! too.
+//! Transactions that add children of the table's rows ([`crate::constraint::foreign_key`]) hold a
+//! shared lock of their own kind. Only DDL that replaces the table's rows excludes them, too.
 
 use crate::error::{EngineError, Result};
 use serac_sync::atomic::{AtomicU64, Ordering};
 use serac_sync::time::{Duration, Instant};
 use serac_sync::{Condvar, Mutex, MutexGuard};
 
-/// How long DDL waits for writers, and writers for DDL, before giving up, unless a transaction says
-/// otherwise.
+/// The time that DDL waits for writers, and writers for DDL, before giving up, unless a transaction
+/// says otherwise.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
 struct Holders {
     /// Few at a time.
     writers: Vec<u64>,
-    /// Those who add children of the table's rows.
+    /// The transactions that add children of the table's rows.
     referencing: Vec<u64>,
     exclusive: Option<u64>,
-    /// Whether that one excludes those who add children, too.
+    /// Whether the exclusive holder excludes transactions that add children, too.
     rewriting: bool,
-    /// How many wait to exclude others. Who is not yet a writer waits behind them: otherwise
-    /// writers that overlap would keep them waiting for ever.
+    /// The number of transactions that wait to exclude others. A new writer waits behind them:
+    /// otherwise writers that overlap would keep them waiting for ever.
     excluding: u32,
-    /// How many wait to exclude those who add children.
+    /// The number of transactions that wait to exclude those that add children.
     starting_to_rewrite: u32,
 }
 
@@ -49,7 +48,7 @@ pub struct TableLock {
     last_change: AtomicU64,
 }
 
-/// What a transaction holds a lock for.
+/// The purpose for which a transaction holds a lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Hold {
     /// It adds children of the table's rows. Shared.
@@ -79,6 +78,7 @@ impl TableLock {
         }
         Ok(())
     }
+
     /// For writing rows. True if the transaction did not hold it before.
     ///
     /// # Errors
@@ -95,16 +95,18 @@ impl TableLock {
         }
         Ok(is_new)
     }
-    /// Takes back a [`share`](Self::share) that said true. What else the transaction holds the lock
-    /// for stays.
+
+    /// Takes back a [`share`](Self::share) that said true. The transaction's other holds of the
+    /// lock stay.
     pub(crate) fn unshare(&self, owner: u64) {
         let mut holders = self.holders.lock();
         leave(&mut holders.writers, owner);
         drop(holders);
         self.released.notify_all();
     }
-    /// As [`share`](Self::share), but gives way to whoever holds or wants the lock exclusively. For
-    /// an owner that does not hold it yet.
+
+    /// As [`share`](Self::share), but gives way to an exclusive holder or waiter. For an owner that
+    /// does not hold the lock yet.
     pub(crate) fn try_share(&self, owner: u64) -> bool {
         let mut holders = self.holders.lock();
         let free = holders.exclusive.is_none() && holders.excluding == 0;
@@ -113,6 +115,7 @@ impl TableLock {
         }
         free
     }
+
     /// For changing the definition. True if the transaction did not hold it before.
     ///
     /// # Errors
@@ -129,6 +132,7 @@ impl TableLock {
         }
         result.map(|()| holders.exclusive.replace(owner).is_none())
     }
+
     /// For adding children of the table's rows. True if the transaction did not hold it for that
     /// before.
     ///
@@ -147,8 +151,9 @@ impl TableLock {
         }
         Ok(is_new)
     }
-    /// For putting other rows in the place of the table's. For who holds the lock exclusively, and
-    /// does so to the end.
+
+    /// For replacing the table's rows. The caller holds the lock exclusively, and does so to the
+    /// end.
     ///
     /// # Errors
     /// [`EngineError::InUse`] when others add children for longer than `timeout`.
@@ -163,6 +168,7 @@ impl TableLock {
         }
         result
     }
+
     /// Notes that a holder commits at `timestamp`, before it releases the lock.
     pub(crate) fn note_commit(&self, timestamp: u64, hold: Hold) {
         let last = match hold {
@@ -170,26 +176,30 @@ impl TableLock {
             Hold::Write => &self.last_write,
             Hold::Exclude => &self.last_change,
         };
-        // AcqRel: pairs with the Acquire of who reads it without holding the lock; holders got it
-        // from this one.
+        // AcqRel: pairs with the Acquire of a reader without the lock; holders got it from this
+        // one.
         last.fetch_max(timestamp, Ordering::AcqRel);
     }
+
     /// The newest commit of a transaction that added children of the table's rows. For exclusive
     /// holders of the lock.
     pub(crate) fn last_reference(&self) -> u64 {
         self.last_reference.load(Ordering::Relaxed)
     }
+
     /// The newest commit of a transaction that wrote rows. For holders of the lock, and in the
     /// commit critical section, in which it is noted.
     pub(crate) fn last_write(&self) -> u64 {
         self.last_write.load(Ordering::Relaxed)
     }
+
     /// The newest commit of a transaction that held the lock exclusively.
     pub(crate) fn last_change(&self) -> u64 {
         // Acquire: pairs with `note_commit`.
         self.last_change.load(Ordering::Acquire)
     }
-    /// Gives up whatever the transaction holds.
+
+    /// Releases all holds of the transaction.
     pub fn release(&self, owner: u64) {
         let mut holders = self.holders.lock();
         leave(&mut holders.writers, owner);
@@ -199,7 +209,8 @@ impl TableLock {
             holders.exclusive = None;
             holders.rewriting = false;
         }
-        // Those who share wait for one who excludes them, or wants to, and those for them.
+        // A sharing transaction waits for one that excludes it, or wants to; an excluding one waits
+        // for the sharing ones.
         let somebody_waits = excluded || holders.excluding > 0 || holders.starting_to_rewrite > 0;
         drop(holders);
         if somebody_waits {

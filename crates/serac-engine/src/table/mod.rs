@@ -41,7 +41,7 @@ pub struct TableIndex {
     pub definition: KeyDefinition,
     /// The entries.
     pub entries: Arc<OrderedIndex>,
-    /// Of the columns.
+    /// The encodings of the columns.
     pub(crate) encodings: Vec<Encoding>,
 }
 
@@ -52,6 +52,7 @@ impl TableIndex {
         let entries = Arc::new(OrderedIndex::new(key::most_bytes(types)));
         Self::over(definition, table, entries)
     }
+
     fn over(definition: &KeyDefinition, table: &TableDefinition, entries: Arc<OrderedIndex>) -> Self {
         let encoding = |(i, &column): (usize, &usize)| {
             let order = definition.order(i);
@@ -64,12 +65,14 @@ impl TableIndex {
         let encodings = definition.columns.iter().enumerate().map(encoding).collect();
         Self { definition: definition.clone(), entries, encodings }
     }
+
     /// The key of values of the index's columns, and whether one of them is NULL.
     pub(crate) fn encode_key<'v>(&self, values: impl Iterator<Item = Value<'v>>) -> (Vec<u8>, bool) {
         let mut key = Vec::new();
         let has_null = self.push_key(values, &mut key);
         (key, has_null)
     }
+
     /// Appends the key of values of the index's columns; true if one of them is NULL.
     fn push_key<'v>(&self, values: impl Iterator<Item = Value<'v>>, key: &mut Vec<u8>) -> bool {
         let mut has_null = false;
@@ -78,10 +81,12 @@ impl TableIndex {
         }
         has_null
     }
-    /// The key of a row whose columns of the index are in the buffer.
+
+    /// The key of a row whose indexed columns are in the buffer.
     pub(crate) fn key_in(&self, buffer: &RowBuffer) -> Vec<u8> {
         self.encode_key((0..buffer.len()).map(|i| buffer.value(i))).0
     }
+
     /// Appends the key of the index's columns among a row's values; false if one of them is NULL.
     pub(crate) fn encode(&self, row: &[Value<'_>], key: &mut Vec<u8>) -> bool {
         let mut complete = true;
@@ -90,43 +95,48 @@ impl TableIndex {
         }
         complete
     }
+
     /// The index's columns as the storage numbers them.
     pub fn column_ids(&self) -> Vec<ColumnId> {
         self.definition.columns.iter().map(|&c| ColumnId(c as u16)).collect()
     }
+
     /// The key of the index's columns among a row's values.
     pub fn key_of(&self, row: &[Value<'_>]) -> (Vec<u8>, bool) {
         let mut key = Vec::new();
         let complete = self.encode(row, &mut key);
         (key, !complete)
     }
+
     /// The rows that have this key in `snapshot`.
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
+    /// An error when a row lies in a damaged file.
     pub fn lookup(&self, data: &DataTable, snapshot: &Snapshot, values: &[Value<'_>]) -> Result<Vec<RowId>> {
         let (wanted, has_null) = self.encode_key(values.iter().copied());
         if has_null { Ok(Vec::new()) } else { self.lookup_key(data, snapshot, &wanted) }
     }
-    /// Visits the rows that have, in some snapshot, a key in a range, in the order of the index,
-    /// until `visit` breaks. A row comes once for each of these keys.
+
+    /// Visits the rows that have a key in a range in any snapshot, in the order of the index, until
+    /// `visit` breaks. A row comes once for each of these keys.
     pub fn candidates(&self, range: &KeyRange<'_>, mut visit: impl FnMut(RowId) -> ControlFlow<()>) {
         let (mut from, mut to) = (Vec::new(), Vec::new());
         if let Some((from, to)) = range.limits(&self.encodings, &mut from, &mut to) {
             let _ = self.entries.scan(from, to, range.reverse, |_, row| visit(row));
         }
     }
+
     /// The row other than `except` whose newest state has this encoded key.
     ///
-    /// Rows are looked at until the index names no other: a row that is found gone may have been
-    /// moved, and the entry of its new place was there before it went. The new place may be one at
-    /// which this has found nothing before, and of which the index has an old entry. So all are
-    /// looked at again if rows of the table have left their places meanwhile. Under a long
-    /// snapshot, entries of deleted rows stay. So many of them are looked at again here, and those
-    /// go that nobody can need: a key that comes and goes has few.
+    /// Rows are looked at until the index names no other. A row that is found gone may have been
+    /// moved, and the entry of its new place was there before it went. The new place may be one
+    /// without a row at the first look, for which the index has an old entry. So all are looked at
+    /// again if rows of the table have left their places meanwhile. Under a long snapshot, entries
+    /// of deleted rows stay. This many of them are looked at again here, and unneeded ones are
+    /// removed: a key that comes and goes has few.
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
+    /// An error when a row lies in a damaged file.
     pub(crate) fn newest_holder(
         &self,
         data: &Arc<DataTable>,
@@ -140,8 +150,8 @@ impl TableIndex {
         let (mut open, mut had, mut without) = (None, false, Vec::new());
         let mut moves = data.moves();
         let first_moves = moves;
-        // SeqCst: pairs with itself. Of two transactions that have added entries of one key, to two
-        // leaves, and now look for others, one at least finds the other's.
+        // SeqCst: pairs with itself. If two transactions have added entries of one key, to two
+        // leaves, and now look for others, at least one finds the other's entry.
         fence(Ordering::SeqCst);
         let holder = 'found: loop {
             let mut rows = self.entries.rows(wanted);
@@ -179,6 +189,7 @@ impl TableIndex {
         }
         Ok(holder)
     }
+
     /// The rows that have this encoded key in `snapshot`.
     pub(crate) fn lookup_key(&self, data: &DataTable, snapshot: &Snapshot, wanted: &[u8]) -> Result<Vec<RowId>> {
         let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
@@ -195,19 +206,19 @@ impl TableIndex {
     }
 }
 
-/// Who has a key in the newest state of the rows.
+/// The holder of a key in the newest state of the rows.
 pub(crate) enum NewestHolder {
-    /// `had`: the index names other rows, which have or had the key in some state.
+    /// `had`: the index names other rows, which have or had the key in a state.
     Nobody {
         had: bool,
     },
     Row(RowId),
-    /// Nobody so far, but a running transaction has written a row that has or had the key.
+    /// No holder so far, but a running transaction has written a row that has or had the key.
     Open(Arc<Blocker>),
 }
 
-/// The columns of all indexes, those of foreign keys and of what they reference included, as these
-/// have indexes.
+/// The columns of all indexes, including those of foreign keys and of the columns that they
+/// reference, as these have indexes.
 fn key_columns(definition: &TableDefinition) -> Vec<ColumnId> {
     let keys = definition.keys.iter().flat_map(|key| key.columns.iter().copied());
     let columns: BTreeSet<usize> = keys.chain(definition.bitmaps.iter().map(|bitmap| bitmap.column)).collect();
@@ -226,7 +237,7 @@ pub struct Table {
     pub indexes: Vec<Arc<TableIndex>>,
     /// The bitmap indexes, in the order of the definition's.
     pub bitmaps: Vec<Arc<BitmapIndex>>,
-    /// The columns of all indexes, ascending: whoever follows a row's keys reads these.
+    /// The columns of all indexes, ascending: the maintenance of a row's entries reads these.
     pub(crate) key_columns: Vec<ColumnId>,
     pub(crate) has_unique_key: bool,
     manager: Arc<TransactionManager>,
@@ -264,6 +275,7 @@ impl Table {
             statistics: Arc::default(),
         }
     }
+
     /// The same table under a changed definition whose columns and keys are where they were. New
     /// bitmap indexes are to be filled.
     pub(crate) fn redefined(&self, definition: TableDefinition) -> Self {
@@ -302,8 +314,9 @@ impl Table {
             statistics: self.statistics.clone(),
         }
     }
-    /// Whether it is the same version of the same table: what is written to the one is in the
-    /// indexes of the other.
+
+    /// Whether it is the same version of the same table: a row written to one is in the indexes of
+    /// the other.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         let mut indexes = self.indexes.iter().zip(&other.indexes);
         let mut bitmaps = self.bitmaps.iter().zip(&other.bitmaps);
@@ -312,16 +325,19 @@ impl Table {
                 && indexes.all(|(own, other)| Arc::ptr_eq(&own.entries, &other.entries))
                 && bitmaps.all(|(own, other)| Arc::ptr_eq(own, other))
     }
+
     /// Whether the newest catalog has the table, as it is here.
     pub(crate) fn is_current(&self) -> bool {
         // Acquire: pairs with `set_current`.
         self.is_current.load(Ordering::Acquire)
     }
+
     /// When a catalog is published that has the table, or no longer has it.
     pub(crate) fn set_current(&self, is_current: bool) {
         // Release: pairs with `is_current`.
         self.is_current.store(is_current, Ordering::Release);
     }
+
     /// The values of the key columns in `buffer`, each at its column's position; NULL in all
     /// others.
     pub(crate) fn spread<'b>(&self, buffer: &'b RowBuffer) -> Vec<Value<'b>> {
@@ -329,29 +345,35 @@ impl Table {
         self.key_columns.iter().enumerate().for_each(|(i, column)| row[column.0 as usize] = buffer.value(i));
         row
     }
+
     /// Rows that children refer to whose transactions are running, or are not seen by every
     /// snapshot.
     pub fn pinned_rows(&self) -> usize {
         self.parent_pins.len()
     }
+
     /// Estimates for planning.
     pub fn statistics(&self, snapshot: &Snapshot) -> Arc<TableStatistics> {
         self.statistics.get(&self.data, snapshot)
     }
+
     /// The unqualified name.
     pub fn name(&self) -> &str {
         &self.definition.name
     }
+
     /// That a column which is NOT NULL has a NULL.
     pub fn null_in(&self, column: &str) -> EngineError {
         let TableDefinition { schema, name, .. } = &self.definition;
         EngineError::NotNull { schema: schema.clone(), table: name.clone(), column: column.into(), row: None }
     }
+
     /// That a CHECK constraint does not hold.
     pub fn check_violated(&self, constraint: &str) -> EngineError {
         let TableDefinition { schema, name, .. } = &self.definition;
         EngineError::Check { schema: schema.clone(), table: name.clone(), constraint: constraint.into(), row: None }
     }
+
     /// The index over exactly these columns, in any order.
     pub fn index_on(&self, columns: &[usize]) -> Option<&Arc<TableIndex>> {
         self.indexes.iter().find(|index| {
@@ -366,6 +388,7 @@ impl Table {
         let is_plain = |index: &&Arc<TableIndex>| index.definition.columns == columns && index.definition.is_plain();
         indexes.find(is_plain).expect("both ends of a foreign key have an index")
     }
+
     /// The index on the columns of one of the table's foreign keys.
     pub(crate) fn index_of_foreign_key(&self, foreign_key: usize) -> &Arc<TableIndex> {
         self.index_for_key(&self.definition.foreign_keys[foreign_key].columns)
@@ -374,7 +397,7 @@ impl Table {
     /// Adds every visible row to the index (after recovery, or for a new index).
     ///
     /// # Errors
-    /// When a row lies in a damaged file; those of the watch.
+    /// An error when a row lies in a damaged file; the errors of the watch.
     pub(crate) fn fill_index(&self, index: &TableIndex, snapshot: &Snapshot, watch: Option<&dyn Watch>) -> Result<()> {
         let (columns, mut buffer, mut key) = (index.column_ids(), RowBuffer::default(), Vec::new());
         let rows = self.data.metrics().rows as usize;
@@ -405,16 +428,16 @@ impl Table {
     /// Fills the bitmap indexes of a table that was just made.
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
+    /// An error when a row lies in a damaged file.
     pub(crate) fn fill_bitmaps(&self, snapshot: &Snapshot) -> Result<()> {
         self.bitmaps.iter().try_for_each(|index| index.fill(&self.data, snapshot))
     }
 
     /// Checks that every row that `snapshot` sees is in every index, and that bitmap indexes have
-    /// no other. Nobody writes meanwhile.
+    /// no other. There must be no writer meanwhile.
     ///
     /// # Panics
-    /// When one is missing.
+    /// If a row is missing.
     pub fn verify(&self, snapshot: &Snapshot) {
         self.verify_bitmaps(snapshot);
         for index in &self.indexes {
@@ -442,7 +465,7 @@ impl Table {
     /// others write.
     ///
     /// # Panics
-    /// When they have not.
+    /// If they have others.
     pub fn verify_bitmaps(&self, snapshot: &Snapshot) {
         for index in &self.bitmaps {
             let (column, mut buffer) = (ColumnId(index.definition.column as u16), RowBuffer::default());
@@ -476,7 +499,7 @@ mod tests {
     use std::cell::RefCell;
 
     thread_local! {
-        /// What happens after the thread's next look at a row.
+        /// A test's action after the thread's next look at a row.
         static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
     }
 

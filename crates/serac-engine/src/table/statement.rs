@@ -1,12 +1,12 @@
 //! Statements of one row: insert, update and delete without Arrow batches, for stored procedures
 //! and compiled statements.
 //!
-//! Each is a statement of its own: constraints and foreign keys are checked at its end, and one
+//! Each is a statement of its own: constraints and foreign keys are checked at its end. A statement
 //! that fails leaves nothing behind, so that a procedure may go on. CHECK constraints are SQL and
-//! the business of the callers that know it.
+//! the business of the callers.
 //!
-//! Each pins an epoch once for all that it does. But for a transaction's first write to a table,
-//! none counts anything in the catalog or in the table, where threads would wait for each other.
+//! Each pins an epoch once for all of its operations. After a transaction's first write to a table,
+//! no write changes a counter of the catalog or the table, where threads would wait for each other.
 
 use crate::catalog::definition::ColumnDefinition;
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
@@ -22,8 +22,8 @@ use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, StorageError, Value,
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// An update of certain columns of a table, and what has to follow it: made once and used for many
-/// rows.
+/// An update of certain columns of a table, with its index and generated columns: made once and
+/// used for many rows.
 #[derive(Clone, Debug)]
 pub struct ColumnUpdate {
     pub(crate) catalog: Arc<Catalog>,
@@ -58,6 +58,7 @@ impl ColumnUpdate {
             columns: columns.into(),
         }
     }
+
     /// An update of columns of a table in the default schema, all by name.
     ///
     /// # Errors
@@ -66,6 +67,7 @@ impl ColumnUpdate {
         let table = catalog.table(DEFAULT_SCHEMA, table)?;
         Ok(Self::new(catalog, table, &positions(table, columns)?))
     }
+
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
@@ -88,12 +90,13 @@ impl<'p> RowsUpdate<'p> {
 }
 
 impl Table {
-    /// Makes the value what the column (by position) keeps: NOT NULL, type and length checked,
-    /// without CHAR's trailing blanks. JSON must be in its normal form ([`normalized`]).
+    /// Converts the value to the form that the column (by position) keeps: NOT NULL, type and
+    /// length checked, without CHAR's trailing blanks. JSON must be in its normal form
+    /// ([`normalized`]).
     ///
     /// # Errors
-    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`], and what
-    /// is wrong with a value of another type.
+    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`], and the
+    /// error of a value of another type.
     pub fn fit_value(&self, column: usize, value: &mut Value<'_>) -> Result<()> {
         fit_value(self, &self.definition.columns[column], value)
     }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 /// Blocks sampled.
 const SAMPLED_BLOCKS: u32 = 8;
 
-/// What is estimated of a table.
+/// The estimates for a table.
 #[derive(Clone, Debug, Default)]
 pub struct TableStatistics {
     /// Rows when the sample was taken.
     pub rows: u64,
-    /// Per column, how many different values it has; none where it is not known.
+    /// Per column, the number of different values; `None` if it is not known.
     pub distinct: Vec<Option<u64>>,
 }
 
@@ -22,8 +22,8 @@ pub struct TableStatistics {
 #[derive(Debug, Default)]
 pub(crate) struct StatisticsCache(Mutex<Option<Arc<TableStatistics>>>);
 
-/// From a sample of `seen` rows with `distinct` values: values seen once each in a domain of D are
-/// D(1 − (1 − 1/D)^n) on average; solved for D.
+/// The domain size D, from a sample of `seen` rows with `distinct` values. A sample of n rows has
+/// D(1 − (1 − 1/D)^n) distinct values on average; this is solved for D.
 fn domain_size(seen: f64, distinct: f64) -> f64 {
     if distinct >= seen {
         return f64::INFINITY;
@@ -94,8 +94,8 @@ fn take(data: &DataTable, snapshot: &Snapshot, rows: u64) -> TableStatistics {
         if seen == 0 {
             continue;
         }
-        // Values that hardly ever return in another block grow with the table; others come from a
-        // domain of some size.
+        // A column whose values hardly ever return in another block grows with the table; other
+        // columns have a fixed domain.
         let estimate = if all.len() as f64 > 0.95 * *per_block as f64 && sampled > 1 {
             rows as f64 * all.len() as f64 / seen as f64
         } else {

@@ -1,11 +1,11 @@
 //! Writing rows through all constraints and indexes.
 //!
 //! Rows are written first and checked at the end of their batch, against the newest state of other
-//! rows, not against the snapshot: so `UPDATE t SET id = id + 1` succeeds, and a duplicate that a
+//! rows, not against the snapshot. So `UPDATE t SET id = id + 1` succeeds, and a duplicate that a
 //! concurrent transaction has committed is found. A key that the snapshot sees and the newest state
-//! does not is not to be had either: the transaction would see two rows with it. Index entries are
-//! added before the check. Of two concurrent transactions that write the same key, at least one
-//! finds the other's entry and the other's uncommitted row behind it, and fails with a conflict.
+//! does not is not free either: the transaction would see two rows with it. Index entries are added
+//! before the check. If two concurrent transactions write the same key, at least one finds the
+//! other's entry and uncommitted row, and fails with a conflict.
 
 use crate::catalog::definition::SqlType;
 use crate::error::{EngineError, Result};
@@ -179,8 +179,8 @@ fn all_columns(table: &Table) -> Vec<ColumnId> {
 }
 
 impl Transaction {
-    /// Inserts a row, a value for every column, as part of a statement: foreign keys are checked at
-    /// its end, and the caller, who has checked lengths, rolls it back if it fails.
+    /// Inserts a row, a value for every column, as part of a statement. Foreign keys are checked at
+    /// the statement's end. The caller has checked lengths, and rolls the row back if it fails.
     /// [`insert`](Self::insert) is a statement of its own.
     ///
     /// # Errors
@@ -189,10 +189,10 @@ impl Transaction {
         self.insert_row_unless(table, row, |_| false)
     }
 
-    /// As [`insert_row`](Self::insert_row), of INSERT … ON CONFLICT, once
-    /// [`find_conflict`](Self::find_conflict) with the same `only` has found nobody. Whoever has
-    /// come to such a key since is a conflict, not a duplicate: begun again, the statement finds
-    /// it.
+    /// As [`insert_row`](Self::insert_row), for INSERT … ON CONFLICT, once
+    /// [`find_conflict`](Self::find_conflict) with the same `only` has found no row. A row that has
+    /// got one of the keys since is a conflict, not a duplicate: the statement begins again and
+    /// finds it.
     ///
     /// # Errors
     /// Violated constraints and conflicts.
@@ -365,7 +365,7 @@ impl Transaction {
     /// [`finish_update`](Self::finish_update) ends.
     ///
     /// # Errors
-    /// When the table is being changed by DDL.
+    /// An error when DDL is changing the table.
     pub fn start_update<'p>(&mut self, plan: &'p ColumnUpdate) -> Result<RowsUpdate<'p>> {
         self.lock_for_write(&plan.table)?;
         Ok(RowsUpdate::new(plan))
@@ -508,7 +508,7 @@ impl Transaction {
 
     // ---- index entries
 
-    /// Says whether the row's unique keys are to be checked: whether another row has or had one.
+    /// Returns whether the row's unique keys are to be checked: whether another row has or had one.
     fn add_entries(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) -> bool {
         let mut check = false;
         for index in 0..table.indexes.len() {
@@ -516,6 +516,7 @@ impl Transaction {
         }
         check
     }
+
     fn add_entry(&mut self, table: &Arc<Table>, at: usize, row: RowId, values: &[Value<'_>]) -> bool {
         let index = &table.indexes[at];
         let (key, complete) = self.entries.added(table, at, row, values);
@@ -527,6 +528,7 @@ impl Transaction {
     pub(crate) fn check_keys(&mut self, table: &Arc<Table>, row: RowId, values: &[Value<'_>]) -> Result<()> {
         self.check_keys_unless(table, row, values, |_| false)
     }
+
     /// As [`check_keys`](Self::check_keys); a key that another row has is a conflict if the index
     /// `is_arbiter`.
     fn check_keys_unless(
@@ -565,8 +567,8 @@ impl Transaction {
     }
 
     /// A row other than `except` whose newest state has the key. A key that is free in the newest
-    /// state is in conflict if the snapshot still sees a row with it: with the caller's row, it
-    /// would see two.
+    /// state is in conflict if the snapshot still sees a row with it. With the caller's row, the
+    /// snapshot would see two.
     fn find_holder(
         &self,
         table: &Table,
@@ -575,7 +577,7 @@ impl Transaction {
         except: Option<RowId>,
     ) -> Result<Option<RowId>> {
         match index.newest_holder(&table.data, self.snapshot(), wanted, except)? {
-            // Of an own delete or update, the snapshot sees what it has made.
+            // The snapshot sees the result of an own delete or update.
             NewestHolder::Nobody { had: true }
                 if index.lookup_key(&table.data, self.snapshot(), wanted)?.iter().any(|&row| Some(row) != except) =>
             {
@@ -593,8 +595,8 @@ impl Transaction {
     /// (INSERT … ON CONFLICT).
     ///
     /// # Errors
-    /// A conflict, when a concurrent transaction has written such a row that this one's snapshot
-    /// does not see.
+    /// A conflict, when a concurrent transaction has written a row with one of the keys that this
+    /// one's snapshot does not see.
     pub fn find_conflict(
         &self,
         table: &Arc<Table>,
@@ -619,13 +621,14 @@ impl Transaction {
         Ok(None)
     }
 
-    /// That nobody else has changed a row since the snapshot, which sees it: INSERT … ON CONFLICT
-    /// DO NOTHING, which looks at its newest state, then decides on what the transaction sees.
+    /// Checks that no concurrent transaction has changed a row that the snapshot sees. INSERT … ON
+    /// CONFLICT DO NOTHING looks at the newest state, and so decides on the state that the
+    /// transaction sees.
     ///
     /// # Errors
-    /// A conflict if somebody has, and when the row lies in a damaged file.
+    /// A conflict if another transaction has, and an error when the row lies in a damaged file.
     pub fn check_newest(&self, table: &Table, row: RowId) -> Result<()> {
-        // True also of what was only claimed, moved or rolled back.
+        // Also true for rows that were only claimed, moved or rolled back.
         if !table.data.is_changed_since(self.snapshot(), row) {
             return Ok(());
         }
@@ -641,7 +644,7 @@ impl Transaction {
     /// The visible rows with this key.
     ///
     /// # Errors
-    /// When a row lies in a damaged file.
+    /// An error when a row lies in a damaged file.
     pub fn lookup(&self, table: &Table, index: &TableIndex, values: &[Value<'_>]) -> Result<Vec<RowId>> {
         index.lookup(&table.data, self.snapshot(), values)
     }
@@ -649,7 +652,7 @@ impl Transaction {
     /// Reads all columns of a visible row.
     ///
     /// # Errors
-    /// When the row lies in a damaged file.
+    /// An error when the row lies in a damaged file.
     pub fn read_row(&self, table: &Table, row: RowId, out: &mut RowBuffer) -> Result<bool> {
         let all = all_columns(table);
         Ok(table.data.read(self.snapshot(), row, &all, out)?)
@@ -657,21 +660,23 @@ impl Transaction {
 }
 
 impl TableIndex {
-    /// Whether it finds the conflicts of INSERT … ON CONFLICT: it is the unique index that is
-    /// named, or any where none is.
+    /// Whether it is an arbiter of INSERT … ON CONFLICT: the named unique index, or any one without
+    /// a name.
     fn is_arbiter(&self, only: Option<&Self>) -> bool {
         self.definition.unique && only.is_none_or(|only| only.definition.name == self.definition.name)
     }
+
     fn message_of_same_key(&self) -> String {
         format!("a concurrent transaction has written the same key of \"{}\"", self.definition.name)
     }
+
     fn written_by_other(&self) -> EngineError {
         EngineError::Conflict(self.message_of_same_key())
     }
 }
 
-/// Removes an index entry unless some reachable version of the row (again) has the key: of the past
-/// ones, only those that some of the `readers` may read, if they are given. Says whether it did.
+/// Removes an index entry unless a reachable version of the row has the key. With `readers`, only
+/// past versions that one of them may read count. Returns whether it did.
 pub(crate) fn remove_if_unused(
     data: &DataTable,
     index: &TableIndex,
@@ -682,7 +687,7 @@ pub(crate) fn remove_if_unused(
     let mut is_used = true;
     index.entries.remove_unless(wanted, row, || {
         let mut has_key = |version: &RowBuffer| index.key_in(version) == wanted;
-        // What cannot be read keeps its entry.
+        // A row that cannot be read keeps its entry.
         is_used = data.any_version_matches(row, &index.column_ids(), readers, &mut has_key).unwrap_or(true);
         is_used
     });

@@ -29,14 +29,14 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Savepoint {
     storage: serac_storage::Savepoint,
-    /// The catalog and what was changed in it, if the transaction had changed it.
+    /// The catalog with the transaction's changes to it, if there were any.
     changed_catalog: Option<(Arc<Catalog>, OwnCatalog)>,
     own_pins: usize,
     bitmaps: Vec<usize>,
     entries: usize,
 }
 
-/// What a transaction has changed in its catalog.
+/// A transaction's changes to its catalog.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnCatalog {
     /// The catalog of the snapshot.
@@ -50,13 +50,13 @@ pub struct Transaction {
     pub(crate) db: Arc<DatabaseInner>,
     pub(crate) txn: Option<serac_storage::Transaction>,
     pub(crate) catalog: Arc<Catalog>,
-    /// None for a transaction that has not changed its catalog.
+    /// `None` for a transaction that has not changed its catalog.
     own_catalog: Option<OwnCatalog>,
     pub(crate) owner: u64,
     lock_timeout: Duration,
-    /// Locks held, and what for. One may be here for several reasons.
+    /// The held locks, each with its purpose. A lock may be here for several purposes.
     locks: Vec<(Arc<TableLock>, Hold)>,
-    /// Locks of things in the catalog: exclusively, or shared.
+    /// Locks of catalog keys: exclusive, or shared.
     catalog_locks: Vec<(CatalogKey, Arc<TableLock>, Hold)>,
     pub(crate) pending: Vec<PendingForeignKey>,
     pub(crate) actions: Vec<PendingAction>,
@@ -67,16 +67,16 @@ pub struct Transaction {
     pub(crate) entries: EntryNotes,
     /// For the old values of single rows.
     pub(crate) old: RowBuffer,
-    /// Of a serializable transaction.
+    /// The reads of a serializable transaction.
     reads: Option<ReadSet>,
     /// For whom it changes the catalog.
     pub(crate) role: RoleId,
-    /// What may end its long work.
+    /// The watch that may end its long work.
     pub(crate) watch: Option<Arc<dyn Watch>>,
 }
 
 thread_local! {
-    /// What the thread's last transaction leaves to its next one: memory for notes and rows.
+    /// Memory for notes and rows that the thread's last transaction leaves to its next one.
     static SPARE: Cell<Option<(EntryNotes, RowBuffer)>> = const { Cell::new(None) };
 }
 
@@ -109,18 +109,22 @@ impl Transaction {
             watch: None,
         }
     }
+
     pub(crate) fn storage(&mut self) -> &mut serac_storage::Transaction {
         self.txn.as_mut().expect("the transaction is running")
     }
-    /// The number of the storage's transaction; another one after a [`restart`](Self::restart).
+
+    /// The number of the storage's transaction; it changes with a [`restart`](Self::restart).
     pub fn number(&self) -> u64 {
         self.txn.as_ref().expect("the transaction is running").number()
     }
-    /// What the transaction sees.
+
+    /// The transaction's snapshot.
     pub fn snapshot(&self) -> &Snapshot {
         self.txn.as_ref().expect("the transaction is running").snapshot()
     }
-    /// What the transaction sees now, without what it writes from now on: see
+
+    /// A snapshot of the present view, without later writes: see
     /// [`serac_storage::Transaction::snapshot_until_now`]. Bitmap indexes do not know it.
     ///
     /// # Errors
@@ -128,42 +132,47 @@ impl Transaction {
     pub fn snapshot_until_now(&mut self) -> Result<Snapshot> {
         Ok(self.storage().snapshot_until_now()?)
     }
-    /// What the transaction has changed in bitmap indexes, for its queries.
+
+    /// The transaction's changes to bitmap indexes, for its queries.
     pub fn own_bitmap_changes(&self) -> OwnChanges {
         self.bitmaps.clone()
     }
+
     /// The catalog as the transaction sees it, its own DDL included.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
+
     /// The database.
     pub fn database(&self) -> Database {
         Database(self.db.clone())
     }
 
-    /// Gives the transaction what evaluates defaults and checks in changes that no statement spells
-    /// out (referential actions).
+    /// Sets the evaluator of defaults and checks for changes that are not in a statement
+    /// (referential actions).
     pub fn set_expressions(&mut self, expressions: Arc<dyn Expressions>) {
         self.expressions = Some(expressions);
     }
 
-    /// How long the transaction waits for tables and other objects that concurrent ones write to or
-    /// change, before it fails with [`EngineError::InUse`]; two seconds if nothing is said.
+    /// Sets how long the transaction waits for tables and other objects that concurrent ones write
+    /// to or change, before it fails with [`EngineError::InUse`]. The default is two seconds.
     pub fn set_lock_timeout(&mut self, timeout: Duration) {
         self.lock_timeout = timeout;
     }
 
-    /// Makes the transaction serializable, or not, before its first read: whoever reads for a
-    /// serializable one notes that in its [`reads`](Self::reads).
+    /// Makes the transaction serializable, or not, before its first read. Readers for a
+    /// serializable transaction note their reads in its [`reads`](Self::reads).
     pub fn set_serializable(&mut self, serializable: bool) {
         self.reads = serializable.then(ReadSet::default);
     }
-    /// Where reads of a serializable transaction are to be noted; none for others.
+
+    /// The read set of a serializable transaction; `None` for others.
     pub fn reads(&self) -> Option<&ReadSet> {
         self.reads.as_ref()
     }
-    /// Gives the transaction a snapshot of the present, and its catalog: what a statement of a READ
-    /// COMMITTED transaction begins with.
+
+    /// Gives the transaction a snapshot of the present, and its catalog: a statement of a READ
+    /// COMMITTED transaction begins with this.
     pub fn refresh(&mut self) {
         self.storage().refresh_snapshot();
         let now = self.db.catalog_of(self.snapshot());
@@ -181,17 +190,18 @@ impl Transaction {
     /// meanwhile: see [`serac_storage::Transaction::wait_for`].
     ///
     /// # Errors
-    /// When that transaction waits for this one.
+    /// An error when that transaction waits for this one.
     pub fn wait_for(&mut self, blocker: &Blocker) -> Result<Option<Turn>> {
         Ok(self.storage().wait_for(blocker)?)
     }
-    /// Hands on what a statement has waited for and not taken. At its end.
+
+    /// Hands on a target that a statement has waited for and not taken. Called at its end.
     pub fn pass_on(&mut self) {
         self.storage().pass_on();
     }
 
-    /// Runs `hook` in the commit critical section, once nothing can fail any more: before anybody
-    /// sees the commit, and after all earlier ones have been there. It must be short.
+    /// Runs `hook` in the commit critical section, when the commit cannot fail any more: before the
+    /// commit is visible, and after the hooks of all earlier ones. It must be short.
     pub fn on_commit(&mut self, hook: impl FnOnce(Timestamp) + Send + Sync + 'static) {
         self.storage().on_commit(Box::new(hook));
     }
@@ -209,6 +219,7 @@ impl Transaction {
             entries: self.entries.mark(),
         }
     }
+
     /// Undoes everything since `savepoint`.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         self.storage().rollback_to(&savepoint.storage);
@@ -217,7 +228,7 @@ impl Transaction {
             match &savepoint.changed_catalog {
                 None => self.catalog = now.base,
                 Some((catalog, own)) => {
-                    // The snapshot may be another one since.
+                    // The snapshot may have changed since.
                     self.catalog = match Arc::ptr_eq(&own.base, &now.base) {
                         true => catalog.clone(),
                         false => Arc::new(own.changes.on_top_of(&now.base, catalog)),
@@ -235,12 +246,13 @@ impl Transaction {
     /// Commits. Visible to transactions that begin from now on; durable when the ticket says so.
     ///
     /// # Errors
-    /// When the log cannot take it, and a conflict when what a serializable transaction has read is
-    /// not so any more; everything is rolled back then.
+    /// An error when the log cannot take the commit, and a conflict when a read of a serializable
+    /// transaction is out of date. Everything is then rolled back.
     pub fn commit(mut self) -> Result<CommitTicket> {
         self.check_statement_end()?;
         let db = self.own_catalog.is_some().then(|| self.db.clone());
-        // Until the next version of the catalog is published: no other is made from the same one.
+        // Held until the next version of the catalog is published: no other version is made from
+        // the same one.
         let latch = db.as_ref().map(|db| db.catalog_commits.lock());
         if let Some(own) = self.own_catalog.clone() {
             self.put_catalog(&own);
@@ -270,11 +282,12 @@ impl Transaction {
         }
         ticket
     }
-    /// Puts the changes of the catalog on top of the newest version, logs what comes of it, and has
-    /// it published at the commit. Under the latch of catalog commits.
+
+    /// Puts the changes of the catalog on top of the newest version, logs the result, and has it
+    /// published at the commit. Called under the latch of catalog commits.
     fn put_catalog(&mut self, own: &OwnCatalog) {
         let newest = self.db.newest_catalog();
-        debug_assert!(own.changes.are_about_the_same(&own.base, &newest), "what is changed is locked");
+        debug_assert!(own.changes.are_about_the_same(&own.base, &newest), "changed keys are locked");
         if !Arc::ptr_eq(&newest, &own.base) {
             self.catalog = Arc::new(own.changes.on_top_of(&newest, &self.catalog));
         }
@@ -286,8 +299,9 @@ impl Transaction {
         self.storage().on_commit(Box::new(move |timestamp| db.publish(timestamp, catalog)));
         self.storage().on_obsolete(Box::new(forget));
     }
-    /// What the transaction has drawn from sequences that it has made itself was reserved in the
-    /// log before the sequences were there: replay ignores that.
+
+    /// Values that the transaction has drawn from its own new sequences were reserved in the log
+    /// before the sequences were there: replay ignores those reservations.
     fn log_reservations_of_new_sequences(&mut self, newest: &Catalog) {
         let catalog = self.catalog.clone();
         let is_new = |id| newest.sequences().all(|known| known.definition.id != id);
@@ -301,10 +315,10 @@ impl Transaction {
 
     /// Rolls back.
     pub fn rollback(self) {}
-    /// Rolls back what has been done and begins again with a new snapshot, but keeps the locks:
-    /// what they keep others from doing from now on, the new snapshot has. So DDL gets through
-    /// beside writers: its first attempt may find rows that its snapshot does not see, the next one
-    /// cannot. One that has written nothing keeps its place among those who wait.
+    /// Rolls back all work and begins again with a new snapshot, but keeps the locks: the new
+    /// snapshot has all changes that the locks exclude from now on. So DDL gets through beside
+    /// writers: its first attempt may find rows that its snapshot does not see, the next one
+    /// cannot. A transaction that has written nothing keeps its place among the waiters.
     pub fn restart(&mut self) {
         let kept = self.txn.take().filter(|txn| !txn.has_writes());
         self.roll_entries_back();
@@ -353,8 +367,8 @@ impl Transaction {
     // ---- locks
 
     /// Before a write to a table: no DDL may change it under our feet, nor have changed it since
-    /// our snapshot. `table` must be the version that the transaction has of it: another one may
-    /// have other indexes.
+    /// our snapshot. `table` must be the transaction's version of it: another version may have
+    /// other indexes.
     pub(crate) fn lock_for_write(&mut self, table: &Arc<Table>) -> Result<()> {
         let held = self.holds(table, Hold::Write);
         let known = match &self.own_catalog {
@@ -370,8 +384,8 @@ impl Transaction {
         let what = || format!("relation \"{}\"", table.name());
         let is_new = !held && table.lock.share(self.owner, self.lock_timeout, what)?;
         if let Err(error) = self.check_unchanged(table) {
-            // Whoever tries again after a ROLLBACK TO is to fail again. What the lock is held for
-            // besides stays: children that the transaction has added keep their parents' rows in
+            // A statement that tries again after a ROLLBACK TO must fail again. The lock's other
+            // holds stay: children that the transaction has added keep their parents' rows in
             // place.
             if is_new {
                 table.lock.unshare(self.owner);
@@ -383,11 +397,13 @@ impl Transaction {
         }
         Ok(())
     }
+
     fn holds(&self, table: &Table, hold: Hold) -> bool {
         self.locks.iter().any(|(lock, held)| *held == hold && Arc::ptr_eq(lock, &table.lock))
     }
-    /// Before the first child of a table's rows: until our end, nobody puts other rows in the place
-    /// of those that we pin.
+
+    /// Before the first child of a table's rows: until our end, no transaction replaces the rows
+    /// that we pin.
     pub(crate) fn lock_for_reference(&mut self, parent: &Arc<Table>) -> Result<()> {
         if !self.holds(parent, Hold::Reference)
             && parent.lock.refer(self.owner, self.lock_timeout, || format!("relation \"{}\"", parent.name()))?
@@ -396,9 +412,10 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Before putting other rows in the place of a table's: as
-    /// [`lock_rows_for_ddl`](Self::lock_rows_for_ddl), and the snapshot must see all children of
-    /// the rows, because the new ones have no pins.
+
+    /// Locks a table before its rows are replaced, as
+    /// [`lock_rows_for_ddl`](Self::lock_rows_for_ddl) does. The snapshot must also see all children
+    /// of the rows, because the new rows have no pins.
     pub(crate) fn lock_for_rewrite(&mut self, table: &Arc<Table>) -> Result<()> {
         self.lock_rows_for_ddl(table)?;
         let what = || format!("relation \"{}\"", table.name());
@@ -408,7 +425,8 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Before changing a table's definition: nobody writes to it until our end.
+
+    /// Before changing a table's definition: no other transaction writes to it until our end.
     pub(crate) fn lock_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
         // Checks that are still to come know the definitions as they are now.
         self.check_statement_end()?;
@@ -418,6 +436,7 @@ impl Transaction {
         // Each time: the lock is also held after an attempt that failed here.
         self.check_unchanged(table)
     }
+
     /// As [`lock_for_ddl`](Self::lock_for_ddl), where the change rests on the rows: the snapshot
     /// must see all of them.
     pub(crate) fn lock_rows_for_ddl(&mut self, table: &Arc<Table>) -> Result<()> {
@@ -427,8 +446,9 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Keeps others from writing to a table until the end of the transaction, which sees all of its
-    /// rows: before checking what ALTER TABLE rests on.
+
+    /// Keeps other writers out of a table until the end of the transaction, which sees all of its
+    /// rows. Called before a check for ALTER TABLE.
     ///
     /// # Errors
     /// [`EngineError::InUse`], and a conflict when a concurrent transaction has written to it.
@@ -437,12 +457,13 @@ impl Transaction {
         let table = self.catalog.table(schema, name)?.clone();
         self.lock_rows_for_ddl(&table)
     }
+
     fn check_unchanged(&self, table: &Arc<Table>) -> Result<()> {
         if table.lock.last_change() > self.snapshot().start().0 {
             return Err(changed(table));
         }
-        // A definition can only change under the lock that the caller holds: what is current now
-        // stays so. What the transaction has changed itself is not current yet.
+        // A definition can only change under the lock that the caller holds, so the current one
+        // stays. The transaction's own changes are not current yet.
         let (schema, name) = (&table.definition.schema, table.name());
         let own = self.own_catalog.as_ref();
         let catalog = if own.is_some_and(|own| own.changes.has_relation(schema, name)) {
@@ -456,7 +477,7 @@ impl Transaction {
         if is_same { Ok(()) } else { Err(changed(table)) }
     }
 
-    /// Changes the catalog, and keeps others from changing the same things
+    /// Changes the catalog and locks the changed keys against other transactions
     /// ([`crate::catalog::catalog_changes`]).
     pub(crate) fn change_catalog<T>(&mut self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         let mut changed = (*self.catalog).clone();
@@ -479,10 +500,11 @@ impl Transaction {
         Arc::make_mut(&mut own.changes).extend(more);
         Ok(result)
     }
+
     fn lock_catalog(&mut self, changes: &CatalogChanges) -> Result<()> {
         let exclusive = changes.keys.iter().map(|key| (key, Hold::Exclude));
         for (key, hold) in exclusive.chain(changes.shared.iter().map(|key| (key, Hold::Write))) {
-            // Who has it exclusively has it shared.
+            // An exclusive hold includes the shared one.
             if self.catalog_locks.iter().any(|(held, _, how)| *how >= hold && held == key) {
                 continue;
             }
@@ -499,7 +521,8 @@ impl Transaction {
         }
         Ok(())
     }
-    /// Roles, owners and grants of the present, with the transaction's own changes; none if they
+
+    /// Roles, owners and grants of the present, with the transaction's own changes; `None` if they
     /// are those of its catalog.
     pub(crate) fn present_security(&self) -> Option<Arc<Security>> {
         let Some(own) = &self.own_catalog else {

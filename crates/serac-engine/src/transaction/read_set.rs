@@ -1,32 +1,31 @@
 //! Serializable transactions, by precision locking.
 //!
-//! **What is validated.** A serializable transaction remembers what it has read: ranges of keys of
-//! ordered indexes, or whole tables. It commits only if nobody who has committed since its snapshot
-//! has written a row in any of them. Then all that it has read is still so at its commit, and it
-//! might as well have run there in whole: the commit timestamps of the transactions that write are
-//! a serial order of them. So there is neither G2-item (an anti-dependency on a row) nor G2 (on a
-//! predicate): a cycle of dependencies needs one that goes against that order, which is a read that
-//! somebody has overwritten by the reader's commit. A transaction that has written nothing stands
-//! in that order at its snapshot, and is not validated.
+//! **Validation.** A serializable transaction remembers its reads: ranges of keys of ordered
+//! indexes, or whole tables. It commits only if no transaction that has committed since its
+//! snapshot has written a row in any of them. Then all of its reads still hold at its commit, and
+//! it might as well have run there in whole. So the commit timestamps of the writing transactions
+//! are a serial order of them. So there is neither G2-item (an anti-dependency on a row) nor G2 (on
+//! a predicate). A cycle of dependencies needs one against that order: a read that was overwritten
+//! before the reader's commit. A transaction that has written nothing stands in that order at its
+//! snapshot, and is not validated.
 //!
-//! **Why not SSI.** Serializable snapshot isolation keeps a lock for everything read, looks for
-//! dangerous structures in the graph of running transactions at every read and write, and must keep
-//! all that beyond the commit. Here readers keep ranges of their own, writers keep nothing: the
-//! versions that validation looks at are there anyway, for as long as the snapshot lives. And a
-//! transaction's promise rests on no other's level: whoever writes, at whatever level, is found.
+//! **Why not SSI.** Serializable snapshot isolation keeps a lock for every read and looks for
+//! dangerous structures in the graph of running transactions at every read and write. It must keep
+//! all that beyond the commit. Here readers keep ranges of their own, and writers keep nothing. The
+//! versions that validation looks at are there anyway, for as long as the snapshot lives. And the
+//! promise does not depend on the level of other transactions: every writer is found, at any level.
 //! The price is that a transaction fails for one overwritten read, even if no cycle comes of it.
 //!
 //! **How.** Validation runs in the commit critical section
 //! ([`serac_storage::Transaction::commit_if`]), so that nothing commits between it and the commit.
-//! A range of keys is looked up in the index again: entries are added before a version is committed
-//! and stay for as long as a snapshot may need the version, so of every concurrent insert, update
-//! and delete in the range there is an entry, old key or new, and behind it a version that the
-//! snapshot does not see. A row that has come and gone since may have no entry any more: then
-//! nobody has read it, and what was read is still so. A table is judged by the newest commit that
-//! has written to it. What is kept is bounded: of a table with more than [`MOST_RANGES`] ranges the
-//! whole is taken as read. So is what validation looks at while it holds up other commits: once it
-//! has met [`MOST_ENTRIES`] entries in all, it takes the tables of the remaining ranges as read in
-//! whole.
+//! A range of keys is looked up in the index again. Entries are added before a version is committed
+//! and stay for as long as a snapshot may need the version. So every concurrent insert, update and
+//! delete in the range has an entry, old key or new, and behind it a version that the snapshot does
+//! not see. A row that has come and gone since may have no entry any more: then no snapshot has
+//! read it, and the reads still hold. A table is judged by the newest commit that has written to
+//! it. The set is bounded: a table with more than [`MOST_RANGES`] ranges counts as read in whole.
+//! The work of validation, which holds up other commits, is bounded, too. Once it has met
+//! [`MOST_ENTRIES`] entries in all, the tables of the remaining ranges count as read in whole.
 //!
 //! A rolled-back write, or a row that compaction moves, looks like a change. That can only fail a
 //! transaction that might have committed.
@@ -65,7 +64,7 @@ struct Reads {
     tables: Vec<Arc<Table>>,
 }
 
-/// What a serializable transaction has read. Clones are the same set.
+/// The reads of a serializable transaction. Clones are the same set.
 #[derive(Clone, Debug, Default)]
 pub struct ReadSet(Arc<Mutex<Reads>>);
 
@@ -78,8 +77,9 @@ impl ReadSet {
             reads.tables.push(table.clone());
         }
     }
-    /// Notes that the rows were read whose keys in an index lie between two limits; that there are
-    /// no others was read, too.
+
+    /// Notes a read of all rows whose keys in an index lie between two limits, which includes that
+    /// there are no others.
     pub(crate) fn note_range(&self, table: &Arc<Table>, index: &Arc<TableIndex>, from: Limit<'_>, to: Limit<'_>) {
         let mut reads = self.0.lock();
         if reads.has(table) {
@@ -93,6 +93,7 @@ impl ReadSet {
         let (from, to) = (owned(from), owned(to));
         reads.ranges.push(RangeRead { table: table.clone(), index: index.clone(), from, to });
     }
+
     /// Notes that the rows with keys in a range were read.
     pub fn note_keys(&self, table: &Arc<Table>, index: &Arc<TableIndex>, range: &KeyRange<'_>) {
         let (mut from, mut to) = (Vec::new(), Vec::new());
@@ -101,7 +102,7 @@ impl ReadSet {
         }
     }
 
-    /// Whether what was read in `snapshot` is still so. In the commit critical section.
+    /// Whether the reads in `snapshot` still hold. Called in the commit critical section.
     pub(crate) fn validate(&self, snapshot: &Snapshot) -> Result<()> {
         let reads = self.0.lock();
         let mut left = serac_sync::limit("entries of a validation", MOST_ENTRIES, 1) as usize;
@@ -111,7 +112,7 @@ impl ReadSet {
             return Ok(());
         }
         Err(EngineError::Conflict(
-            "could not serialize access: a concurrent transaction has changed what this one has read".into(),
+            "could not serialize access: a concurrent transaction has changed rows that this one has read".into(),
         ))
     }
 }
@@ -122,7 +123,7 @@ impl Reads {
     }
 }
 
-/// Whether nobody has committed changes of the table since the snapshot.
+/// Whether no transaction has committed changes of the table since the snapshot.
 fn is_unwritten(table: &Table, snapshot: &Snapshot) -> bool {
     table.lock.last_write().max(table.lock.last_change()) <= snapshot.start().0
 }

@@ -1,10 +1,10 @@
-//! What follows rows that compaction moves: the entries of their table's indexes, and the pins of
+//! References to rows that compaction moves: the entries of their table's indexes, and the pins of
 //! parents.
 //!
-//! The entries of a copy are added before its row is deleted, those of the row are removed once no
-//! snapshot sees it there (as after any delete), and those of a copy that did not stay likewise.
-//! Bitmap indexes learn of the rows that have moved when the transaction is about to commit. No
-//! unique key and no foreign key is checked: no value changes. A parent row that a child's
+//! The entries of a copy are added before its row is deleted. The entries of the row are removed
+//! once no snapshot sees it there, as after any delete, and so are those of a copy that did not
+//! stay. Bitmap indexes learn of the rows that have moved when the transaction is about to commit.
+//! No unique key and no foreign key is checked: no value changes. A parent row that a child's
 //! transaction has pinned stays where it is. Every kind of index that names rows has its part in
 //! [`FollowMoves::copied`] and [`FollowMoves::finish`].
 
@@ -41,7 +41,7 @@ struct Copied {
 struct IndexMoves {
     table: Arc<Table>,
     owner: u64,
-    /// Shared with what runs when the transaction is rolled back.
+    /// Shared with the action of a rollback.
     copied: Arc<Mutex<Vec<Copied>>>,
 }
 
@@ -58,7 +58,7 @@ impl RowFollower for IndexFollower {
         if !lock.try_share(owner) {
             return None;
         }
-        // From now on the table's indexes are what they are.
+        // From now on the table's indexes do not change.
         let table = match current(&database) {
             Some(table) if Arc::ptr_eq(&table.lock, &lock) && lock.last_change() <= txn.snapshot().start().0 => table,
             _ => {

@@ -1,4 +1,4 @@
-//! What may end long work of a transaction before its time.
+//! The interface that may end a transaction's long work before its time.
 
 use crate::error::Result;
 use crate::transaction::Transaction;
@@ -16,7 +16,7 @@ pub trait Watch: Debug + Send + Sync {
     fn go_on(&self, bytes: u64) -> Result<()>;
 }
 
-/// Asks a watch, where there is one.
+/// Asks the watch, if there is one.
 pub(crate) fn go_on(watch: Option<&dyn Watch>, bytes: u64) -> Result<()> {
     watch.map_or(Ok(()), |watch| watch.go_on(bytes))
 }

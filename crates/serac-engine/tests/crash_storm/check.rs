@@ -1,4 +1,4 @@
-//! What must hold after a kill.
+//! The conditions that must hold after a kill.
 
 use crate::schema::*;
 use serac_engine::{Database, Table, Transaction};
@@ -73,8 +73,8 @@ fn check_constraints(txn: &Transaction, table: &Table) {
     }
 }
 
-/// A thread begins a transaction when the one before is durable: all that were acknowledged are
-/// there, and at most one more.
+/// A thread begins a transaction when the one before is durable. All acknowledged ones are there,
+/// and at most one more.
 fn check_numbers<'a>(ledger: impl Iterator<Item = &'a Vec<Datum>>, acknowledged: &Acknowledged) -> Acknowledged {
     let mut numbers: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     for row in ledger {
@@ -94,7 +94,7 @@ fn check_numbers<'a>(ledger: impl Iterator<Item = &'a Vec<Datum>>, acknowledged:
 /// Every parent is as its newest entry in the ledger says, and has as many children. Returns the
 /// largest id that was ever used.
 fn check_parents<'a>(txn: &Transaction, ledger: impl Iterator<Item = &'a Vec<Datum>>) -> i64 {
-    // By parent: version → number of children, or none if it is gone.
+    // By parent: version → number of children, or `None` if it is gone.
     let mut entries: BTreeMap<i64, BTreeMap<i64, Option<i64>>> = BTreeMap::new();
     for row in ledger {
         let words: Vec<&str> = row[2].text().split(' ').collect();

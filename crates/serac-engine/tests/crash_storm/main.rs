@@ -1,9 +1,9 @@
 //! Crash storms over DDL, indexes, constraints and sequences: no acknowledged transaction is lost,
-//! no unacknowledged one is half there, and indexes and constraints hold.
+//! no unacknowledged one is half there, and all indexes and constraints hold.
 //!
-//! The harness runs this test binary again as a child that works under load, kills it at a random
-//! moment, opens what it left and checks it. `SERAC_STRESS=1` kills 200 times; `SERAC_SEED=n`
-//! replays a seed's choices (the moment of the kill is the machine's).
+//! The harness runs this test binary again as a child that works under load and kills it at a
+//! random moment. Then it opens and checks the child's database. `SERAC_STRESS=1` kills 200 times;
+//! `SERAC_SEED=n` replays a seed's choices (the moment of the kill is the machine's).
 
 mod check;
 #[path = "../common/mod.rs"]
@@ -33,7 +33,7 @@ fn crash_child() {
     work::run(Path::new(&path), seed.parse().unwrap());
 }
 
-/// Runs a child for some time and kills it. Enters what it has acknowledged.
+/// Runs a child for a time and kills it. Enters the acknowledged transactions.
 fn run_and_kill(path: &Path, seed: u64, time: Duration, acknowledged: &mut check::Acknowledged) {
     let messages = tempfile::NamedTempFile::new().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())

@@ -1,8 +1,8 @@
 //! The tables of the storm, and reading them.
 //!
-//! `parent` and `child` are changed by writers; a row of `ledger`, written by the same transaction,
-//! says what was done: "id version children" of a parent, or "id version gone". Of the thread that
-//! runs DDL it says what the catalog is like afterwards ([`describe`]).
+//! `parent` and `child` are changed by writers. A row of `ledger`, written by the same transaction,
+//! names the change of a parent: "id version children", or "id version gone". For the thread that
+//! runs DDL it describes the catalog afterwards ([`describe`]).
 
 pub use crate::common::*;
 use serac_engine::catalog::definition::TableDefinition;
@@ -15,7 +15,7 @@ use std::fmt::Write;
 pub const WRITERS: i64 = 3;
 /// The number of the thread that runs DDL.
 pub const DDL_THREAD: i64 = WRITERS;
-/// Tables whose rows only DDL transactions change have names that begin so.
+/// Names of tables whose rows only DDL transactions change begin with this.
 pub const SCRATCH: &str = "scratch_";
 
 /// A table with its first columns as primary key.
@@ -63,6 +63,7 @@ impl Datum {
             other => panic!("no column has such values: {other:?}"),
         }
     }
+
     pub fn value(&self) -> Value<'_> {
         match self {
             Self::Null => Value::Null,
@@ -70,10 +71,12 @@ impl Datum {
             Self::Text(v) => Value::Bytes(v.as_bytes()),
         }
     }
+
     pub fn int(&self) -> i64 {
         let Self::Int(v) = self else { panic!("{self:?} is not a number") };
         *v
     }
+
     pub fn text(&self) -> &str {
         let Self::Text(v) = self else { panic!("{self:?} is not a text") };
         v
@@ -105,8 +108,8 @@ pub fn count(txn: &Transaction, table: &Table) -> usize {
         .sum()
 }
 
-/// What the catalog is like: tables with columns, keys and foreign keys, how many rows the scratch
-/// tables have, who owns them, sequences, roles and grants.
+/// A description of the catalog: tables with columns, keys, foreign keys and owners, the row counts
+/// of the scratch tables, sequences, roles and grants.
 pub fn describe(txn: &Transaction) -> String {
     let mut out = String::new();
     for table in txn.catalog().tables() {

@@ -1,6 +1,5 @@
-//! What the child process does until it is killed: writers, DDL, checkpoints, compaction and
-//! freezing beside each other. Whatever has become durable is reported as a line "ack thread
-//! number".
+//! The work of the child process until it is killed: writers, DDL, checkpoints, compaction and
+//! freezing beside each other. Each durable transaction is reported as a line "ack thread number".
 
 use crate::schema::*;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
@@ -17,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Small log segments, so that checkpoints have some to drop.
+/// Small log segments, so that checkpoints can drop segments.
 pub fn options(path: &Path) -> StorageOptions {
     StorageOptions { path: Some(path.to_owned()), log_segment_bytes: 1 << 18, ..Default::default() }
 }
@@ -131,7 +130,7 @@ fn insert_children(db: &Database, txn: &mut Transaction, parent: i64, count: i64
     Ok(())
 }
 
-/// A writer's transaction. Returns what the ledger is to say.
+/// A writer's transaction. Returns the text for the ledger.
 fn change_rows(db: &Database, txn: &mut Transaction, rng: &mut StdRng) -> Result<String> {
     let parents = table(txn, "parent");
     let by_id = &parents.indexes[0];
@@ -173,7 +172,7 @@ fn change_rows(db: &Database, txn: &mut Transaction, rng: &mut StdRng) -> Result
     Ok(format!("{chosen} {version} {children}"))
 }
 
-/// What must not succeed, undone again by a savepoint.
+/// Statements that must not succeed, undone again by a savepoint.
 fn violate_constraints(txn: &mut Transaction, rng: &mut StdRng) -> Result<()> {
     let (parents, children) = (table(txn, "parent"), table(txn, "child"));
     let rows: Vec<_> = scan(txn, &parents).into_iter().collect();
@@ -214,7 +213,7 @@ fn scratch_rows(count: i64) -> RecordBatch {
     RecordBatch::try_new(Arc::new(schema), columns).expect("columns of one length")
 }
 
-/// A DDL transaction of a few steps. Returns what the catalog is like then.
+/// A DDL transaction of a few steps. Returns the description of the catalog afterwards.
 fn change_definitions(txn: &mut Transaction, with_writers_tables: bool, seed: u64) -> Result<String> {
     loop {
         let mut rng = StdRng::seed_from_u64(seed);

@@ -1,7 +1,7 @@
-//! Who is charged for the memory that a job takes, and how much.
+//! The account that is charged for the memory of a job, and the amount.
 //!
-//! Files in memory (inputs, and outputs of stages) are charged for as long as anybody has them.
-//! What a program has besides (memory, sockets, files in its `/tmp`) is charged while it runs. The
+//! Files in memory (inputs, and outputs of stages) are charged while they are referenced. A
+//! program's other memory (its own, sockets, files in its `/tmp`) is charged while it runs. The
 //! charge follows at each look that is taken at the program.
 
 use super::error::Result;
@@ -19,7 +19,7 @@ pub trait Account: Send + Sync {
     fn shrink(&self, bytes: u64);
 }
 
-/// An account of a job whose memory nobody else counts: that of one's own shell.
+/// An account of a job whose memory is not counted: that of one's own shell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unlimited;
 
@@ -27,6 +27,7 @@ impl Account for Unlimited {
     fn grow(&self, _bytes: u64) -> Result<()> {
         Ok(())
     }
+
     fn shrink(&self, _bytes: u64) {}
 }
 
@@ -43,15 +44,17 @@ impl fmt::Debug for Charge {
 }
 
 impl Charge {
-    /// Of no bytes yet.
+    /// A charge of no bytes yet.
     pub(super) fn new(account: &Arc<dyn Account>) -> Self {
         Self { account: account.clone(), bytes: 0 }
     }
+
     pub(super) fn grow(&mut self, bytes: u64) -> Result<()> {
         self.account.grow(bytes)?;
         self.bytes += bytes;
         Ok(())
     }
+
     /// Charges for so many bytes in all.
     pub(super) fn set(&mut self, bytes: u64) -> Result<()> {
         if bytes > self.bytes {

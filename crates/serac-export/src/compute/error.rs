@@ -1,8 +1,8 @@
-//! What goes wrong with a job.
+//! The errors of a job.
 
 use std::fmt;
 
-/// What goes wrong with a job.
+/// The errors of a job.
 #[derive(Debug)]
 pub enum ComputeError {
     /// The description is wrong.
@@ -15,37 +15,37 @@ pub enum ComputeError {
     Start {
         /// Its name.
         program: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A program ended otherwise than with success.
     Failed {
         /// Its name.
         program: String,
-        /// How it ended: "exit code 1", "signal 11".
+        /// Its end: "exit code 1", "signal 11".
         how: String,
-        /// The end of what it wrote to standard error.
+        /// The end of its standard error.
         errors: String,
     },
     /// A program passed a limit, and was killed.
     Limit {
         /// Its name.
         program: String,
-        /// Which.
+        /// The limit.
         limit: PassedLimit,
-        /// The end of what it wrote to standard error.
+        /// The end of its standard error.
         errors: String,
     },
-    /// There is no room for what it takes.
+    /// There is no room for its memory.
     Refused {
         /// The SQLSTATE.
         sqlstate: &'static str,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// The statement was cancelled.
     Cancelled,
-    /// The system refused something that a job needs.
+    /// The system refused a resource that a job needs.
     Io(String),
 }
 
@@ -112,13 +112,15 @@ impl ComputeError {
             Self::Io(_) => sqlstate::IO_ERROR,
         }
     }
-    /// What the program wrote to standard error, if it did.
+
+    /// The program's standard error, if it wrote any.
     pub fn detail(&self) -> Option<&str> {
         match self {
             Self::Failed { errors, .. } | Self::Limit { errors, .. } if !errors.is_empty() => Some(errors),
             _ => None,
         }
     }
+
     pub(super) fn io(what: &str, error: impl fmt::Display) -> Self {
         Self::Io(format!("{what}: {error}"))
     }

@@ -39,12 +39,12 @@ const MAX_PROCESSES: u64 = 4_096;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobDescription {
-    /// What the first stage reads, in this order.
+    /// The inputs of the first stage, in this order.
     #[serde(default)]
     pub inputs: Vec<JobInput>,
-    /// What runs, in this order.
+    /// The stages, in this order.
     pub stages: Vec<Stage>,
-    /// What each stage may use.
+    /// The limits of each stage.
     #[serde(default)]
     pub limits: Limits,
 }
@@ -59,7 +59,7 @@ pub struct JobInput {
     /// A table or view, as SQL names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// Columns of the table; none for all.
+    /// Columns of the table; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<Vec<String>>,
     /// A query, in place of a table.
@@ -72,10 +72,12 @@ impl JobInput {
     pub fn table(name: impl Into<String>) -> Self {
         Self { table: Some(name.into()), ..Self::default() }
     }
+
     /// The name for the program.
     pub fn name(&self) -> &str {
         self.name.as_deref().or(self.table.as_deref()).unwrap_or("input")
     }
+
     /// The query that gives the rows.
     ///
     /// # Errors
@@ -104,7 +106,7 @@ pub enum Stage {
     Wasm(Vec<u8>),
 }
 
-/// A stage as it is written: what there is tells its kind.
+/// A stage as it is written: the present fields determine its kind.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct StageText {
@@ -168,12 +170,12 @@ pub struct ProgramStage {
     pub read: Vec<String>,
     /// Whether it may read the system's programs and libraries (`/usr`, `/lib` and the like).
     pub system: bool,
-    /// Of a call of a function: more variables.
+    /// Further variables for a call of a function.
     arguments: Vec<(String, String)>,
 }
 
 impl ProgramStage {
-    /// A program with its arguments, and what all programs may read.
+    /// A program with its arguments, and the paths that all programs may read.
     pub fn new(program: impl Into<String>, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             program: program.into(),
@@ -184,10 +186,12 @@ impl ProgramStage {
             arguments: Vec::new(),
         }
     }
+
     /// Variables that a call of a function adds.
     pub(super) fn arguments(&self) -> &[(String, String)] {
         &self.arguments
     }
+
     fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(ComputeError::Job(what));
         let words = || self.args.iter().chain(self.env.keys()).chain(self.env.values()).chain(&self.read);
@@ -207,7 +211,7 @@ impl ProgramStage {
         if let Some(path) = self.read.iter().chain([&self.program]).find(|path| !is_place(path)) {
             return wrong(format!("\"{path}\" is no absolute path in its shortest form"));
         }
-        // What the sandbox makes itself.
+        // Paths that the sandbox makes itself.
         let is_own = |path: &&String| {
             ["/tmp", "/proc", "/dev"].iter().any(|own| {
                 path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || (*own != "/tmp" && rest.starts_with('/')))
@@ -225,7 +229,7 @@ impl ProgramStage {
     }
 }
 
-/// What each stage of a job may use.
+/// The limits of each stage of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -288,6 +292,7 @@ impl JobDescription {
     pub fn of_program(program: ProgramStage, inputs: Vec<JobInput>) -> Self {
         Self { inputs, stages: vec![Stage::Program(program)], limits: Limits::default() }
     }
+
     /// Reads a description.
     ///
     /// # Errors
@@ -300,12 +305,14 @@ impl JobDescription {
         job.check()?;
         Ok(job)
     }
+
     /// Its text.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a description is plain data")
     }
-    /// What the programs find as the arguments of a call: `SERAC_ARGUMENT_1` and so on, as text.
-    /// There is no variable for one that is NULL.
+
+    /// Sets the arguments of a call, which programs find as `SERAC_ARGUMENT_1` and so on, as text.
+    /// A NULL argument has no variable.
     pub fn set_arguments(&mut self, arguments: &[Option<String>]) {
         for stage in &mut self.stages {
             let Stage::Program(program) = stage else { continue };
@@ -314,10 +321,12 @@ impl JobDescription {
             program.arguments = given.map(|(text, number)| (format!("SERAC_ARGUMENT_{number}"), text)).collect();
         }
     }
+
     /// Whether it runs programs of the machine, and not WebAssembly alone.
     pub fn runs_programs(&self) -> bool {
         self.stages.iter().any(|stage| matches!(stage, Stage::Program(_)))
     }
+
     /// Makes sure that it is within bounds.
     ///
     /// # Errors

@@ -9,7 +9,7 @@
 //!               (Arrow IPC stream)         (stage 1)   sealed    (stage 2)   sealed    checked
 //! ```
 //!
-//! **What a program finds.** The environment names its inputs, counted from 1:
+//! **The environment of a program** names its inputs, counted from 1:
 //!
 //! | variable | value |
 //! |---|---|
@@ -20,22 +20,22 @@
 //!
 //! Each input is a file in memory (memfd) that holds a stream of Arrow IPC, whose buffers lie on
 //! multiples of 64 bytes. So an Arrow library reads it as a file or maps it without a copy.
-//! Standard input is the first input. The output is a stream of Arrow IPC on standard output.
-//! Nobody can write to an input: the file is sealed, so all programs may share it.
+//! Standard input is the first input. The output is a stream of Arrow IPC on standard output. The
+//! file is sealed against changes, so all programs may share it.
 //!
-//! **Isolation** ([`sandbox`]). A program has a file system of its own (programs and libraries of
-//! the system, what the job grants, an empty `/tmp`), no network, no processes but its own, no
-//! privileges, and none of the calls into the kernel that it needs for none of that. A system that
-//! cannot isolate a program gets an error, never a program without isolation.
+//! **Isolation** ([`sandbox`]). A program has a file system of its own: programs and libraries of
+//! the system, the paths that the job grants, an empty `/tmp`. It has no network, no processes but
+//! its own, no privileges, and no system calls that it does not need. A system that cannot isolate
+//! a program gets an error, never a program without isolation.
 //!
 //! **Limits** ([`Limits`]) are watched while a program runs ([`supervise`]): processor time,
-//! memory, time, output, processes. A program that passes one is killed, and so is all that it has
-//! started. The same happens when its statement is cancelled, and when this process dies.
+//! memory, time, output, processes. A program that passes one is killed with all its descendants.
+//! The same happens when its statement is cancelled, and when this process dies.
 //!
 //! **Memory** of inputs, outputs and programs is charged to an [`Account`], which may refuse it.
 //!
-//! **Who may run what.** A program is not trusted: a superuser runs it, or lets others do so.
-//! WebAssembly is trusted: it reaches nothing but its input.
+//! **Rights.** A program is not trusted: a superuser runs it, or lets others do so. WebAssembly is
+//! trusted: it reaches only its input.
 
 mod account;
 mod error;
@@ -76,10 +76,10 @@ pub struct Input {
     pub stream: StreamFile,
 }
 
-/// What a stage has used.
+/// The resources that a stage has used.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
-    /// What ran.
+    /// The program.
     pub program: String,
     /// Processor time of all its processes.
     pub cpu: Duration,
@@ -91,12 +91,12 @@ pub struct Usage {
     pub output_bytes: u64,
 }
 
-/// What a job gave.
+/// The outcome of a job.
 #[derive(Debug)]
 pub struct Outcome {
     /// The last stage's output. It comes from a program: it is to be read without trust.
     pub output: StreamFile,
-    /// What each stage has used.
+    /// The resources that each stage has used.
     pub stages: Vec<Usage>,
 }
 
@@ -133,23 +133,21 @@ fn not_one_input(count: usize) -> ComputeError {
     ComputeError::Job(format!("a module has one input, and not {count}"))
 }
 
-/// Runs the stages of a job, one after the other, on this thread. `cancelled`: ends it when it
-/// becomes true. Nobody is charged for what it takes.
+/// Runs the stages of a job in order, on this thread. `cancelled`: ends it when it becomes true.
+/// Its memory is not charged.
 ///
 /// # Errors
-/// What is wrong with the job, what the system cannot do, how a program failed, or which limit it
-/// passed.
+/// An error of the job, a missing feature of the system, a program's failure, or a passed limit.
 pub fn run(job: &JobDescription, inputs: Vec<Input>, isolation: Isolation, cancelled: &AtomicBool) -> Result<Outcome> {
     let nobody: Arc<dyn Account> = Arc::new(Unlimited);
     run_charged(job, inputs, isolation, cancelled, &nobody)
 }
 
-/// As [`run`]. The account is charged for the memory of its programs and for their outputs, but not
-/// for inputs, which have been charged as they were written. A program is ended when the account
-/// refuses.
+/// As [`run`]. The account is charged for the memory of its programs and for their outputs. Inputs
+/// have been charged as they were written. A program is ended when the account refuses.
 ///
 /// # Errors
-/// As for [`run`], and what the account refuses.
+/// As for [`run`], and the errors of the account.
 pub fn run_charged(
     job: &JobDescription,
     inputs: Vec<Input>,

@@ -18,7 +18,7 @@ const ALIGNMENT: usize = 64;
 /// Bytes that are written at a time.
 const WRITE_BUFFER: usize = 1 << 20;
 
-/// A sealed file in memory that holds a stream of Arrow IPC. Nobody can change it any more.
+/// A sealed file in memory that holds a stream of Arrow IPC. It cannot be changed any more.
 #[derive(Debug)]
 pub struct StreamFile {
     file: Arc<File>,
@@ -51,32 +51,38 @@ impl StreamFile {
         }
         writer.finish()
     }
-    /// Seals a file that somebody has written, and whose bytes are charged for.
+
+    /// Seals a written file whose bytes are charged for.
     ///
     /// # Errors
-    /// [`ComputeError::Io`] if it cannot be sealed, because somebody can still write to it.
+    /// [`ComputeError::Io`] if it cannot be sealed, because it may still be written to.
     pub(super) fn seal(file: File, charge: Charge) -> Result<Self> {
         let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         fcntl_add_seals(&file, seals).map_err(|error| ComputeError::io("the file cannot be sealed", error))?;
         let length = file.metadata().map_err(|error| ComputeError::io("the file has no length", error))?.len();
         Ok(Self { file: Arc::new(file), length, charge: Arc::new(charge) })
     }
+
     /// The same file.
     pub(super) fn try_clone(&self) -> Result<Self> {
         Ok(Self { file: self.file.clone(), length: self.length, charge: self.charge.clone() })
     }
+
     /// Bytes.
     pub fn len(&self) -> u64 {
         self.length
     }
-    /// Whether it has none: not even a schema.
+
+    /// Whether it is empty, even without a schema.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
-    /// The descriptor. Its position is nobody's: others may share it.
+
+    /// The descriptor. Its position has no meaning: others may share it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+
     /// The bytes, in place.
     ///
     /// # Errors
@@ -106,10 +112,10 @@ impl AsRef<[u8]> for MappedStream {
     }
 }
 
-/// Why bytes were refused: Arrow passes no errors of ours on.
+/// The reason why bytes were refused: Arrow passes no errors of ours on.
 type Refusal = Arc<Mutex<Option<ComputeError>>>;
 
-/// Counts what is written, charges for it before it is written, and refuses too much.
+/// Counts the written bytes, charges for them before they are written, and refuses too many.
 struct Bounded {
     file: File,
     left: u64,
@@ -130,7 +136,7 @@ impl Write for Bounded {
         };
         if let Err(error) = room {
             let message = error.to_string();
-            // What it drops later is refused, too. The first says why.
+            // Later bytes are refused, too. The first says why.
             self.refusal.lock().get_or_insert(error);
             return Err(std::io::Error::other(message));
         }
@@ -138,6 +144,7 @@ impl Write for Bounded {
         self.left -= wanted;
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -160,8 +167,8 @@ fn unwritten(error: impl std::fmt::Display, refusal: &Refusal) -> ComputeError {
 }
 
 impl StreamFileWriter {
-    /// For batches that have the columns of `schema`, of `most` bytes altogether. Nobody is charged
-    /// for them.
+    /// For batches that have the columns of `schema`, of `most` bytes altogether. They are not
+    /// charged.
     ///
     /// # Errors
     /// [`ComputeError::Io`].
@@ -169,11 +176,12 @@ impl StreamFileWriter {
         let nobody: Arc<dyn Account> = Arc::new(Unlimited);
         Self::charged(schema, most, &nobody)
     }
+
     /// As [`new`](Self::new). The account is charged for the bytes before they are written, and
-    /// until nobody has the file any more.
+    /// until the file is unreferenced.
     ///
     /// # Errors
-    /// [`ComputeError::Io`], and what the account refuses.
+    /// [`ComputeError::Io`], and the errors of the account.
     pub fn charged(schema: &Schema, most: u64, account: &Arc<dyn Account>) -> Result<Self> {
         let refusal = Refusal::default();
         let (file, charge) = (memory_file("serac-input")?, Charge::new(account));
@@ -184,13 +192,15 @@ impl StreamFileWriter {
         let writer = StreamWriter::try_new_with_options(file, schema, options);
         Ok(Self { writer: writer.map_err(|error| unwritten(error, &refusal))?, refusal })
     }
+
     /// Writes a batch.
     ///
     /// # Errors
-    /// [`ComputeError::Io`], [`ComputeError::Limit`], and what the account refuses.
+    /// [`ComputeError::Io`], [`ComputeError::Limit`], and the errors of the account.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.writer.write(batch).map_err(|error| unwritten(error, &self.refusal))
     }
+
     /// Seals the file.
     ///
     /// # Errors

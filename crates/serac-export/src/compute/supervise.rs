@@ -1,13 +1,13 @@
 //! Runs a program, and watches it while it runs.
 //!
-//! The kernel keeps some limits itself: memory of a process, processes, sizes of files. What all
-//! processes of a program have used together it does not know, so this thread looks: at first every
+//! The kernel keeps some limits itself: memory of a process, processes, sizes of files. The kernel
+//! does not know the sum of a program's processes, so this thread polls: at first every
 //! millisecond, then less and less often. A program that has passed a limit is killed. All its
-//! processes descend from the first one, which takes in the orphans, so that one walk finds them.
+//! processes descend from the first one, which adopts the orphans, so that one walk finds them.
 //!
 //! **Processor time.** A process that its parent waits for adds its time to the parent's. The time
-//! of one that nobody waits for (its parent ignores SIGCHLD) is in no other process's. So there are
-//! three counts, of which none has a time twice, and the highest holds:
+//! of a process without a waiter (its parent ignores SIGCHLD) is in no other process's. So there
+//! are three counts, each without double counting, and the highest holds:
 //!
 //! | count | misses |
 //! |---|---|
@@ -15,10 +15,10 @@
 //! | of each process seen, its own time at the last look at it | what it used after that, and processes that no look has met |
 //! | of the processes that are there, their time and that of those they have waited for | processes that nobody has waited for |
 //!
-//! **Memory** is what no file has (also where it was swapped out), page tables, and sockets. What
-//! lies in a socket's queue belongs to no process, so each socket counts as the most that it takes
-//! ([`socket_bytes`]). The kernel's records of mappings and descriptors are not counted: the limits
-//! of [`resources`](super::sandbox) bound them, to some 20 MB a process.
+//! **Memory** is the pages without a file (also if they were swapped out), page tables, and
+//! sockets. The queue of a socket belongs to no process, so each socket counts as the most that it
+//! takes ([`socket_bytes`]). The kernel's records of mappings and descriptors are not counted: the
+//! limits of [`resources`](super::sandbox) bound them, to about 20 MB a process.
 
 use super::account::{Account, Charge};
 use super::error::{ComputeError, PassedLimit, Result};
@@ -38,12 +38,12 @@ use std::time::{Duration, Instant};
 
 /// Bytes of standard error that are kept: the last ones.
 const MAX_ERRORS: usize = 4 << 10;
-/// How often a program is looked at, at first and in the end.
+/// The intervals of looks at a program, at first and in the end.
 const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
 /// Processes that a look visits. The kernel keeps the limit below.
 const MAX_VISITED: usize = 8_192;
-/// Processes whose times are kept one by one, also of those that have ended.
+/// Processes whose times are kept singly, including those that have ended.
 const MAX_KEPT: usize = 2 * MAX_VISITED;
 /// Bytes that a socket holds in its queue before it refuses more, where the system does not say.
 const USUAL_QUEUE: u64 = 212_992;
@@ -58,7 +58,7 @@ fn socket_bytes() -> u64 {
     QUEUE.saturating_mul(2)
 }
 
-/// Runs a program to its end; its output and what it has used.
+/// Runs a program to its end; returns its output and its usage.
 ///
 /// # Errors
 /// Why it could not be started, how it failed, or which limit it passed.
@@ -73,7 +73,7 @@ pub(super) fn run(
     let begun = Instant::now();
     let output = memory_file("serac-output")?;
     let (errors_read, errors_write) = std::io::pipe().map_err(|error| ComputeError::io("no pipe", error))?;
-    // Files of their own, so that nobody shares a position with anybody.
+    // Files of their own, so that positions are not shared.
     let reopened = inputs.iter().map(|input| reopened(&input.stream)).collect::<Result<Vec<_>>>()?;
     let first = match inputs.first() {
         Some(input) => self::reopened(&input.stream)?,
@@ -168,7 +168,7 @@ fn environment(stage: &ProgramStage, inputs: &[Input], isolation: Isolation) -> 
     all
 }
 
-/// Why a program is killed.
+/// The reason why a program is killed.
 enum Passed {
     Limit(PassedLimit),
     /// The account has no room for its memory or its output.
@@ -185,12 +185,12 @@ struct Watch<'w> {
     of_output: Charge,
     /// For its memory and the files in its `/tmp`.
     of_program: Charge,
-    /// The end of what came to standard error.
+    /// The end of standard error so far.
     errors: Vec<u8>,
 }
 
 impl Watch<'_> {
-    /// Watches until the program has ended, or must be killed for something.
+    /// Watches until the program has ended, or must be killed.
     fn watch_until_it_ends(
         &mut self,
         running: &Running,
@@ -213,7 +213,7 @@ impl Watch<'_> {
                 errors = None;
             }
             if has_ended {
-                // What it wrote last. Nobody is left who could hold this up.
+                // Its last output. No process is left that could hold this up.
                 while let Some(rest) = errors.as_mut().filter(is_ready) {
                     if !self.read_errors(rest) {
                         break;
@@ -235,7 +235,8 @@ impl Watch<'_> {
             }
         }
     }
-    /// Reads some of standard error; false at its end.
+
+    /// Reads a part of standard error; false at its end.
     fn read_errors(&mut self, errors: &mut impl Read) -> bool {
         let mut bytes = [0; MAX_ERRORS];
         match errors.read(&mut bytes) {
@@ -248,7 +249,8 @@ impl Watch<'_> {
             }
         }
     }
-    /// What the program has passed.
+
+    /// The limit that the program has passed.
     fn passed(&mut self, running: &Running) -> Option<Passed> {
         let used = used_by(running);
         let cpu = used.cpu.max(self.times.note(&used.own)).max(running.counted_time());
@@ -278,12 +280,12 @@ struct ProcessTimes {
     /// At the last look at each. A number is given again, so the time of its beginning stands
     /// beside.
     last: HashMap<(i32, u64), Duration>,
-    /// Of those that are not kept any more.
+    /// The time of processes that are not kept any more.
     gone: Duration,
 }
 
 impl ProcessTimes {
-    /// Notes what a look has found; the time of all.
+    /// Notes the times of a look; returns the time of all.
     fn note(&mut self, found: &[((i32, u64), Duration)]) -> Duration {
         for (process, time) in found {
             let last = self.last.entry(*process).or_default();
@@ -307,7 +309,7 @@ fn is_ready(file: &impl AsFd) -> bool {
     poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
 }
 
-/// What a program's processes have used.
+/// The resources that a program's processes have used.
 #[derive(Default)]
 struct Used {
     /// Processor time of those that are there, and of those that they have waited for.
@@ -339,8 +341,8 @@ fn memory_of(status: &str) -> Option<u64> {
     is_there.then(|| ["RssAnon", "VmSwap", "VmPTE"].into_iter().map(|name| bytes_of(status, name)).sum())
 }
 
-/// Looks at a program's first process and all that descend from it. One that ends meanwhile is left
-/// out.
+/// Looks at a program's first process and all its descendants. A process that ends meanwhile is
+/// left out.
 fn used_by(running: &Running) -> Used {
     let mut used = Used::default();
     let mut to_visit = vec![running.pid];
@@ -353,12 +355,13 @@ fn used_by(running: &Running) -> Used {
             break;
         }
         if let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat"))
-            // The name may have anything in it, and ends with the last bracket.
+            // The name may have any characters in it, and ends with the last bracket.
             && let Some((_, fields)) = stat.rsplit_once(')')
         {
             let fields: Vec<u64> = fields.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect();
-            // Counted from 1, and from the number of the process: 14 and 15 are its own time, 16
-            // and 17 that of its children that it has waited for, 22 is when it began.
+            // Fields of `/proc/<pid>/stat`, counted from 1 at the process's number. 14 and 15 are
+            // its own time, 16 and 17 that of its children that it has waited for, and 22 is its
+            // start.
             if let (Some(&[user, system, of_children, in_children]), Some(&began)) =
                 (fields.get(11..15), fields.get(19))
             {
@@ -377,7 +380,7 @@ fn used_by(running: &Running) -> Used {
         used.memory += memory.unwrap_or(0);
     }
     if running.is_confined {
-        // Those of its own namespace, wherever they are: in a process, or on their way to one.
+        // The sockets of its own namespace: in a process, or on their way to one.
         let sockets = std::fs::read_to_string(format!("/proc/{}/net/sockstat", running.pid)).unwrap_or_default();
         let count = sockets.lines().find_map(|line| line.strip_prefix("sockets: used ")?.trim().parse::<u64>().ok());
         used.memory += count.unwrap_or(0).saturating_mul(socket_bytes());
@@ -388,9 +391,9 @@ fn used_by(running: &Running) -> Used {
     used
 }
 
-/// How a process ended.
+/// The end of a process.
 pub(super) struct End {
-    /// None for success.
+    /// `None` for success.
     how: Option<String>,
     cpu: Duration,
     peak_memory: u64,
@@ -402,8 +405,8 @@ pub(super) fn reap(running: &Running) -> End {
     // SAFETY: plain data, for which zeros are a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: the pointers are to this frame. Nobody else waits for the process: it has no
-        // signal of its end, so it is no child but for this call.
+        // SAFETY: the pointers are to this frame. No other thread waits for the process: it has no
+        // signal of its end, so it is a child for this call alone.
         let waited = unsafe { libc::wait4(running.pid, &raw mut status, libc::__WALL, &raw mut usage) };
         if waited >= 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
             break;
@@ -435,7 +438,7 @@ mod tests {
         assert_eq!(times.note(&[((1, 10), seconds(2))]), seconds(5));
         // Another process has its number.
         assert_eq!(times.note(&[((1, 10), seconds(2)), ((2, 12), seconds(1))]), seconds(6));
-        // One that a look has missed.
+        // A process that a look has missed.
         assert_eq!(times.note(&[((2, 11), seconds(3))]), seconds(6));
         let many: Vec<_> = (0..MAX_KEPT as i32).map(|pid| ((pid, 20), seconds(1))).collect();
         assert_eq!(times.note(&many), seconds(6 + MAX_KEPT as u64));

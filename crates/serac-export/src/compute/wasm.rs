@@ -1,6 +1,6 @@
 //! WebAssembly: a stage that runs the same everywhere, and reaches nothing but its input.
 //!
-//! A module exports three things, and imports nothing:
+//! A module has three exports, and no imports:
 //!
 //! | export | type | |
 //! |---|---|---|
@@ -12,8 +12,8 @@
 //! the output out of it.
 //!
 //! **Limits.** Each instruction takes fuel, so that a job takes the same number of steps on every
-//! machine. Time and cancellation are looked at every few milliseconds. Memory cannot grow over
-//! its limit, nor over what the account has room for. The stack is bounded.
+//! machine. Time and cancellation are looked at every few milliseconds. Memory cannot grow over its
+//! limit, nor over the account's room. The stack is bounded.
 
 use super::account::{Account, Charge};
 use super::error::{ComputeError, PassedLimit, Result};
@@ -29,7 +29,7 @@ use wasmtime::{
     UpdateDeadline,
 };
 
-/// How errors name a module.
+/// The name of a module in errors.
 const NAME: &str = "the module";
 /// Between two looks at the time.
 const LOOK: Duration = Duration::from_millis(5);
@@ -38,7 +38,7 @@ const STACK: usize = 512 << 10;
 /// Elements of its tables.
 const TABLE_ELEMENTS: usize = 100_000;
 
-/// Why a look at the time ended the module.
+/// The reason why a look at the time ended the module.
 #[derive(Debug)]
 enum Ended {
     Cancelled,
@@ -55,11 +55,11 @@ impl std::fmt::Display for Ended {
 }
 impl std::error::Error for Ended {}
 
-/// What bounds the memory of a module, and charges for it.
+/// Bounds the memory of a module, and charges for it.
 struct Bounds {
     limits: StoreLimits,
     charge: Charge,
-    /// Why the account has refused memory.
+    /// The reason why the account has refused memory.
     refused: Option<ComputeError>,
 }
 
@@ -76,21 +76,25 @@ impl ResourceLimiter for Bounds {
             }
         }
     }
+
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         self.limits.table_growing(current, desired, maximum)
     }
+
     fn instances(&self) -> usize {
         self.limits.instances()
     }
+
     fn tables(&self) -> usize {
         self.limits.tables()
     }
+
     fn memories(&self) -> usize {
         self.limits.memories()
     }
 }
 
-/// Runs a module; its output and what it has used.
+/// Runs a module; returns its output and its usage.
 ///
 /// # Errors
 /// [`ComputeError::Job`] if it is no module of this kind; how it failed or which limit it passed.
@@ -184,7 +188,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What an error of the module's means.
+/// The error for an error of the module.
 fn failed(error: wasmtime::Error, limits: &Limits) -> ComputeError {
     let passed = |limit| ComputeError::Limit { program: NAME.to_owned(), limit, errors: String::new() };
     match (error.downcast_ref::<Ended>(), error.downcast_ref::<Trap>()) {

@@ -1,13 +1,13 @@
 //! A socket that sends the large frames of a stream together.
 //!
-//! HTTP/2 writes frame by frame, and most clients take frames of 16 KiB. Sent one at a time, each
-//! would be a segment of its own, with an acknowledgement and a client that is woken for it. The
-//! kernel is told that more follows a large frame (`MSG_MORE`), and joins them in segments of up to
-//! 64 KiB. Nothing is copied for that.
+//! HTTP/2 writes frame by frame, and most clients take frames of 16 KiB. Sent singly, each would be
+//! a segment of its own, with an acknowledgement and a wake-up of the client. The kernel is told
+//! that more follows a large frame (`MSG_MORE`), and joins them in segments of up to 64 KiB.
+//! Nothing is copied for that.
 //!
 //! HTTP/2 flushes after each frame, too. So the first flush after a large frame only asks for the
-//! connection's task to run again, which it does when nothing else is ready to be written; the
-//! flush at that time, with no frame in between, is the one that is meant, and sends the rest.
+//! connection's task to run again, which happens when no other output is ready. The flush at that
+//! time, with no frame in between, is the real one, and sends the rest.
 
 use serac_net::listen::Socket;
 use std::io::{self, IoSlice};
@@ -28,7 +28,7 @@ enum Rest {
     Asked,
 }
 
-/// See the module.
+/// A writer that holds back small frames until more output follows.
 #[derive(Debug)]
 pub(super) struct Corked {
     socket: Socket,
@@ -50,10 +50,11 @@ impl AsyncRead for Corked {
 impl AsyncWrite for Corked {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.socket).poll_write(cx, bytes));
-        // What does not say that more follows takes along what was held back.
+        // A write without the mark "more follows" takes the held-back bytes along.
         self.rest = Rest::Sent;
         Poll::Ready(written)
     }
+
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -67,9 +68,11 @@ impl AsyncWrite for Corked {
         self.rest = Rest::Held;
         self.socket.poll_write_more(cx, slices)
     }
+
     fn is_write_vectored(&self) -> bool {
         self.socket.is_write_vectored()
     }
+
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.rest {
             Rest::Sent => {}
@@ -84,6 +87,7 @@ impl AsyncWrite for Corked {
         }
         Pin::new(&mut self.socket).poll_flush(cx)
     }
+
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(cx)
     }
@@ -119,7 +123,7 @@ mod tests {
         let mut read = vec![0; 4 + 2 * LARGE];
         client.read_exact(&mut read).await.unwrap();
         assert_eq!((&read[..4], read[4..].iter().all(|byte| *byte == 7)), (&b"head"[..], true));
-        // What is small takes along what was held back.
+        // A small write takes the held-back bytes along.
         let written = Pin::new(&mut corked).poll_write_vectored(&mut cx, &[IoSlice::new(&frame)]);
         assert!(matches!(written, Poll::Ready(Ok(LARGE))), "{written:?}");
         corked.write_all(b"end").await.unwrap();

@@ -1,9 +1,8 @@
-//! A connection's way in: it waits until one of its calls is one of somebody who may call, and then
-//! has a seat.
+//! A connection's admission: it waits until one of its calls is authorised, and then has a seat.
 //!
-//! HTTP/2 knows no login. So a connection counts as one of those who wait ([`crate::admission`]) up
-//! to its first call that is admitted, whatever it does until then: nothing at all, half of a
-//! handshake, or calls with wrong passwords.
+//! HTTP/2 knows no login. So a connection counts as a waiting one ([`crate::admission`]) up to its
+//! first admitted call. Until then it may do nothing, half of a handshake, or calls with wrong
+//! passwords.
 
 use parking_lot::Mutex;
 use serac_net::admission::Waiting;
@@ -18,7 +17,7 @@ enum State {
     In(#[expect(dead_code, reason = "held until the connection ends")] OwnedSemaphorePermit),
 }
 
-/// See the module.
+/// The admission of one connection.
 pub(super) struct Door {
     state: Mutex<State>,
     seats: Arc<Semaphore>,
@@ -42,7 +41,7 @@ impl Door {
         Ok(())
     }
 
-    /// Ready when a connection that has not come in is to be closed: it takes too long, another
+    /// Ready when a connection without an admitted call is to be closed: it takes too long, another
     /// needs its place, or the server has stopped.
     pub(super) async fn stays_shut(&self, time: Duration, mut stopped: watch::Receiver<bool>) {
         let ends = match &*self.state.lock() {

@@ -1,8 +1,8 @@
-//! What a server answers beside the flights of tables, and who may call: Flight SQL, in
+//! A server's answers beside the flights of tables, and its check of callers: Flight SQL, in
 //! `serac-server`.
 //!
-//! A server asks its extension first: whose call it is, and whether a command or a ticket is for
-//! it. What it is not for are flights of tables.
+//! A server asks its extension first for the caller, and whether a command or a ticket is the
+//! extension's. Others are flights of tables.
 
 use arrow_array::RecordBatch;
 use arrow_flight::{Action, ActionType, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse};
@@ -17,7 +17,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use tonic::{Status, Streaming};
 
-/// Which of Arrow's types a client wants where there is a choice.
+/// The client's choice among Arrow's types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
     /// Texts and binary values as views; with offsets otherwise.
@@ -34,27 +34,27 @@ impl Default for Form {
     }
 }
 
-/// Who calls.
+/// The caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The user, if it is known who that is.
+    /// The user, if it is known.
     pub user: Option<Arc<str>>,
     /// The role as which it calls.
     pub role: RoleId,
-    /// What the extension keeps of how that was found out.
+    /// The extension's proof of the caller's identity.
     pub proof: Option<Arc<dyn Any + Send + Sync>>,
-    /// What the client calls its session, if it has one.
+    /// The client's name for its session, if it has one.
     pub session: Option<Arc<str>>,
     /// The number of the connection, which no other connection of the server has had.
     pub connection: u64,
-    /// How the client wants columns.
+    /// The client's form of columns.
     pub form: Form,
     /// Headers that the answer carries.
     pub headers: HeaderMap,
 }
 
 impl Default for Caller {
-    /// Somebody without a name, who may do what the bootstrap role may.
+    /// A caller without a name, with the rights of the bootstrap role.
     fn default() -> Self {
         Self {
             user: None,
@@ -68,23 +68,23 @@ impl Default for Caller {
     }
 }
 
-/// Record batches that come one after the other, each when it is asked for.
+/// Record batches in order, each made when it is asked for.
 pub type Batches = BoxStream<'static, Result<RecordBatch, Status>>;
 
-/// See the module.
+/// A server's answers beside the flights of tables.
 #[async_trait::async_trait]
 pub trait Extension: Debug + Send + Sync + 'static {
-    /// Whose call it is that has these headers. It may give the answer headers; the connection is
+    /// The caller of the call with these headers. It may give the answer headers; the connection is
     /// filled in by the server.
     ///
     /// # Errors
-    /// UNAUTHENTICATED, for what nobody may call.
+    /// UNAUTHENTICATED, for a call without a right.
     async fn admit(&self, headers: &HeaderMap) -> Result<Caller, Status>;
 
     /// Answers a handshake of one whom [`admit`](Self::admit) let in.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error of the handshake.
     async fn handshake(
         &self,
         caller: &Caller,
@@ -97,46 +97,46 @@ pub trait Extension: Debug + Send + Sync + 'static {
     /// The role as which the caller reads tables.
     ///
     /// # Errors
-    /// UNAUTHENTICATED, if it is none any more.
+    /// UNAUTHENTICATED, if it does not exist any more.
     fn role(&self, caller: &Caller, catalog: &Catalog) -> Result<RoleId, Status>;
 
     /// GetFlightInfo of a command.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error of the command.
     async fn flight_info(&self, caller: &Caller, descriptor: FlightDescriptor) -> Result<FlightInfo, Status>;
 
     /// GetSchema of a command.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error of the command.
     async fn schema(&self, caller: &Caller, command: &[u8]) -> Result<SchemaRef, Status>;
 
     /// DoGet of a ticket. The batches are asked for as the client reads them.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error of the ticket.
     async fn get(&self, caller: &Caller, ticket: &[u8]) -> Result<(SchemaRef, Batches), Status>;
 
-    /// DoPut: the first message, which has the descriptor, and those that follow. What the client
-    /// is told about it.
+    /// DoPut: the first message, which has the descriptor, and the following ones. Returns the
+    /// client's answer.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error of the put.
     async fn put(&self, caller: &Caller, first: FlightData, rest: Streaming<FlightData>) -> Result<Bytes, Status>;
 
     /// The actions that there are.
     fn actions(&self) -> Vec<ActionType>;
 
-    /// An action: the bodies of its results; none for one that is not for this.
+    /// An action: the bodies of its results; `None` for an action that is not for the extension.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error of the action.
     async fn act(&self, caller: &Caller, action: &Action) -> Result<Option<Vec<Bytes>>, Status>;
 
-    /// Cancels what is done for a ticket; whether there was something.
+    /// Cancels the work for a ticket; returns whether there was any.
     fn cancel(&self, caller: &Caller, ticket: &[u8]) -> bool;
 
-    /// Gives up what nobody has asked for in a long time. Called about every second.
+    /// Drops state that was not used for a long time. Called about every second.
     fn sweep(&self);
 }

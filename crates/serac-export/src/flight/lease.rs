@@ -15,7 +15,7 @@ struct Lease {
     until: Instant,
 }
 
-/// What a stream still has to read, until it stands still for too long.
+/// A stream's unread input, until the stream stalls for too long.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) scan: Option<ArrowScan>,
@@ -60,12 +60,14 @@ impl Leases {
         leases.insert(id, Lease { scan, until: now + self.options.lease });
         Ok((id, SystemTime::now() + self.options.lease))
     }
+
     /// The scan of a lease.
     pub(super) fn scan(&self, id: u64) -> Result<ArrowScan, Status> {
         let leases = self.leases.lock();
         let lease = leases.get(&id).filter(|lease| lease.until > Instant::now());
         lease.map(|lease| lease.scan.clone()).ok_or_else(|| self.expired())
     }
+
     /// Holds the snapshot from now on as long as at first.
     pub(super) fn renew(&self, id: u64) -> Result<SystemTime, Status> {
         let mut leases = self.leases.lock();
@@ -74,7 +76,8 @@ impl Leases {
         lease.until = now + self.options.lease;
         Ok(SystemTime::now() + self.options.lease)
     }
-    /// Ends a lease before its time; whether there was one.
+
+    /// Ends a lease before its time; returns whether there was one.
     pub(super) fn end(&self, id: u64) -> bool {
         self.leases.lock().remove(&id).is_some()
     }
@@ -86,7 +89,7 @@ impl Leases {
         source
     }
 
-    /// Drops what has had its time.
+    /// Drops expired leases.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         self.leases.lock().retain(|_, lease| lease.until > now);
@@ -101,7 +104,8 @@ impl Leases {
             true
         });
     }
-    /// How often to [`sweep`](Self::sweep).
+
+    /// The interval at which to [`sweep`](Self::sweep).
     pub(super) fn sweep_interval(&self) -> Duration {
         (self.options.lease.min(self.options.stall) / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }

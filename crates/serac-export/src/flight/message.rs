@@ -2,13 +2,13 @@
 //!
 //! A FlightData message is a flatbuffers header and a body: the arrays' buffers one behind the
 //! other. Encoders commonly copy the buffers into one body, and the body into the message. Here the
-//! message is a list of pieces: the few bytes that must be made (gRPC and protobuf framing, the
-//! header, padding), and between them the buffers themselves, reference-counted. The HTTP/2 layer
-//! writes the pieces with vectored writes, so that the kernel's copy into the socket is the first
-//! that is made of a frozen block.
+//! message is a list of pieces. They are the few bytes that must be made (gRPC and protobuf
+//! framing, the header, padding), and between them the buffers themselves, reference-counted. The
+//! HTTP/2 layer writes the pieces with vectored writes: the kernel's copy into the socket is the
+//! first copy of a frozen block.
 //!
-//! A message costs its reader tens of microseconds, however short it is, so batches that are there
-//! together go in one, up to a limit; a dictionary goes once, and again when it has become another.
+//! A message costs its reader tens of microseconds, even if it is short. So batches that are ready
+//! together go in one, up to a limit. A dictionary goes once, and again when it has changed.
 
 use crate::body::{Body, Pieces, header, joins_cheaply, with_own_words, words_of};
 use arrow_array::{ArrayRef, RecordBatch};
@@ -25,11 +25,11 @@ use std::sync::Arc;
 /// limit.
 const COPIED_PART: usize = 16;
 
-/// The messages of a stream: batches go in, what is to be sent comes out.
+/// The messages of a stream: batches go in, messages come out.
 pub(super) struct Messages {
     /// Bytes of a body, unless a single row is longer.
     limit: usize,
-    /// Those of several batches together.
+    /// The byte limit of several batches together.
     joined_limit: usize,
     ready: VecDeque<Pieces>,
     /// Batches that wait for more to go with them in one message, each with the body that it has
@@ -40,7 +40,8 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Of a stream of such batches: the first message is ready. A limit in bytes.
+    /// The messages of a stream of batches with this schema: the first one is ready. A limit in
+    /// bytes.
     pub(super) fn new(schema: &Schema, limit: usize) -> Self {
         let first = framed(&FlightData::from(SchemaAsIpc::new(schema, &IpcWriteOptions::default())), 0);
         let is_copied = schema.fields().iter().any(|field| !joins_cheaply(field.data_type()));
@@ -57,8 +58,9 @@ impl Messages {
         !self.ready.is_empty()
     }
 
-    /// Takes a batch. Its dictionaries and what came before are ready then, if need be; its rows,
-    /// in several messages if they are many, when more do not fit with them or at [`Self::join`].
+    /// Takes a batch. Its dictionaries and the batches before are then ready, if need be. Its rows
+    /// become ready when no more batches fit with them, or at [`Self::join`]; many rows make
+    /// several messages.
     ///
     /// # Errors
     /// For types that no table has, and for a row that does not fit into a message.
@@ -92,6 +94,7 @@ impl Messages {
         }
         self.add_rows(batch)
     }
+
     fn add_rows(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
         let mut body = Body::default();
         batch.columns().iter().try_for_each(|column| body.push_column(slice::from_ref(column)))?;

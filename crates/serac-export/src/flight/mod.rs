@@ -1,10 +1,10 @@
 //! Tables as Arrow Flight streams.
 //!
 //! GetFlightInfo takes a descriptor (a path, or a command: see [`ScanRequest`]) and gives one
-//! endpoint per range of blocks. By default it holds a snapshot in the server, and its number
-//! stands in the tickets, so that all endpoints read the same state, whenever and by whomever they
-//! are fetched; see [`FlightOptions`] for how long and how many. DoGet streams the blocks: those of
-//! frozen blocks go from the block's memory to the socket without being copied in between.
+//! endpoint per range of blocks. By default it holds a snapshot in the server, whose number is in
+//! the tickets, so that all endpoints read the same state, at any time and by any client. See
+//! [`FlightOptions`] for its time and limits. DoGet streams the blocks: those of frozen blocks go
+//! from the block's memory to the socket without being copied in between.
 //!
 //! | module | concept |
 //! |---|---|
@@ -49,34 +49,31 @@ use tonic::Status;
 /// Limits of a Flight server.
 #[derive(Clone, Debug)]
 pub struct FlightOptions {
-    /// What every call must show; an [`Extension`] says itself who may call. Without it anybody may
-    /// call, as long as no role has a password; nobody from then on.
+    /// The token that every call must show; an [`Extension`] checks callers itself. Without either,
+    /// any client may call while no role has a password, and none afterwards.
     pub token: Option<Token>,
-    /// The role as which callers read; the bootstrap role, which may read everything, if none is
-    /// named.
+    /// The role as which callers read; by default the bootstrap role, which may read everything.
     pub role: Option<String>,
-    /// Certificate and key; none for connections without TLS.
+    /// Certificate and key; `None` for connections without TLS.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Connections at a time on which somebody has called who may; calls on others are refused
-    /// above that.
+    /// The most connections with an admitted call; calls on others are refused above that.
     pub max_connections: usize,
-    /// How long a connection may take from its beginning to its first call of somebody who may
-    /// call.
+    /// The time that a connection may take from its beginning to its first admitted call.
     pub login_timeout: Duration,
-    /// How long a snapshot is held for tickets after GetFlightInfo, or after its last renewal.
+    /// The time that a snapshot is held for tickets after GetFlightInfo, or after its last renewal.
     /// While it is held, versions that it sees are kept.
     pub lease: Duration,
     /// Snapshots held at a time.
     pub max_leases: usize,
-    /// How long a stream may stand still, because its client does not read, before its snapshot is
-    /// taken from it.
+    /// The time that a stream may stall, because its client does not read, before it loses its
+    /// snapshot.
     pub stall: Duration,
     /// Streams at a time, of all connections; 128 at most on each.
     pub max_streams: usize,
     /// Blocks of an endpoint, unless the request names a number of endpoints.
     pub blocks_per_endpoint: u32,
-    /// Bytes from which a block's rows are sent in several messages, and up to which those of
-    /// several blocks go in one. Most gRPC libraries take at most 4 MiB unless told otherwise.
+    /// The size from which a block's rows are sent in several messages, and up to which several
+    /// blocks go in one. Most gRPC libraries take at most 4 MiB unless told otherwise.
     pub message_bytes: usize,
     /// Longest message of a client that brings data, in bytes; other messages are at most 1 MiB
     /// long.

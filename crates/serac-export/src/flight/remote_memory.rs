@@ -1,8 +1,8 @@
 //! One-sided access over Flight: the actions of [`crate::rdma`].
 //!
-//! A directory or a write begins with the ticket of a held snapshot, and with the same question as
-//! a DoGet: whether the caller may read what the ticket names. Later, `Flights::sweep_remote` asks
-//! again when privileges have changed, because the client's reads ask nobody.
+//! A directory or a write begins with the ticket of a held snapshot, and with the check of a DoGet:
+//! whether the caller may read the ticket's columns. Later, `Flights::sweep_remote` checks again
+//! when privileges have changed, because the client's reads are not checked.
 
 use super::extension::Caller;
 use super::service::Flights;
@@ -148,7 +148,7 @@ fn bytes_of(parts: &[Part]) -> usize {
     parts.iter().map(|part| part.bytes).sum()
 }
 
-/// The messages of a batch in groups of at most `limit` bytes; with several groups, each is of some
+/// The messages of a batch in groups of at most `limit` bytes; with several groups, each has a part
 /// of the rows.
 fn groups_of(batch: &RecordBatch, limit: usize) -> Result<Vec<Vec<Part>>, Status> {
     let parts = parts_of(batch).map_err(internal)?;
@@ -206,6 +206,7 @@ impl Sender {
             _ => Err(Gone),
         }
     }
+
     fn entry(&self, entry: &Entry, data_header: Vec<u8>, data_body: Vec<u8>) -> Result<(), Gone> {
         let app_metadata = serde_json::to_vec(entry).expect("it is plain data").into();
         let data = FlightData {
@@ -218,7 +219,7 @@ impl Sender {
     }
 }
 
-/// Why a stream of results ends.
+/// The reason why a stream of results ends.
 enum End {
     Gone,
     Failed(Status),
@@ -240,7 +241,7 @@ impl From<SessionError> for End {
     }
 }
 
-/// What a directory or a write goes through.
+/// The blocks that a directory or a write goes through.
 struct Work {
     scan: ArrowScan,
     snapshot: u64,
@@ -255,10 +256,12 @@ impl Work {
         let one = self.scan.clone().within(block..block + 1).next_block();
         one.transpose().map(Option::flatten).map_err(internal)
     }
+
     fn schema(&self) -> Vec<u8> {
         let schema = self.scan.schema();
         FlightData::from(SchemaAsIpc::new(&schema, &IpcWriteOptions::default())).data_header.to_vec()
     }
+
     fn to_fetch(&self, blocks: Range<u32>) -> Entry {
         let (block, end) = (blocks.start, blocks.end);
         let ticket = Ticket { what: What::Lease(self.snapshot), blocks: Some(blocks) }.to_bytes();
@@ -287,6 +290,7 @@ impl Work {
         }
         told
     }
+
     fn tell(&self, session: &Session<Caller>, lease: u64) -> Result<(), End> {
         let milliseconds = self.lease.as_millis() as u64;
         self.sender.entry(&Entry::Begin { lease: Some(lease), milliseconds }, self.schema(), Vec::new())?;
@@ -382,8 +386,8 @@ impl Work {
     }
 }
 
-/// Writes messages one behind the other to a place: pieces of frozen blocks from where they
-/// lie, others from a copy.
+/// Writes messages one behind the other to a place: pieces of frozen blocks without a copy, others
+/// from a copy.
 fn write_group(
     session: &Session<Caller>,
     parts: &[Part],
@@ -408,7 +412,7 @@ fn write_group(
                 transfers.push(Transfer { local: source.place, remote: remote(at, piece.len())? });
                 sources.push(source);
             }
-            // Without room for its registration it is copied, as what is not frozen.
+            // Without room for its registration it is copied, like a hot block.
             None | Some(Err(TransportError::NoRoom(_))) => {
                 if staging.as_ref().is_none_or(|(region, _)| region.length() < bytes) {
                     *staging = None;
@@ -451,7 +455,7 @@ impl Flights {
         self.remote.as_ref().ok_or_else(missing)
     }
 
-    /// Answers an action, if it is one for one-sided access.
+    /// Answers an action, if it is for one-sided access.
     pub(super) async fn act_remote(&self, caller: &Caller, action: &Action) -> Option<Result<Results, Status>> {
         let name = action.r#type.as_str();
         if ![CONNECT, DIRECTORY, WRITE, RENEW, RELEASE, DISCONNECT].contains(&name) {
@@ -503,7 +507,7 @@ impl Flights {
                 if !session.leases.renew(lease, now, now + sessions.lease) {
                     return Err(SessionError::NoLease.into());
                 }
-                // The snapshot may have been given up: what is leased stays.
+                // The snapshot may have been dropped: leased memory stays.
                 let _ = self.leases().renew(grant.snapshot);
                 Ok(one(&Renewed { milliseconds: sessions.lease.as_millis() as u64 }))
             }
@@ -525,7 +529,7 @@ impl Flights {
         }
     }
 
-    /// Does what takes long on a thread of its own, and hands out the results as they come.
+    /// Does long work on a thread of its own, and hands out the results as they come.
     async fn remote_work(
         &self,
         remote: &Arc<Remote>,
@@ -562,11 +566,11 @@ impl Flights {
         grant.reads.check_access(&access).map_err(|error| super::status_of(&error))
     }
 
-    /// Ends leases that have had their time, and the sessions of those who may not read any more
-    /// what they have leased.
+    /// Ends expired leases, and the sessions of roles that may not read their leased columns any
+    /// more.
     pub(super) fn sweep_remote(&self, remote: &Remote) {
         let version = self.database.security_version();
-        // Before the look: what changes meanwhile is looked at the next time.
+        // Before the look: a change meanwhile is looked at the next time.
         let changed = remote.checked.swap(version, Ordering::Relaxed) != version;
         remote.sessions.sweep(Instant::now(), |caller, grants| {
             !changed || grants.iter().all(|grant| self.check_columns(caller, grant).is_ok())

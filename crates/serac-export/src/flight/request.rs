@@ -1,4 +1,4 @@
-//! What a client asks for: a table, some of its columns, some of its rows.
+//! A client's request: a table, a choice of its columns and rows.
 
 use super::status_of;
 use crate::lookup;
@@ -31,20 +31,20 @@ pub struct ScanRequest {
     /// Conditions, all of which a row must fulfil.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<Condition>,
-    /// How short decimals are sent.
+    /// The form of short decimals.
     #[serde(default)]
     pub decimals: Decimals,
-    /// How texts and binary values are sent.
+    /// The form of texts and binary values.
     #[serde(default)]
     pub strings: Strings,
-    /// Columns among the wanted whose texts or binary values are sent as dictionaries, whatever
-    /// `strings` says.
+    /// The wanted columns whose texts or binary values are sent as dictionaries, for any value of
+    /// `strings`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dictionaries: Vec<String>,
-    /// What the tickets read.
+    /// The snapshot that the tickets read.
     #[serde(default)]
     pub snapshot: SnapshotUse,
-    /// How many endpoints; by the size of the table if not said.
+    /// The number of endpoints; by default by the size of the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<u32>,
 }
@@ -82,14 +82,14 @@ pub enum Strings {
     Dictionary,
 }
 
-/// What the tickets of a GetFlightInfo read.
+/// The snapshot that the tickets of a GetFlightInfo read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SnapshotUse {
     /// All the same snapshot, which the server holds for a time.
     #[default]
     Held,
-    /// What is there when the stream begins; nothing is held, and two endpoints may see different
+    /// The state when the stream begins. No snapshot is held, and two endpoints may see different
     /// states.
     Latest,
 }

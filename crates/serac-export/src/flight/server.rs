@@ -25,16 +25,16 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tonic::Status;
 
-/// How long streams may go on after the stop.
+/// The time that streams may go on after the stop.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a client may take to close a connection that has ended.
+/// The time that a client may take to close a connection that has ended.
 const LINGER: Duration = Duration::from_secs(1);
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A connection on which nothing is heard for so long is asked whether its client is still there,
 /// and closed if there is no answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// Places for connections on which nobody has called yet, at the least.
+/// The least number of places for connections without a call yet.
 const LEAST_WAITING: usize = 64;
 
 /// Numbers of connections.
@@ -64,7 +64,8 @@ impl FlightServer {
     pub async fn bind(database: Database, address: SocketAddr, options: FlightOptions) -> io::Result<Self> {
         Ok(Self::new(database, vec![Listener::tcp(address).await?], options))
     }
-    /// Answers those who come to any of the listeners. On Unix sockets there is no TLS.
+
+    /// Answers clients of any of the listeners. On Unix sockets there is no TLS.
     #[must_use]
     pub fn new(database: Database, listeners: Vec<Listener>, options: FlightOptions) -> Self {
         let (max_connections, login_timeout) = (options.max_connections, options.login_timeout);
@@ -75,12 +76,14 @@ impl FlightServer {
         });
         Self { listeners, flights: Flights::new(database, options), tls, max_connections, login_timeout }
     }
+
     /// Lets an extension answer, too, and say who may call.
     #[must_use]
     pub fn with_extension(mut self, extension: Arc<dyn Extension>) -> Self {
         self.flights.extend(extension);
         self
     }
+
     /// Lets clients that have the same transport read frozen blocks where they lie, and have
     /// blocks written into their own memory. See [`crate::rdma`].
     #[must_use]
@@ -88,10 +91,11 @@ impl FlightServer {
         self.flights.share_memory(transport, options);
         self
     }
+
     /// The address where it listens.
     ///
     /// # Errors
-    /// When there is none, or the system does not say.
+    /// When there is no listener, or the system does not say.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Listener::address_of(&self.listeners)
     }
@@ -194,9 +198,8 @@ async fn converse(
     }
 }
 
-/// Reads on until the client closes, for a bounded time. A socket that is closed with input unread
-/// (a window update is enough) resets the connection, and the client loses what it has not read
-/// yet.
+/// Reads on until the client closes, for a bounded time. Closing a socket with unread input (a
+/// window update is enough) resets the connection, and the client loses its unread bytes.
 async fn linger(mut socket: Socket) {
     let _ = socket.shutdown().await;
     let drained = async {
@@ -258,6 +261,7 @@ mod tests {
             self.note(bytes, written);
             Poll::Ready(Ok(written))
         }
+
         fn poll_write_vectored(
             mut self: Pin<&mut Self>,
             cx: &mut Context<'_>,
@@ -272,18 +276,21 @@ mod tests {
             }
             Poll::Ready(Ok(written))
         }
+
         fn is_write_vectored(&self) -> bool {
             true
         }
+
         fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             Pin::new(&mut self.socket).poll_flush(cx)
         }
+
         fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             Pin::new(&mut self.socket).poll_shutdown(cx)
         }
     }
 
-    /// A table whose blocks are frozen in a format.
+    /// A table with blocks frozen in a format.
     fn frozen(format: FreezeFormat) -> Database {
         const ROWS: i64 = 150_000;
         let db = Database::in_memory().unwrap();
@@ -317,7 +324,7 @@ mod tests {
         data.child_data().iter().for_each(|child| memory(child, out));
     }
 
-    /// Streams table t over a watched connection: what was taken from where.
+    /// Streams table t over a watched connection; returns the bytes by source.
     async fn stream(db: &Database, command: &str) -> (usize, usize) {
         let table = db.catalog().table("public", "t").unwrap().clone();
         let mut blocks = Vec::new();

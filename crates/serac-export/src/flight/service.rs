@@ -49,7 +49,7 @@ pub(super) struct Flights {
     pub(super) remote: Option<Arc<Remote>>,
 }
 
-/// A transaction all of whose snapshot is durable.
+/// A transaction whose snapshot is durable.
 async fn begin_durable(database: &Database) -> Result<Transaction, Status> {
     let begun = lookup::begin_durable(database).await;
     begun.map_err(|error| Status::unavailable(format!("the log has failed: {error}")))
@@ -66,16 +66,20 @@ impl Flights {
         let streams = Arc::new(Semaphore::new(options.max_streams.min(Semaphore::MAX_PERMITS)));
         Self { database, options, leases, streams, extension: None, remote: None }
     }
+
     pub(super) fn extend(&mut self, extension: Arc<dyn Extension>) {
         self.extension = Some(extension);
     }
+
     pub(super) fn share_memory(&mut self, transport: Arc<dyn Transport>, options: RdmaOptions) {
         self.remote = Some(Arc::new(Remote::new(RemoteSessions::new(transport, options, self.options.lease))));
     }
+
     pub(super) fn leases(&self) -> &Arc<Leases> {
         &self.leases
     }
-    /// Gives up what has had its time.
+
+    /// Drops expired snapshots.
     pub(super) fn sweep(&self) {
         self.leases.sweep();
         if let Some(extension) = &self.extension {
@@ -87,10 +91,12 @@ impl Flights {
             tokio::task::spawn_blocking(move || flights.sweep_remote(&remote));
         }
     }
+
     /// The extension, if a command or a ticket is for it.
     fn extension_for(&self, command: &[u8]) -> Option<&Arc<dyn Extension>> {
         self.extension.as_ref().filter(|extension| extension.speaks(command))
     }
+
     /// Room for a stream.
     pub(super) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Status> {
         self.streams.clone().try_acquire_owned().map_err(|_| {
@@ -98,7 +104,8 @@ impl Flights {
             Status::resource_exhausted(format!("the server sends {streams} streams already, and not more at a time"))
         })
     }
-    /// What the caller may do.
+
+    /// The privileges of the caller.
     pub(super) fn access(&self, caller: &Caller, txn: &Transaction) -> Result<Access, Status> {
         if let Some(extension) = &self.extension {
             return Ok(txn.access(extension.role(caller, txn.catalog())?));
@@ -109,16 +116,19 @@ impl Flights {
         };
         Ok(txn.access(role))
     }
-    /// Refuses a scan of what callers may not read.
+
+    /// Refuses a scan of columns that callers may not read.
     fn check(&self, caller: &Caller, txn: &Transaction, scan: &ArrowScan) -> Result<(), Status> {
         scan.check_access(&self.access(caller, txn)?).map_err(|error| status_of(&error))
     }
+
     /// The scan that a request asks for, if callers may read all of it.
     fn scan_in(&self, caller: &Caller, txn: &Transaction, request: &ScanRequest) -> Result<ArrowScan, Status> {
         let scan = request.scan(txn)?;
         self.check(caller, txn, &scan)?;
         Ok(scan)
     }
+
     /// Whether a call with these headers may be answered.
     fn authenticate(&self, headers: &http::HeaderMap) -> Result<(), Status> {
         match &self.options.token {
@@ -150,7 +160,7 @@ impl Flights {
             let (id, until) = self.leases.hold(scan)?;
             (What::Lease(id), Some(timestamp(until)))
         } else {
-            // What comes later lies in later blocks.
+            // Rows inserted later lie in later blocks.
             ranges.last_mut().expect("there is one at least").end = u32::MAX;
             (What::Request(request.clone()), None)
         };
@@ -163,8 +173,8 @@ impl Flights {
         Ok(info)
     }
 
-    /// The scan of a ticket. What it may read counts as it is now, not as it was when the ticket
-    /// was given.
+    /// The scan of a ticket. The caller's present privileges count, not those when the ticket was
+    /// given.
     pub(super) async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
         let ticket = Ticket::from_bytes(ticket)?;
         let scan = match ticket.what {
@@ -195,7 +205,7 @@ impl Flights {
         Ok(Body::Blocks(BlockStream::new(messages, self.leases.stream(scan), permit)))
     }
 
-    /// Who calls.
+    /// The caller.
     async fn admit(&self, headers: &http::HeaderMap) -> Result<Caller, Status> {
         match &self.extension {
             Some(extension) => extension.admit(headers).await,
@@ -238,7 +248,7 @@ impl Flights {
     }
 }
 
-/// Who calls, as [`Flights::answer`] has found out.
+/// The caller, as [`Flights::answer`] has identified it.
 fn caller<T>(request: &Request<T>) -> Caller {
     request.extensions().get::<Caller>().cloned().unwrap_or_default()
 }
@@ -278,7 +288,7 @@ impl FlightService for Flights {
                 ScanRequest { snapshot: SnapshotUse::Latest, ..ScanRequest::new(&definition.schema, &definition.name) };
             let path = vec![definition.schema.clone(), definition.name.clone()];
             let scan = request.scan(&txn)?;
-            // What callers may not read is not there for them.
+            // A table that the caller may not read is not listed.
             if self.check(&caller, &txn, &scan).is_err() {
                 continue;
             }
@@ -379,6 +389,7 @@ impl FlightService for Flights {
     async fn do_get(&self, _: Request<arrow_flight::Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
         unsupported("DoGet through this service")
     }
+
     async fn handshake(
         &self,
         request: Request<Streaming<HandshakeRequest>>,
@@ -390,12 +401,14 @@ impl FlightService for Flights {
         response.metadata_mut().as_mut().extend(headers);
         Ok(response)
     }
-    /// What GetFlightInfo gives, at once: a statement runs when its ticket is shown, or has run by
-    /// then.
+
+    /// The result of GetFlightInfo, at once: a statement runs when its ticket is shown, or has
+    /// already run.
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         let info = self.get_flight_info(request).await?;
         Ok(info.map(|info| PollInfo { info: Some(info), progress: Some(1.0), ..PollInfo::default() }))
     }
+
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
         let caller = caller(&request);
         let mut messages = request.into_inner();
@@ -405,6 +418,7 @@ impl FlightService for Flights {
         let app_metadata = extension.put(&caller, first, messages).await?;
         Ok(Response::new(futures::stream::iter([Ok(PutResult { app_metadata })]).boxed()))
     }
+
     async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
         unsupported("DoExchange")
     }

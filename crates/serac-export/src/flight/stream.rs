@@ -1,10 +1,10 @@
-//! The answer to a DoGet: the body of an HTTP/2 response that reads a block, or asks for a batch,
+//! The answer to a DoGet: the body of an HTTP/2 response. It reads a block, or asks for a batch,
 //! when the client has room for it.
 //!
-//! Nothing is read ahead beyond one message. HTTP/2 asks for the next when the client's window is
-//! open and what was given is sent, so a client that reads slowly costs the memory of its blocks.
-//! One that does not read at all keeps its snapshot until the sweeper takes the scan away
-//! ([`super::lease`]); the stream ends with an error then, if it is ever read on.
+//! Nothing is read ahead beyond one message. HTTP/2 asks for the next message when the client's
+//! window is open and the previous one is sent. So a client that reads slowly costs the memory of
+//! its blocks. A client that does not read at all keeps its snapshot until the sweeper takes the
+//! scan away ([`super::lease`]). A later read of the stream then gets an error.
 
 use super::extension::Batches;
 use super::lease::Source;
@@ -24,17 +24,17 @@ use tonic::Status;
 /// Blocks looked at before other streams get their turn, where no row qualifies.
 const BLOCKS_PER_TURN: u32 = 16;
 
-/// See the module.
+/// The messages of a table's blocks.
 pub(super) struct BlockStream {
     source: Arc<Mutex<Source>>,
     outgoing: Outgoing,
     _permit: OwnedSemaphorePermit,
 }
 
-/// What is to be sent.
+/// The messages to be sent.
 struct Outgoing {
     messages: Messages,
-    /// What is said behind the messages.
+    /// The status behind the messages.
     end: Option<Status>,
     ended: bool,
 }
@@ -43,10 +43,12 @@ impl Outgoing {
     fn new(messages: Messages) -> Self {
         Self { messages, end: None, ended: false }
     }
+
     fn end(&mut self, status: Status) {
         (self.end, self.ended) = (Some(status), true);
     }
-    /// The next frame, or that there is none any more; neither if there is more to read first.
+
+    /// The next frame, or the end of frames; `None` if there is more to read first.
     fn next(&mut self) -> Option<Option<Frame<Pieces>>> {
         if let Some(message) = self.messages.next() {
             return Some(Some(Frame::data(message)));
@@ -132,7 +134,7 @@ impl BatchStream {
         Self { batches, outgoing: Outgoing::new(messages), _permit: permit }
     }
 
-    /// Takes the batches that are there until there is a message; none if there are none yet.
+    /// Takes the ready batches until there is a message; `None` without ready ones.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         let Outgoing { messages, .. } = &mut self.outgoing;
         while !messages.are_ready() {
@@ -165,11 +167,11 @@ impl BatchStream {
 
 /// The body of any answer.
 pub(super) enum Body {
-    /// Of a DoGet of a table.
+    /// The body of a DoGet of a table.
     Blocks(BlockStream),
-    /// Of a DoGet of anything else.
+    /// The body of a DoGet of the extension's.
     Batches(BatchStream),
-    /// Of every other call.
+    /// The body of every other call.
     Other(tonic::body::Body),
 }
 
@@ -195,6 +197,7 @@ impl http_body::Body for Body {
                 .map(|next| next.map(|frame| frame.map(|frame| frame.map_data(Pieces::from)))),
         }
     }
+
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Blocks(_) | Self::Batches(_) => false,

@@ -1,4 +1,4 @@
-//! What stands in an endpoint's ticket, as JSON.
+//! The content of an endpoint's ticket, as JSON.
 
 use super::request::ScanRequest;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub(super) struct Ticket {
 pub(super) enum What {
     /// The scan of a held snapshot.
     Lease(u64),
-    /// A scan of what is there when the stream begins.
+    /// A scan of the state when the stream begins.
     Request(ScanRequest),
 }
 
@@ -29,6 +29,7 @@ impl Ticket {
         serde_json::from_slice(bytes)
             .map_err(|error| Status::invalid_argument(format!("this is no ticket of this server: {error}")))
     }
+
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a ticket is plain data")
     }

@@ -1,4 +1,4 @@
-//! What a client must show: `authorization: Bearer <token>` with every call.
+//! The token that a client must show: `authorization: Bearer <token>` with every call.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -11,15 +11,14 @@ use tonic::Status;
 pub struct Token(String);
 
 impl Token {
-    /// None if the text is empty, or holds what a header cannot: anything but visible ASCII
-    /// characters.
+    /// `None` if the text is empty, or has characters that a header cannot hold: only visible ASCII
+    /// characters are allowed.
     pub fn new(token: impl Into<String>) -> Option<Self> {
         let token = token.into();
         (!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())).then_some(Self(token))
     }
 
-    /// Whether this is the token. The time that this takes depends on the length of what is given
-    /// alone.
+    /// Whether this is the token. The time depends only on the length of `given`.
     pub fn is(&self, given: &[u8]) -> bool {
         let own = self.0.as_bytes();
         let unlike = |(i, byte): (usize, &u8)| byte ^ own[i % own.len()];
@@ -28,7 +27,7 @@ impl Token {
         (difference == 0) & (given.len() == own.len())
     }
 
-    /// What a call shows after the name of a scheme, which ends with a blank.
+    /// The credential of a call after the name of a scheme, which ends with a blank.
     pub fn shown<'h>(headers: &'h HeaderMap, scheme: &str) -> Option<&'h [u8]> {
         let (name, shown) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(scheme.len())?;
         // The scheme's name is not case-sensitive (RFC 7235 §2.1).
@@ -36,7 +35,7 @@ impl Token {
     }
 
     /// # Errors
-    /// UNAUTHENTICATED, unless a call with these headers comes from one who knows the token.
+    /// UNAUTHENTICATED, unless the headers of the call have the token.
     pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
         match Self::shown(headers, "Bearer ") {
             Some(given) if self.is(given) => Ok(()),

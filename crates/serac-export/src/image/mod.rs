@@ -1,4 +1,4 @@
-//! Images: tables of a snapshot whose buffers stay where they lie, and what describes them.
+//! Images: tables of a snapshot whose buffers stay in place, and a manifest that describes them.
 //!
 //! The holder's side of [`serac_client::image`], where the form is described. A builder walks the
 //! record batches of scans and asks a [`Placement`] for a place of each buffer:
@@ -9,8 +9,8 @@
 //!                    ▼
 //!               TableManifest: headers of Arrow IPC whose offsets count in one range
 //! ```
-//! A place lies in a *region*. Where regions begin in the range is said last, when it is known how
-//! long each has become.
+//! A place lies in a *region*. The offsets of regions in the range come last, when the length of
+//! each is known.
 
 mod request;
 
@@ -27,7 +27,7 @@ use std::slice;
 
 pub use request::{ImageScan, scans};
 
-/// Why there is no image.
+/// The reason why there is no image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The tables cannot be read, or not by this role.
@@ -36,13 +36,13 @@ pub enum ImageError {
     /// The arrays cannot be read, or are of a type that images do not have.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
-    /// The request is none.
+    /// The request is invalid.
     #[error("{0}")]
     Request(String),
     /// The image would be larger than a limit.
     #[error("{0}")]
     TooLarge(String),
-    /// As much is given as may be given at a time.
+    /// All room for images is in use.
     #[error("{0}")]
     NoRoom(String),
     /// The system refuses memory, or a descriptor.
@@ -58,20 +58,20 @@ pub enum ImageError {
 pub struct Place {
     /// The number of its region.
     pub region: u32,
-    /// Where in the region it begins.
+    /// The offset in the region.
     pub offset: u64,
 }
 
 /// Gives the buffers of an image their places.
 pub trait Placement {
-    /// Gives a buffer a place. It stands in `parts`, which lie one behind the other there. What is
-    /// not copied must be kept by who places it. No part is empty.
+    /// Gives a buffer a place. It stands in `parts`, which are adjacent there. The implementation
+    /// must keep the buffers that it does not copy. No part is empty.
     ///
     /// # Errors
     /// When there is no room.
     fn place(&mut self, parts: &[Buffer]) -> Result<Place, ImageError>;
-    /// Whether the image may have all of a buffer, although the rows name only some of it: the rest
-    /// is of deleted rows, or of rows that nobody has committed.
+    /// Whether the image may have all of a buffer, although the rows name only a part: the rest is
+    /// of deleted rows, or of uncommitted ones.
     fn lends(&self, buffer: &Buffer) -> bool;
     /// Called before each batch.
     ///
@@ -115,7 +115,7 @@ impl ImageBuilder {
     /// Adds a table with these batches.
     ///
     /// # Errors
-    /// What a batch, or a buffer's place, fails with; and when the manifest would be too long.
+    /// The errors of a batch or of a buffer's place; an error when the manifest would be too long.
     pub fn add_table(
         &mut self,
         namespace: &str,
@@ -145,6 +145,7 @@ impl ImageBuilder {
         self.tables.push(table);
         Ok(())
     }
+
     fn grow(&mut self, bytes: usize) -> Result<(), ImageError> {
         self.manifest_bytes += bytes;
         if self.manifest_bytes > MOST_MANIFEST_BYTES - (1 << 20) {
@@ -153,6 +154,7 @@ impl ImageBuilder {
         }
         Ok(())
     }
+
     /// The tables, when region `i` begins at `bases[i]` of a range of so many bytes.
     pub fn finish(self, bases: &[u64], range_bytes: u64) -> Vec<TableManifest> {
         let table = |table: BuiltTable| {
@@ -205,7 +207,7 @@ fn place(
     for mut parts in buffers {
         parts.retain(|part| !part.is_empty());
         let bytes: usize = parts.iter().map(Buffer::len).sum();
-        // Nothing of a buffer without bytes is ever read, wherever it lies.
+        // A buffer without bytes is never read, at any place.
         let nowhere = Place { region: u32::MAX, offset: 0 };
         let place = if parts.is_empty() { nowhere } else { placement.place(&parts)? };
         places.push((place, bytes as u64));

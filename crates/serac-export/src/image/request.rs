@@ -1,4 +1,4 @@
-//! What a request for an image asks for.
+//! The content of a request for an image.
 
 use super::ImageError;
 use crate::lookup;
@@ -20,14 +20,14 @@ pub struct ImageScan {
 /// The scans that a request asks for, in the transaction's snapshot.
 ///
 /// # Errors
-/// When there is no such table or column, or the role may not read one.
+/// An error when the table or a column does not exist, or the role may not read one.
 pub fn scans(txn: &Transaction, access: &Access, request: &SnapshotRequest) -> Result<Vec<ImageScan>, ImageError> {
     let scan = |wanted: &serac_client::image::TableRequest| {
         let found = lookup::table_and_columns(txn, &wanted.schema, &wanted.table, wanted.columns.as_deref())?;
         let (table, columns) = found;
         let scan = txn.scan_arrow(&table, &columns, &[])?;
         scan.check_access(access)?;
-        // It commits only if nobody has changed what it has read.
+        // It commits only if its reads still hold.
         if let Some(reads) = txn.reads() {
             reads.note_table(&table);
         }

@@ -1,4 +1,4 @@
-//! Tests of the builder, and of the reader over what it builds.
+//! Tests of the builder, and of the reader over its images.
 
 use super::*;
 use arrow_array::{
@@ -25,6 +25,7 @@ impl Placement for OneRegion {
         parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
         Ok(Place { region: 0, offset })
     }
+
     fn lends(&self, _: &Buffer) -> bool {
         self.lends
     }
@@ -151,7 +152,7 @@ fn damaged_manifests_are_errors_or_name_bytes_that_are_there() {
         }
         let read = Manifest::decode(bytes).and_then(|manifest| manifest.read(&range));
         refused += usize::from(read.is_err());
-        // What is read may be used.
+        // The arrays are valid.
         for batch in read.iter().flatten().flat_map(|table| &table.batches) {
             assert!(batch.columns().iter().all(|column| column.to_data().validate_full().is_ok()));
         }

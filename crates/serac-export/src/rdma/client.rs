@@ -2,13 +2,14 @@
 //!
 //! [`RdmaClient`] gives the batches of a ticket in two ways, [`RdmaClient::read`] (the client reads
 //! the server's memory) and [`RdmaClient::receive`] (the server writes into the client's). Both
-//! give the same batches as DoGet, and both fall back to it: block by block where the server lends
-//! nothing (hot blocks, for example), and altogether where the two have no transport in common.
+//! give the same batches as DoGet, and both fall back to it. They do so block by block if the
+//! server lends no memory (for hot blocks, for example), and for all blocks if the two have no
+//! transport in common.
 //!
 //! **A lease that ends.** The client counts a lease's time from before it asked for it, so that its
-//! own count ends first. What it has read counts only if the lease still runs by then. An access
-//! that the server's memory refuses breaks the connection: the client makes a new one and asks
-//! again from the block on that it wanted.
+//! own count ends first. Its reads count only if the lease still runs afterwards. An access that
+//! the server's memory refuses breaks the connection. The client makes a new one and asks again
+//! from the wanted block on.
 
 use super::transport::{Endpoint, Memory, Place, Region, Transfer, Transport, TransportError};
 use super::wire::{
@@ -40,7 +41,7 @@ const MOST_BODY_BYTES: u64 = 2 << 30;
 /// The longest directory that is kept.
 const MOST_DIRECTORY_BYTES: usize = 256 << 20;
 
-/// What went wrong.
+/// The errors of one-sided reads.
 #[derive(Debug, thiserror::Error)]
 pub enum RdmaError {
     /// A call of Flight has failed.
@@ -49,10 +50,10 @@ pub enum RdmaError {
     /// The transport does not work here.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// What has come is no Arrow.
+    /// The bytes are no Arrow.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
-    /// What the server says makes no sense.
+    /// The server's answer makes no sense.
     #[error("the server's answer cannot be understood: {0}")]
     Answer(String),
 }
@@ -71,7 +72,7 @@ fn code_of(error: &RdmaError) -> Option<Code> {
     }
 }
 
-/// Where the server writes.
+/// The memory that the server writes to.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots {
     /// Places at a time. Each takes the messages of one block.
@@ -86,7 +87,7 @@ impl Default for Slots {
     }
 }
 
-/// What has been seen, for those who want to know by which way data came.
+/// Counters of the ways by which data came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ways {
     /// Batches that the client read from the server's memory.
@@ -95,11 +96,11 @@ pub struct Ways {
     pub written: usize,
     /// Batches that came by DoGet.
     pub fetched: usize,
-    /// How often a connection or a lease was lost on the way.
+    /// The number of lost connections and leases.
     pub lost: usize,
 }
 
-/// See the module.
+/// A client of one-sided reads and writes.
 #[derive(Debug)]
 pub struct RdmaClient {
     flight: FlightClient,
@@ -115,8 +116,8 @@ struct Session {
 }
 
 impl RdmaClient {
-    /// Asks the server for a connection of this transport. If it has none, all batches come by
-    /// DoGet.
+    /// Asks the server for a connection of this transport. If it lacks the transport, all batches
+    /// come by DoGet.
     ///
     /// # Errors
     /// When the server refuses the caller, or the transport has no endpoint.
@@ -128,32 +129,39 @@ impl RdmaClient {
         }
         Ok(client)
     }
+
     /// Whether there is a connection for one-sided access.
     pub fn is_connected(&self) -> bool {
         self.session.is_some()
     }
-    /// The number of the session, if there is one.
+
+    /// The number of the session, if it is open.
     pub fn session(&self) -> Option<u64> {
         self.session.as_ref().map(|session| session.id)
     }
-    /// By which ways batches came so far.
+
+    /// The ways by which batches came so far.
     pub fn ways(&self) -> Ways {
         self.ways
     }
+
     /// The Flight client, for everything else.
     pub fn flight(&mut self) -> &mut FlightClient {
         &mut self.flight
     }
+
     /// The batches of a ticket of a held snapshot, read from the server's memory where they lie
     /// frozen.
     pub fn read(&mut self, ticket: Ticket) -> Read<'_> {
         Read(Batches::new(self, ticket))
     }
+
     /// The batches of a ticket of a held snapshot, written by the server, each as soon as it is
     /// there.
     pub fn receive(&mut self, ticket: Ticket, slots: Slots) -> Receive<'_> {
         Receive { batches: Batches::new(self, ticket), slots, free: Vec::new(), written: None, held: Vec::new() }
     }
+
     /// Ends the session.
     ///
     /// # Errors
@@ -176,11 +184,13 @@ impl RdmaClient {
         self.session = Some(Session { id: session, endpoint });
         Ok(())
     }
+
     async fn results(&mut self, name: &str, body: &impl Serialize) -> Result<BoxStream<'static, Result<Bytes>>> {
         let body = serde_json::to_vec(body).expect("it is plain data");
         let results = self.flight.do_action(Action { r#type: name.into(), body: body.into() }).await?;
         Ok(results.map_err(RdmaError::from).boxed())
     }
+
     /// The only result of an action, if there is one.
     async fn act<T: DeserializeOwned>(&mut self, name: &str, body: &impl Serialize) -> Result<Option<T>> {
         let mut results = self.results(name, body).await?;
@@ -202,13 +212,14 @@ impl Told {
         let entry = serde_json::from_slice(&data.app_metadata).or_else(|error| nonsense(error.to_string()))?;
         Ok(Self { entry, header: data.data_header, data: data.data_body })
     }
+
     fn schema(&self) -> Result<SchemaRef> {
         let data = FlightData { data_header: self.header.clone(), ..FlightData::default() };
         Ok(Arc::new(Schema::try_from(&data)?))
     }
 }
 
-/// What both ways have in common: what is still to come, and what to do when it does not.
+/// The common state of both ways: the expected blocks, and the fallback.
 struct Batches<'c> {
     client: &'c mut RdmaClient,
     ticket: Ticket,
@@ -219,7 +230,7 @@ struct Batches<'c> {
     ready: VecDeque<RecordBatch>,
     told: VecDeque<Told>,
     lease: Option<Lease>,
-    /// What DoGet gives, and the first block behind it.
+    /// The batches of a DoGet, and the first block behind it.
     fetching: Option<(Box<FlightRecordBatchStream>, u32)>,
     breaks: usize,
     /// Everything that is left is fetched.
@@ -252,10 +263,12 @@ impl<'c> Batches<'c> {
             ended: false,
         }
     }
+
     fn scan(&self, session: Option<u64>) -> Scan {
         Scan { session, ticket: self.ticket.ticket.to_vec(), from: self.from }
     }
-    /// A batch that is there or that DoGet gives; none if there is none.
+
+    /// A batch that is ready or that DoGet gives; `None` without one.
     async fn at_hand(&mut self) -> Result<Option<RecordBatch>> {
         if let Some(batch) = self.ready.pop_front() {
             return Ok(Some(batch));
@@ -274,10 +287,12 @@ impl<'c> Batches<'c> {
         }
         Ok(None)
     }
+
     async fn fetch(&mut self, ticket: Ticket, end: u32) -> Result<()> {
         self.fetching = Some((Box::new(self.client.flight.do_get(ticket).await?), end));
         Ok(())
     }
+
     /// Fetches all that is left.
     async fn fetch_rest(&mut self) -> Result<()> {
         self.ended = true;
@@ -293,6 +308,7 @@ impl<'c> Batches<'c> {
         }
         Ok(())
     }
+
     /// The connection is broken, or the lease has ended: makes another, or gives it up.
     async fn lost(&mut self, connection: bool) -> Result<()> {
         self.client.ways.lost += 1;
@@ -311,18 +327,20 @@ impl<'c> Batches<'c> {
         }
         Ok(())
     }
+
     /// Notes that a block has been given.
     fn advance(&mut self, block: u32) {
         self.from = block + 1;
         self.breaks = 0;
     }
+
     fn decode(&mut self, header: &[u8], body: &Buffer) -> Result<Option<RecordBatch>> {
         let Some(schema) = &self.schema else { return nonsense("there is no schema before the blocks") };
         decode(schema, header, body, &mut self.dictionaries)
     }
 }
 
-/// Makes a batch of a message; none of a dictionary, which is kept.
+/// Makes a batch of a message; `None` for a dictionary, which is kept.
 fn decode(
     schema: &SchemaRef,
     header: &[u8],
@@ -366,7 +384,7 @@ fn no_memory(error: &std::io::Error) -> TransportError {
 pub struct Read<'c>(Batches<'c>);
 
 impl Read<'_> {
-    /// The next batch; none after the last.
+    /// The next batch; `None` after the last.
     ///
     /// # Errors
     /// When the snapshot is not held any more, and as DoGet.
@@ -456,6 +474,7 @@ impl Read<'_> {
             Err(error) => self.0.after(error).await,
         }
     }
+
     /// Renews the lease when half of it is over; false if it is lost.
     async fn renew(&mut self) -> Result<bool> {
         let now = Instant::now();
@@ -477,6 +496,7 @@ impl Read<'_> {
             Err(error) => self.0.after(error).await.map(|()| false),
         }
     }
+
     /// Gives the lease back.
     async fn release(&mut self) -> Result<()> {
         let (Some(lease), Some(session)) = (self.0.lease.take(), self.0.client.session()) else { return Ok(()) };
@@ -485,7 +505,8 @@ impl Read<'_> {
             other => other.map(drop),
         }
     }
-    /// Reads a message's body; none if the lease ended before the last byte was there.
+
+    /// Reads a message's body; `None` if the lease ended before the last byte was there.
     async fn fetch_lent(&mut self, bytes: u64, pieces: &[super::wire::Piece], data: &Bytes) -> Result<Option<Buffer>> {
         if bytes > MOST_BODY_BYTES {
             return nonsense(format!("a message has {bytes} bytes"));
@@ -530,8 +551,8 @@ impl Drop for Registered {
 }
 
 impl Batches<'_> {
-    /// What an error of a call means: a session that has ended is opened again, a server that has
-    /// no room is asked by DoGet, and everything else is the caller's.
+    /// Handles an error of a call. A session that has ended is opened again, a server without room
+    /// is asked by DoGet, and every other error is the caller's.
     async fn after(&mut self, error: RdmaError) -> Result<()> {
         match code_of(&error) {
             Some(Code::NotFound | Code::Unavailable | Code::FailedPrecondition) => {
@@ -560,7 +581,7 @@ pub struct Receive<'c> {
     held: Vec<RecordBatch>,
 }
 
-/// What a call writes.
+/// The batches that a call writes.
 struct Written {
     results: BoxStream<'static, Result<Bytes>>,
     slots: Vec<Option<Slot>>,
@@ -575,7 +596,7 @@ struct Slot {
 }
 
 impl Receive<'_> {
-    /// The next batch; none after the last. It is given as soon as the server has reported it.
+    /// The next batch; `None` after the last. It is given as soon as the server has reported it.
     ///
     /// # Errors
     /// When the snapshot is not held any more, and as DoGet.
@@ -604,13 +625,15 @@ impl Receive<'_> {
             }
         }
     }
-    /// Gives up what is on its way. Places that the server may still write to are closed.
+
+    /// Abandons running transfers. Places that the server may still write to are closed.
     fn forget(&mut self) {
         self.written = None;
         self.free.clear();
         self.held.clear();
         self.batches.dictionaries.clear();
     }
+
     async fn begin(&mut self) -> Result<Written> {
         let Some(Session { id, endpoint }) = self.batches.client.session.clone() else { return nonsense("no session") };
         while self.free.len() < self.slots.count.max(1) {
@@ -624,6 +647,7 @@ impl Receive<'_> {
         let results = self.batches.client.results(WRITE, &write).await?;
         Ok(Written { results, slots: slots.into_iter().map(Some).collect(), parts: Vec::new() })
     }
+
     /// Takes one report.
     async fn advance(&mut self) -> Result<()> {
         if self.written.is_none() {

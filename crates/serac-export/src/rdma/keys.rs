@@ -1,10 +1,10 @@
-//! Keys to memory, and the one promise that all of them rest on: when a key has been revoked, no
-//! access by it is running, and none will be allowed.
+//! Keys to memory, and their one promise: when a key has been revoked, no access by it is running,
+//! and none will be allowed.
 //!
 //! An access finds its entry under the table's lock, and holds the entry's own lock, shared, as
-//! long as it runs. A revocation takes the entry out of the table, so that nobody finds it any
-//! more, and takes its memory under the entry's lock, alone: it waits for those who have found it
-//! before. An access that comes second finds no memory in the entry.
+//! long as it runs. A revocation takes the entry out of the table, so that no access finds it any
+//! more. Then it takes the memory under the entry's exclusive lock: it waits for accesses that have
+//! found the entry before. An access that comes second finds no memory in the entry.
 //!
 //! Model: `serac-models/tests/registrations.rs`.
 
@@ -18,7 +18,7 @@ pub(crate) struct Keys<M> {
     table: Mutex<Table<M>>,
 }
 
-/// The memory behind a key; none once it is revoked.
+/// The memory behind a key; `None` once it is revoked.
 type Entry<M> = Arc<RwLock<Option<M>>>;
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl<M> Keys<M> {
     pub(crate) fn new(first: u32) -> Self {
         Self { table: Mutex::new(Table { entries: HashMap::new(), next: first }) }
     }
-    /// A key to this memory; none when there are `most` already. A key is not used twice, until
+    /// A key to this memory; `None` when there are `most` already. A key is not used twice, until
     /// all others have been.
     pub(crate) fn insert(&self, memory: M, most: usize) -> Option<u32> {
         let mut table = self.table.lock();
@@ -47,8 +47,7 @@ impl<M> Keys<M> {
         table.entries.insert(key, Arc::new(RwLock::new(Some(memory))));
         Some(key)
     }
-    /// Lets `access` have the memory, which stays as long as it runs; none if the key opens
-    /// nothing.
+    /// Lets `access` have the memory, which stays as long as it runs; `None` if the key is invalid.
     pub(crate) fn with<T>(&self, key: u32, access: impl FnOnce(&M) -> T) -> Option<T> {
         let entry = self.table.lock().entries.get(&key).cloned()?;
         let memory = entry.read();

@@ -24,7 +24,8 @@ struct Node {
     keys: Keys<Memory>,
     /// The number of the only endpoint that may access the memory.
     peer: Mutex<Option<u64>>,
-    /// Acquire and Release pair with each other: who sees the connection broken sees why, too.
+    /// Acquire and Release pair with each other: a thread that sees the connection broken sees the
+    /// reason, too.
     broken: AtomicBool,
 }
 
@@ -38,6 +39,7 @@ impl Transport for Loopback {
     fn name(&self) -> &'static str {
         "loopback"
     }
+
     fn open(&self) -> Result<Arc<dyn Endpoint>, TransportError> {
         let mut nodes = self.0.lock();
         let number = std::iter::repeat_with(rand::random).find(|number| !nodes.contains_key(number));
@@ -49,7 +51,7 @@ impl Transport for Loopback {
     }
 }
 
-/// Where in the memory a place begins, if it lies in it.
+/// The offset of a place in the memory, if it lies in it.
 fn offset_in(memory: &Memory, place: Place) -> Option<usize> {
     let (start, length) = memory.range();
     let at = place.address.checked_sub(start as u64)?;
@@ -59,15 +61,15 @@ fn offset_in(memory: &Memory, place: Place) -> Option<usize> {
 /// Copies between two pieces of memory of this process.
 fn copy(from: &Memory, from_at: usize, to: &Memory, to_at: usize, length: usize) {
     let (Memory::Writable(target) | Memory::Private(target)) = to else {
-        unreachable!("what is lent is not written to")
+        unreachable!("lent memory is not written to")
     };
     match from {
         Memory::Readable(bytes) | Memory::Source(bytes) => target.fill(to_at, &bytes[from_at..from_at + length]),
         Memory::Writable(region) | Memory::Private(region) => {
             // By a copy, so that no two regions' locks are held at once.
             let bytes = region.with_bytes(|start| {
-                // SAFETY: the range lies in the region, as `offset_in` has checked, and nobody
-                // writes to it while `with_bytes` runs.
+                // SAFETY: the range lies in the region, as `offset_in` has checked, and it has no
+                // writer while `with_bytes` runs.
                 unsafe { std::slice::from_raw_parts(start.add(from_at), length) }.to_vec()
             });
             target.fill(to_at, &bytes);
@@ -95,6 +97,7 @@ impl LoopbackEndpoint {
         }
         Ok(peer)
     }
+
     fn transfer(&self, transfers: &[Transfer], direction: Direction) -> Result<(), TransportError> {
         let peer = self.peer()?;
         for Transfer { local, remote } in transfers {
@@ -108,7 +111,7 @@ impl LoopbackEndpoint {
             let own = own.ok_or_else(|| invalid("the local key is none"))?;
             let at = offset_in(&own, *local).ok_or_else(|| invalid("the local range is not registered"))?;
             if direction == Direction::Read && !matches!(own, Memory::Writable(_) | Memory::Private(_)) {
-                return Err(invalid("what is lent is not written to"));
+                return Err(invalid("lent memory is not written to"));
             }
             let done = peer.keys.with(remote.key, |memory| {
                 let remote_at = offset_in(memory, *remote)?;
@@ -133,6 +136,7 @@ impl Endpoint for LoopbackEndpoint {
     fn address(&self) -> Vec<u8> {
         self.node.number.to_be_bytes().to_vec()
     }
+
     fn connect(&self, peer: &[u8]) -> Result<(), TransportError> {
         let number = peer.try_into().map(u64::from_be_bytes);
         let number = number.map_err(|_| TransportError::Invalid("this is no address of the loopback".into()))?;
@@ -143,6 +147,7 @@ impl Endpoint for LoopbackEndpoint {
         *peer = Some(number);
         Ok(())
     }
+
     fn register(&self, memory: Memory) -> Result<Place, TransportError> {
         let (start, length) = memory.range();
         if length == 0 {
@@ -152,15 +157,19 @@ impl Endpoint for LoopbackEndpoint {
         let key = key.ok_or_else(|| TransportError::NoRoom(format!("an endpoint has {MOST_KEYS} keys at most")))?;
         Ok(Place { address: start as u64, length: length as u64, key })
     }
+
     fn revoke(&self, key: u32) {
         drop(self.node.keys.revoke(key));
     }
+
     fn close(&self) {
         self.node.broken.store(true, Ordering::Release);
     }
+
     fn write(&self, transfers: &[Transfer]) -> Result<(), TransportError> {
         self.transfer(transfers, Direction::Write)
     }
+
     fn read(&self, transfers: &[Transfer]) -> Result<(), TransportError> {
         self.transfer(transfers, Direction::Read)
     }

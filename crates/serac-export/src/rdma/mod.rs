@@ -4,14 +4,14 @@
 //! - **Server-side**: the client reads the server's memory. A *directory* tells it where the frozen
 //!   blocks of a snapshot lie, under a *lease*. Hot blocks come by DoGet.
 //! - **Client-side**: the server writes into the client's memory, block by block, and reports each
-//!   block when it is there, so that the client works on the first while the last are on their way.
+//!   written block. So the client works on the first while the last are on their way.
 //!
 //! Both are negotiated over Flight (`wire`). A client that finds no transport in common fetches by
 //! DoGet: [`client::RdmaClient`] gives the same batches either way.
 //!
 //! A frozen block never changes: a writer that thaws it makes a copy. So a lease says how long
-//! memory is kept, and no writer ever waits for a reader. What a client reads is right as long as
-//! the key opens the memory; the key is revoked before the memory gets another use.
+//! memory is kept, and no writer ever waits for a reader. A client's read is correct while the key
+//! opens the memory; the key is revoked before the memory gets another use.
 //!
 //! | module | concept |
 //! |---|---|

@@ -1,7 +1,7 @@
-//! Memory that is registered as long as somebody has a lease of it.
+//! Memory that is registered while it is leased.
 //!
-//! Frozen blocks never change, so nobody waits for a lease: a writer that thaws a block makes a
-//! copy, and the registered memory stays what it was. A lease says how long that memory is kept.
+//! Frozen blocks never change, so no writer waits for a lease: it thaws a block by a copy, and the
+//! registered memory stays unchanged. A lease says how long that memory is kept.
 //!
 //! ```text
 //! begin ──▶ add(memories) ──▶ places         one registration per piece of memory,
@@ -10,9 +10,9 @@
 //!             ▼
 //!           revoke what no other lease has ──▶ then let the memory go
 //! ```
-//! The order of the last two steps is the point: memory that is let go may get another use, so
-//! before that no peer can reach it any more. Both happen under the lock, so no lease can find a
-//! registration that is being revoked.
+//! The order of the last two steps matters: released memory may get another use, so before that no
+//! peer can reach it any more. Both happen under the lock, so no lease can find a registration that
+//! is being revoked.
 //!
 //! Model: `serac-models/tests/registrations.rs`.
 
@@ -24,12 +24,12 @@ use std::time::Instant;
 pub(crate) trait Registrar {
     /// Memory.
     type Memory;
-    /// What a peer must know of it.
+    /// A peer's description of the memory.
     type Place: Clone;
-    /// Why memory cannot be registered.
+    /// The reason why memory cannot be registered.
     type Error;
 
-    /// What two pieces of memory have in common exactly if they are the same, while they live.
+    /// Equal for two pieces of memory exactly if they are the same, while they live.
     fn identity(memory: &Self::Memory) -> (usize, usize);
     /// Opens memory and keeps it.
     fn register(&self, memory: Self::Memory) -> Result<Self::Place, Self::Error>;
@@ -37,7 +37,7 @@ pub(crate) trait Registrar {
     fn revoke(&self, place: &Self::Place);
 }
 
-/// Leases of one peer. See the module.
+/// Leases of one peer. The header of this module has the protocol.
 #[derive(Debug)]
 pub(crate) struct Registrations<R: Registrar> {
     registrar: R,
@@ -68,7 +68,7 @@ impl<R: Registrar> Registrations<R> {
         Self { registrar, state: Mutex::new(State { registered: HashMap::new(), leases: HashMap::new(), next: 1 }) }
     }
 
-    /// A lease of nothing yet; none when there are `most` already.
+    /// An empty lease; `None` when there are `most` already.
     pub(crate) fn begin(&self, until: Instant, most: usize) -> Option<u64> {
         let mut state = self.state.lock();
         if state.leases.len() >= most {
@@ -130,20 +130,20 @@ impl<R: Registrar> Registrations<R> {
         lease.map(|lease| lease.until = until).is_some()
     }
 
-    /// Ends a lease; whether there was one. When this returns, the peer reaches nothing any more
-    /// that this lease alone has opened.
+    /// Ends a lease; returns whether there was one. Afterwards the peer cannot reach memory that
+    /// this lease alone has opened.
     pub(crate) fn end(&self, lease: u64) -> bool {
         self.end_where(lease, |_| true)
     }
 
-    /// Ends the leases whose time is over; their numbers.
+    /// Ends expired leases; returns their numbers.
     pub(crate) fn expire(&self, now: Instant) -> Vec<u64> {
         let is_over = |lease: &Lease| lease.until <= now;
         let over: Vec<u64> = {
             let state = self.state.lock();
             state.leases.iter().filter(|(_, lease)| is_over(lease)).map(|(id, _)| *id).collect()
         };
-        // One that has been renewed meanwhile goes on.
+        // A lease that has been renewed meanwhile goes on.
         over.into_iter().filter(|id| self.end_where(*id, is_over)).collect()
     }
 

@@ -1,13 +1,13 @@
-//! The server's side of one-sided access: who is connected, what is lent to whom, and the limits.
+//! The server's side of one-sided access: connected clients, lent memory, and the limits.
 //!
-//! Each client has a session: an endpoint of the transport with a protection domain of its own, so
-//! that a key opens memory to the client that was given it, and to no other. The session belongs to
-//! the user and role that opened it. What it lends are leases ([`super::registrations`]).
+//! Each client has a session: an endpoint of the transport with a protection domain of its own. So
+//! a key opens memory only to the client that it was given to. The session belongs to the user and
+//! role that opened it. It lends memory by leases ([`super::registrations`]).
 //!
-//! A session ends when its client says so, when it has no lease and has asked for nothing as long
-//! as a lease lasts, when its connection breaks, or when its role may not read any more what it
-//! has leased: that is looked at whenever privileges have changed. Its endpoint goes with it, and
-//! all keys with the endpoint.
+//! A session ends when its client ends it, when it has had no lease and no request for the time of
+//! a lease, or when its connection breaks. It also ends when its role may not read its leased
+//! columns any more, which is checked whenever privileges have changed. Its endpoint goes with it,
+//! and all keys with the endpoint.
 
 use super::registrations::{Registrar, Registrations};
 use super::transport::{Endpoint, MOST_ADDRESS_BYTES, Memory, Place, Transport, TransportError};
@@ -39,7 +39,7 @@ impl Default for RdmaOptions {
     }
 }
 
-/// How many bytes may be registered.
+/// The number of bytes that may be registered.
 #[derive(Debug)]
 struct Budget {
     most: u64,
@@ -52,6 +52,7 @@ impl Budget {
         let add = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.most);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
+
     fn give(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -93,9 +94,11 @@ impl Registrar for Arc<Lender> {
     fn identity(memory: &Bytes) -> (usize, usize) {
         (memory.as_ptr() as usize, memory.len())
     }
+
     fn register(&self, memory: Bytes) -> Result<Place, TransportError> {
         self.take(Memory::Readable(memory))
     }
+
     fn revoke(&self, place: &Place) {
         self.endpoint.revoke(place.key);
         self.budget.give(place.length);
@@ -103,16 +106,16 @@ impl Registrar for Arc<Lender> {
     }
 }
 
-/// Whom a session belongs to.
+/// The owner of a session.
 pub(crate) trait Owner: Send + Sync + 'static {
     /// Whether the other is the same user in the same role.
     fn is(&self, other: &Self) -> bool;
 }
 
-/// What belongs to a lease beside its memory.
+/// The grant that belongs to a lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    /// What its role must still be allowed to read.
+    /// The columns that its role must still be allowed to read.
     pub(crate) reads: ColumnsRead,
     /// The number of the snapshot that it was read in.
     pub(crate) snapshot: u64,
@@ -129,12 +132,12 @@ pub(crate) struct Session<O> {
     used: Mutex<Instant>,
 }
 
-/// Why there is no session or no lease.
+/// The reason why there is no session or no lease.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum SessionError {
-    #[error("there is no such session, or it has ended: connect again")]
+    #[error("the session does not exist or has ended: connect again")]
     NoSession,
-    #[error("there is no such lease, or it has ended: ask for the directory again")]
+    #[error("the lease does not exist or has ended: ask for the directory again")]
     NoLease,
     #[error("{0}")]
     Full(String),
@@ -163,12 +166,14 @@ impl<O> Session<O> {
         let place = self.lender.take(memory)?;
         Ok(Local { lender: self.lender.clone(), place })
     }
+
     /// Breaks the connection and ends the leases.
     fn close(&self) {
         self.endpoint.close();
         self.leases.end_all();
         self.grants.lock().clear();
     }
+
     /// A lease of nothing yet.
     pub(crate) fn begin(&self, grant: Grant, until: Instant, most: usize) -> Result<u64, SessionError> {
         let full = || SessionError::Full(format!("the session has {most} leases already, and not more at a time"));
@@ -176,17 +181,20 @@ impl<O> Session<O> {
         self.grants.lock().insert(lease, grant);
         Ok(lease)
     }
-    /// Ends a lease; whether there was one.
+
+    /// Ends a lease; returns whether there was one.
     pub(crate) fn end(&self, lease: u64) -> bool {
         let ended = self.leases.end(lease);
         self.grants.lock().remove(&lease);
         ended
     }
-    /// What a lease was given for.
+
+    /// The grant of a lease.
     pub(crate) fn grant(&self, lease: u64) -> Result<Grant, SessionError> {
         self.grants.lock().get(&lease).cloned().ok_or(SessionError::NoLease)
     }
-    /// What all leases were given for.
+
+    /// The grants of all leases.
     pub(crate) fn grants(&self) -> Vec<Grant> {
         self.grants.lock().values().cloned().collect()
     }
@@ -197,7 +205,7 @@ impl<O> Session<O> {
 pub(crate) struct Sessions<O> {
     transport: Arc<dyn Transport>,
     pub(crate) options: RdmaOptions,
-    /// How long a lease lasts, and a session without one that nobody uses.
+    /// The time of a lease, and of a session without one that is not used.
     pub(crate) lease: Duration,
     budget: Arc<Budget>,
     sessions: Mutex<HashMap<u64, Arc<Session<O>>>>,
@@ -258,7 +266,7 @@ impl<O: Owner> Sessions<O> {
         Ok(session)
     }
 
-    /// Ends a session of the owner; whether there was one.
+    /// Ends a session of the owner; returns whether there was one.
     pub(crate) fn disconnect(&self, id: u64, owner: &O) -> bool {
         let mut sessions = self.sessions.lock();
         if !sessions.get(&id).is_some_and(|session| session.owner.is(owner)) {
@@ -273,7 +281,7 @@ impl<O: Owner> Sessions<O> {
         })
     }
 
-    /// Ends what has had its time, and the sessions of those who may not go on.
+    /// Ends expired leases and sessions, and the sessions of owners that may not go on.
     pub(crate) fn sweep(&self, now: Instant, may_go_on: impl Fn(&O, &[Grant]) -> bool) {
         let sessions: Vec<_> = self.sessions.lock().iter().map(|(id, session)| (*id, session.clone())).collect();
         for (id, session) in sessions {
@@ -328,7 +336,7 @@ mod tests {
         assert_eq!(sessions.session(one, &User(2)).map(drop), Err(SessionError::NoSession));
         assert!(!sessions.disconnect(one, &User(2)));
         assert!(sessions.session(one, &User(1)).is_ok());
-        // Nobody may go on, then everybody's time is over.
+        // First no other user may go on, then all leases are expired.
         sessions.sweep(Instant::now(), |user, _| user.0 == 2);
         assert_eq!(sessions.counts(), (1, 0));
         assert!(sessions.session(two, &User(2)).is_ok());

@@ -1,8 +1,8 @@
-//! One-sided access to the memory of a peer: what verbs and the loopback have in common.
+//! One-sided access to the memory of a peer: common parts of verbs and the loopback.
 //!
 //! An [`Endpoint`] is one end of a connection, with a protection domain of its own: a key that it
-//! gives out opens its memory to its one peer, and to nobody else. The peers exchange the
-//! endpoints' addresses by other means, a Flight action here.
+//! gives out opens its memory to its one peer alone. The peers exchange the endpoints' addresses by
+//! other means, a Flight action here.
 //!
 //! ```text
 //! register(memory) ──▶ Place (address, length, key) ──other means──▶ the peer
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! An access that the peer's memory does not allow (a wrong key, a revoked one, a wrong range)
-//! breaks the connection, as it does with the reliable connections of verbs: every later access of
-//! either side fails. Whoever goes on opens new endpoints.
+//! breaks the connection, as with the reliable connections of verbs. Every later access of either
+//! side fails. To continue, open new endpoints.
 
 use arrow_buffer::Buffer;
 use bytes::Bytes;
@@ -31,9 +31,9 @@ pub const MOST_ADDRESS_BYTES: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Where they begin, as the process that registered them sees it.
+    /// The address in the process that registered them.
     pub address: u64,
-    /// How many.
+    /// The length in bytes.
     pub length: u64,
     /// The key of the registration.
     pub key: u32,
@@ -57,7 +57,7 @@ pub struct Transfer {
     pub remote: Place,
 }
 
-/// What went wrong.
+/// The errors of a transport.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TransportError {
     /// The peer's memory is not open to this access. The connection is broken.
@@ -66,7 +66,7 @@ pub enum TransportError {
     /// The connection is broken, or was never made.
     #[error("the connection for one-sided access is broken: {0}")]
     Broken(String),
-    /// What was given does not fit this endpoint.
+    /// The argument does not fit this endpoint.
     #[error("wrong use of one-sided access: {0}")]
     Invalid(String),
     /// The device, the system or a limit does not allow more.
@@ -83,13 +83,13 @@ pub enum Memory {
     Source(Bytes),
     /// Memory that the peer may write to.
     Writable(Arc<Region>),
-    /// Memory for what this endpoint reads from the peer, or for copies that it writes to the
-    /// peer. The peer may do nothing with it.
+    /// Memory for this endpoint's reads from the peer, or for copies that it writes to the peer.
+    /// The peer has no access to it.
     Private(Arc<Region>),
 }
 
 impl Memory {
-    /// Where it begins, and how many bytes it has.
+    /// Its address, and its length in bytes.
     pub fn range(&self) -> (*const u8, usize) {
         match self {
             Self::Readable(bytes) | Self::Source(bytes) => (bytes.as_ptr(), bytes.len()),
@@ -109,41 +109,43 @@ pub trait Transport: Debug + Send + Sync + 'static {
     fn open(&self) -> Result<Arc<dyn Endpoint>, TransportError>;
 }
 
-/// One end of a connection. See the module. When it is dropped, all of its keys are revoked.
+/// One end of a connection. The header of this module has the protocol. When it is dropped, all of
+/// its keys are revoked.
 pub trait Endpoint: Debug + Send + Sync + 'static {
-    /// What the peer must know to connect; at most [`MOST_ADDRESS_BYTES`].
+    /// The address that the peer needs to connect; at most [`MOST_ADDRESS_BYTES`].
     fn address(&self) -> Vec<u8>;
-    /// Connects to the endpoint with this address. Once; it must connect to this one, too.
+    /// Connects to the endpoint with this address. Called once; the peer must connect to this one,
+    /// too.
     ///
     /// # Errors
-    /// [`TransportError::Invalid`] for what is no address, or a second call.
+    /// [`TransportError::Invalid`] for an invalid address, or a second call.
     fn connect(&self, peer: &[u8]) -> Result<(), TransportError>;
     /// Opens memory, and keeps it until its key is revoked.
     ///
     /// # Errors
     /// [`TransportError::NoRoom`], and [`TransportError::Invalid`] for no bytes.
     fn register(&self, memory: Memory) -> Result<Place, TransportError>;
-    /// Closes memory: when this returns, no access by the key is running, none will be allowed,
-    /// and the memory has been let go. Nothing happens if there is no such key.
+    /// Closes memory: afterwards, no access by the key is running, no further access will be
+    /// allowed, and the memory has been released. An unknown key has no effect.
     fn revoke(&self, key: u32);
     /// Breaks the connection: no access of either side is allowed from now on.
     fn close(&self);
     /// Writes into the peer's memory; all is there when this returns.
     ///
     /// # Errors
-    /// When not all of it could be written. Some of it may have been.
+    /// When not all bytes could be written. A part may have been.
     fn write(&self, transfers: &[Transfer]) -> Result<(), TransportError>;
     /// Reads from the peer's memory; all is here when this returns.
     ///
     /// # Errors
-    /// When not all of it could be read. Some of it may have been.
+    /// When not all bytes could be read. A part may have been.
     fn read(&self, transfers: &[Transfer]) -> Result<(), TransportError>;
 }
 
 /// Anonymous memory for transfers: page-aligned, zeroed.
 ///
-/// Its bytes can be read by nobody while an endpoint may change them: [`Region::into_buffer`]
-/// takes the only reference there is, and an endpoint has one as long as the memory is registered.
+/// Its bytes cannot be read while an endpoint may change them: [`Region::into_buffer`] takes the
+/// only reference, and an endpoint has one while the memory is registered.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -152,14 +154,14 @@ pub struct Region {
     copying: Mutex<()>,
 }
 
-// SAFETY: plain memory. It is written to under `copying`, or by a device, and read under `copying`
-// or, as a buffer, when nobody else has it.
+// SAFETY: plain memory. It is written to under `copying`, or by a device. It is read under
+// `copying` or, as a buffer, by its only owner.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// So many zeroed bytes; one at least.
+    /// A region of `length` zeroed bytes; at least one.
     ///
     /// # Errors
     /// When the system has no room for them.
@@ -177,10 +179,12 @@ impl Region {
         let start = NonNull::new(start.cast()).expect("the system maps nothing at zero");
         Ok(Arc::new(Self { start, length, copying: Mutex::default() }))
     }
+
     /// Bytes.
     pub fn length(&self) -> usize {
         self.length
     }
+
     /// Copies bytes to the offset `at`.
     ///
     /// # Panics
@@ -188,22 +192,24 @@ impl Region {
     pub fn fill(&self, at: usize, bytes: &[u8]) {
         assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.length), "the bytes do not fit");
         let _alone = self.copying.lock();
-        // SAFETY: inside of the mapping, as checked. Nobody of this process reads or writes there
-        // at the same time: both happen under the lock, or behind `into_buffer`.
+        // SAFETY: inside of the mapping, as checked. No other thread of this process reads or
+        // writes there at the same time: both happen under the lock, or behind `into_buffer`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
     }
-    /// Lets `read` see the bytes while nobody of this process copies into them.
+
+    /// Lets `read` see the bytes while no thread of this process copies into them.
     pub(super) fn with_bytes<T>(&self, read: impl FnOnce(*const u8) -> T) -> T {
         let _alone = self.copying.lock();
         read(self.start.as_ptr())
     }
-    /// The bytes as a buffer that never changes; none if somebody else has the region, an endpoint
-    /// that has it registered above all.
+
+    /// The bytes as an immutable buffer; `None` if the region has another owner, above all an
+    /// endpoint that has it registered.
     pub fn into_buffer(self: Arc<Self>) -> Option<Buffer> {
         let region = Arc::into_inner(self)?;
         let (start, length) = (region.start, region.length);
         // SAFETY: so many initialized bytes, which live as long as the region, which the buffer
-        // owns. Nobody else has the region, so nobody writes to it any more.
+        // owns. The region has no other owner, so it has no writer any more.
         Some(unsafe { Buffer::from_custom_allocation(start, length, Arc::new(region)) })
     }
 }
@@ -213,8 +219,8 @@ impl std::panic::RefUnwindSafe for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; nobody has the region any more. An error would
-        // mean that the mapping stays.
+        // SAFETY: mapped by `new` with this length; the region has no owner any more. An error
+        // would mean that the mapping stays.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

@@ -1,9 +1,9 @@
 //! The transport of RDMA devices: reliable connections of verbs, by the crate `sideway`, which
 //! loads the system's libibverbs when the program runs.
 //!
-//! An endpoint has a protection domain, a completion queue and a queue pair. What is registered
-//! must be anonymous memory: devices pin pages for long, which systems refuse for mapped files, or
-//! which breaks the sharing of their pages.
+//! An endpoint has a protection domain, a completion queue and a queue pair. Registered memory must
+//! be anonymous. Devices pin pages for long, which systems refuse for mapped files, or which breaks
+//! the sharing of their pages.
 //!
 //! A key is revoked by deregistration. `ibv_dereg_mr` returns when the device does not use the
 //! region any more. If it fails, the memory is never let go: it is leaked rather than used again
@@ -38,13 +38,13 @@ const MOST_REQUEST_BYTES: u64 = 1 << 30;
 const MOST_READS: u8 = 16;
 /// 4.096 µs · 2¹⁷, about half a second: how long a device waits for an acknowledgement.
 const TIMEOUT: u8 = 17;
-/// How often it tries again.
+/// The number of retries.
 const RETRIES: u8 = 7;
-/// How long completions are waited for, and how much longer for so many bytes. A device gives up
-/// before, if all is well with it.
+/// The time to wait for completions, and the additional time for a number of bytes. A healthy
+/// device gives up earlier.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BYTES_PER_SECOND: u64 = 16 << 20;
-/// How long the completions of a connection that is broken are waited for.
+/// The time to wait for the completions of a broken connection.
 const FLUSH: Duration = Duration::from_secs(5);
 /// The layout of an address.
 const ADDRESS_VERSION: u8 = 1;
@@ -80,11 +80,11 @@ impl Verbs {
     /// Opens the device with this name, or the first one.
     ///
     /// # Errors
-    /// When there is no such device, or the system has no libibverbs.
+    /// When the device does not exist, or the system has no libibverbs.
     pub fn open_device(name: Option<&str>) -> Result<Self, TransportError> {
         let devices = DeviceList::new().map_err(invalid)?;
         let device = devices.iter().find(|device| name.is_none_or(|name| device.name() == name));
-        let device = device.ok_or_else(|| invalid("there is no such RDMA device"))?;
+        let device = device.ok_or_else(|| invalid("the RDMA device does not exist"))?;
         let context = device.open().map_err(invalid)?;
         let port = context.query_port(PORT).map_err(invalid)?;
         let limits = context.query_device().map_err(invalid)?;
@@ -112,6 +112,7 @@ impl Transport for Verbs {
     fn name(&self) -> &'static str {
         "verbs"
     }
+
     fn open(&self) -> Result<Arc<dyn Endpoint>, TransportError> {
         let domain = self.context.alloc_pd().map_err(no_room)?;
         let completions = self.context.create_cq_builder().setup_cqe(2 * DEPTH as u32).build().map_err(no_room)?;
@@ -133,7 +134,7 @@ impl Transport for Verbs {
     }
 }
 
-/// What a peer must know.
+/// The address that a peer needs.
 struct Address {
     pair: u32,
     first_packet: u32,
@@ -153,6 +154,7 @@ impl Address {
         bytes.extend(self.gid.raw);
         bytes
     }
+
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; ADDRESS_BYTES] = bytes.try_into().ok()?;
         let four = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -201,6 +203,7 @@ impl Registered {
         // SAFETY: the region lives as long as `self`.
         unsafe { self.region.as_ref() }.lkey
     }
+
     /// Whether this endpoint may read into the memory.
     fn is_target(&self) -> bool {
         matches!(self.memory, Some(Memory::Writable(_) | Memory::Private(_)))
@@ -255,6 +258,7 @@ impl Queue {
             State::Broken(why) => Err(TransportError::Broken(why.clone())),
         }
     }
+
     fn breaks(&mut self, why: &str) {
         if !matches!(self.state, State::Broken(_)) {
             self.state = State::Broken(why.into());
@@ -275,15 +279,15 @@ impl Queue {
                 Direction::Read => handle.setup_read(request.remote_key, request.remote),
                 Direction::Write => handle.setup_write(request.remote_key, request.remote),
             };
-            // SAFETY: the range lies in a region that is registered, as the caller has checked; its
-            // key's owner does not revoke it before the transfer ends, and if so, deregistration
-            // waits for the device.
+            // SAFETY: the range lies in a registered region, as the caller has checked. Its key's
+            // owner does not revoke it before the transfer ends; if so, deregistration waits for
+            // the device.
             unsafe { handle.setup_sge(request.local_key, request.local, request.bytes) };
         }
         if let Err(error) = guard.post() {
             let error = error.to_string();
             self.breaks(&error);
-            // Some may have been posted: they are flushed.
+            // A part may have been posted: these are flushed.
             self.drain(requests.len());
             return Err(TransportError::Broken(error));
         }
@@ -328,6 +332,7 @@ impl Queue {
         }
         failed.map_or(Ok(()), Err)
     }
+
     /// Takes the completions that a broken pair still gives.
     fn drain(&self, most: usize) {
         let until = Instant::now() + FLUSH / 10;
@@ -373,7 +378,7 @@ impl VerbsEndpoint {
                 return Err(invalid("the local range is not registered"));
             }
             if direction == Direction::Read && !region.is_target() {
-                return Err(invalid("what is lent is not written to"));
+                return Err(invalid("lent memory is not written to"));
             }
             let mut at = 0;
             while at < local.length {
@@ -390,6 +395,7 @@ impl VerbsEndpoint {
         }
         Ok(requests)
     }
+
     fn transfer(&self, transfers: &[Transfer], direction: Direction) -> Result<(), TransportError> {
         let requests = self.requests(transfers, direction)?;
         let mut queue = self.queue.lock();
@@ -405,6 +411,7 @@ impl Endpoint for VerbsEndpoint {
         let first_packet = self.first_packet;
         Address { pair, first_packet, lid: *lid, mtu: *mtu, reads: reads.0, gid: *gid }.to_bytes()
     }
+
     fn connect(&self, peer: &[u8]) -> Result<(), TransportError> {
         let peer = Address::from_bytes(peer).ok_or_else(|| invalid("this is no address of an RDMA device"))?;
         let mut queue = self.queue.lock();
@@ -440,6 +447,7 @@ impl Endpoint for VerbsEndpoint {
         queue.state = State::Connected;
         Ok(())
     }
+
     fn register(&self, memory: Memory) -> Result<Place, TransportError> {
         let (start, length) = memory.range();
         if length == 0 {
@@ -453,7 +461,7 @@ impl Endpoint for VerbsEndpoint {
             Memory::Private(_) => (local_write, false),
         };
         // SAFETY: so many bytes, which live as long as `memory`, which is kept until the region is
-        // deregistered. Nobody writes to lent bytes: they are registered without write access.
+        // deregistered. Lent bytes have no writer: they are registered without write access.
         let region = unsafe { ibv_reg_mr(self.domain.pd().as_ptr(), start.cast_mut().cast(), length, access) };
         let region = NonNull::new(region).ok_or_else(|| no_room(io::Error::last_os_error()))?;
         // SAFETY: it was just made.
@@ -469,17 +477,21 @@ impl Endpoint for VerbsEndpoint {
         regions.insert(key, registered);
         Ok(place)
     }
+
     fn revoke(&self, key: u32) {
         // Deregistered without the lock.
         let registered = self.regions.lock().remove(&key);
         drop(registered);
     }
+
     fn close(&self) {
         self.queue.lock().breaks("it was closed");
     }
+
     fn write(&self, transfers: &[Transfer]) -> Result<(), TransportError> {
         self.transfer(transfers, Direction::Write)
     }
+
     fn read(&self, transfers: &[Transfer]) -> Result<(), TransportError> {
         self.transfer(transfers, Direction::Read)
     }

@@ -1,8 +1,8 @@
-//! What client and server say to each other over Flight: the bodies of actions, in JSON, and what
-//! stands in their results beside the headers of Arrow IPC.
+//! Messages between client and server over Flight: the bodies of actions, in JSON, and the fields
+//! of their results beside the headers of Arrow IPC.
 //!
-//! A result is a FlightData message: `data_header` has a message header of Arrow IPC (the schema,
-//! a dictionary, or a record batch), `app_metadata` an [`Entry`] in JSON, and `data_body` those
+//! A result is a FlightData message. `data_header` has a message header of Arrow IPC (the schema, a
+//! dictionary, or a record batch) and `app_metadata` an [`Entry`] in JSON. `data_body` has the
 //! bytes that are too few to be fetched.
 
 use super::transport::Place;
@@ -60,9 +60,9 @@ pub struct Scan {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Write {
-    /// What to write.
+    /// The scan to write.
     pub scan: Scan,
-    /// Where to. Each takes the messages of one block, or of a part of one.
+    /// The targets. Each takes the messages of one block, or of a part of one.
     pub slots: Vec<Place>,
 }
 
@@ -77,7 +77,7 @@ pub struct Of {
     pub lease: u64,
 }
 
-/// How long a lease lasts from now on.
+/// The renewed time of a lease.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Renewed {
     /// In milliseconds.
@@ -87,12 +87,12 @@ pub struct Renewed {
 /// Bytes of a message's body.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Piece {
-    /// Where in the body they begin.
+    /// The offset in the body.
     pub at: u64,
-    /// How many.
+    /// The length.
     pub length: u64,
-    /// Where they lie in the server's memory; none if they are the next ones of `data_body`. What
-    /// no piece names is zero.
+    /// The place in the server's memory; `None` if the bytes are the next ones of `data_body`.
+    /// Bytes that no piece names are zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
 }
@@ -103,9 +103,9 @@ pub struct Piece {
 pub enum Entry {
     /// The beginning, with the schema in the header.
     Begin {
-        /// The lease of what the directory names; none if the server lends nothing.
+        /// The lease of the memory that the directory names; `None` if the server lends no memory.
         lease: Option<u64>,
-        /// How long the lease lasts from when it was asked for.
+        /// The time of the lease, counted from the request.
         milliseconds: u64,
     },
     /// A message that the client reads: its header is there.
@@ -114,16 +114,17 @@ pub enum Entry {
         block: u32,
         /// Bytes of the body.
         bytes: u64,
-        /// Where they lie.
+        /// The places of its bytes.
         pieces: Vec<Piece>,
     },
-    /// Messages that the server has written: a part of the data is there. This one's header is.
+    /// Messages that the server has written: a part of the data is there. This entry's header is
+    /// there.
     Written {
         /// The block.
         block: u32,
-        /// Which of the client's places.
+        /// The number of the client's place.
         slot: u32,
-        /// Where in it the body begins.
+        /// The offset of the body in it.
         at: u64,
         /// Bytes of the body.
         bytes: u64,

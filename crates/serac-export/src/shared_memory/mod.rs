@@ -1,4 +1,4 @@
-//! Images in shared memory: what a process of the same machine gets by descriptors.
+//! Images in shared memory: the descriptors that a process of the same machine gets.
 //!
 //! ```text
 //! buffer of a block ──▶ lies in a data file, and the client may have all of that ──▶ the file's descriptor
@@ -6,17 +6,19 @@
 //! ```
 //! A data file is given as a whole: its pages are the system's page cache, which this process, the
 //! client and every other client share. It also shows all columns, deleted rows and the catalog, so
-//! only superusers get files ([`Sharing::gives_files`]). Others get copies of what they may read.
+//! only superusers get files ([`Sharing::gives_files`]). Other roles get copies of the columns that
+//! they may read.
 //!
-//! **What is kept.** Nothing here waits for a client, and no client can change anything here: the
-//! memfd is sealed, and the files are open for reading. A client that ends, in whatever way, takes
-//! its mappings along. What this process keeps for a client is an account of the bytes that it has
-//! copied ([`CopiedBytes`]), up to the end of the lease.
+//! **State.** No code here waits for a client, and clients cannot change any data here: the memfd
+//! is sealed, and the files are open for reading. When a client ends, its mappings end, too. This
+//! process keeps for a client only an account of the bytes that it has copied ([`CopiedBytes`]), up
+//! to the end of the lease.
 //!
-//! **Limits.** Data files of an image ([`SharedMemoryOptions::most_files`]), descriptors of all
-//! images that are made or sent at a time ([`SharedMemoryOptions::most_descriptors`]), bytes that
-//! are copied for all images at a time ([`SharedMemoryOptions::most_copied_bytes`]), the manifest's
-//! length.
+//! **Limits.** There are limits for the data files of an image
+//! ([`SharedMemoryOptions::most_files`]) and for the descriptors of all images that are made or
+//! sent at a time ([`SharedMemoryOptions::most_descriptors`]). Others are for the bytes that are
+//! copied for all images at a time ([`SharedMemoryOptions::most_copied_bytes`]) and for the
+//! manifest's length.
 
 mod placement;
 
@@ -37,12 +39,12 @@ use std::time::Duration;
 pub struct SharedMemoryOptions {
     /// Data files of an image. Blocks in more than these are copied.
     pub most_files: usize,
-    /// Descriptors of all images together that have not been sent yet. What lies in further files
-    /// is copied. An image for which there is no descriptor at all is refused.
+    /// Descriptors of all images together that have not been sent yet. Buffers in further files are
+    /// copied. An image for which there is no descriptor at all is refused.
     pub most_descriptors: u64,
     /// Bytes that are copied for images that clients have at a time.
     pub most_copied_bytes: u64,
-    /// How long an image is kept, if its client does not give it back before.
+    /// The time that an image is kept, unless its client gives it back before.
     pub lease: Duration,
 }
 
@@ -63,7 +65,7 @@ fn quarter_of_descriptors() -> u64 {
     (limit.unwrap_or(u64::MAX) / 4).max(1)
 }
 
-/// How images are made, and an account of those that there are.
+/// The settings of images, and an account of the existing ones.
 #[derive(Clone, Debug, Default)]
 pub struct SharedMemory {
     options: SharedMemoryOptions,
@@ -77,7 +79,7 @@ pub struct SharedMemory {
 #[derive(Debug)]
 pub struct Descriptors {
     files: Vec<OwnedFd>,
-    /// How many of all are this image's.
+    /// The number of these that this image has.
     counted: u64,
     all: Arc<AtomicU64>,
 }
@@ -99,7 +101,7 @@ impl FromIterator<OwnedFd> for Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // Others may have new ones when these are closed.
+        // Other images may have descriptors when these are closed.
         self.files.clear();
         self.all.fetch_sub(self.counted, Ordering::Relaxed);
     }
@@ -121,22 +123,26 @@ impl DescriptorRoom {
         }
         Err(ImageError::NoRoom(format!("images that have not been sent have all of {most} descriptors: try again")))
     }
+
     /// Whether there is room for another file.
     fn is_left(&self) -> bool {
         self.counted.all.load(Ordering::Relaxed) < self.most
     }
-    /// Takes room for another file, if there is some.
+
+    /// Takes room for another file; false if there is no room.
     fn take(&mut self) -> bool {
         let taken = |before: u64| (before < self.most).then(|| before + 1);
         let has_room = self.counted.all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok();
         self.counted.counted += u64::from(has_room);
         has_room
     }
+
     /// Gives back room for one file.
     fn give_back(&mut self) {
         self.counted.counted -= 1;
         self.counted.all.fetch_sub(1, Ordering::Relaxed);
     }
+
     /// The image's files, for which there is room.
     fn with(self, files: Vec<OwnedFd>) -> Descriptors {
         let mut counted = self.counted;
@@ -158,10 +164,11 @@ pub struct CopiedBytes {
 }
 
 impl CopiedBytes {
-    /// How many.
+    /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.own
     }
+
     /// Accounts for more.
     fn add(&mut self, bytes: u64) -> Result<(), ImageError> {
         let before = self.all.fetch_add(bytes, Ordering::Relaxed);
@@ -182,7 +189,7 @@ impl Drop for CopiedBytes {
     }
 }
 
-/// How an image is made for one client.
+/// The settings of an image for one client.
 #[derive(Clone, Copy)]
 pub struct Sharing<'c> {
     /// Whether the client may have data files, with all that is in them.
@@ -200,7 +207,7 @@ impl std::fmt::Debug for Sharing<'_> {
 /// An image that is ready to be sent.
 #[derive(Debug)]
 pub struct SharedImage {
-    /// What lies where.
+    /// The places of the data.
     pub manifest: Manifest,
     /// The files that the manifest names by their numbers in this list.
     pub descriptors: Descriptors,
@@ -213,16 +220,18 @@ impl SharedMemory {
     pub fn new(options: SharedMemoryOptions) -> Self {
         Self { options, ..Self::default() }
     }
+
     /// Descriptors of images that have not been sent.
     pub fn open_descriptors(&self) -> u64 {
         self.descriptors.load(Ordering::Relaxed)
     }
+
     /// Bytes that are copied for images that clients have.
     pub fn copied_bytes(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }
-    /// Makes the image of what a request names, as the transaction sees it. All of that must be
-    /// durable.
+
+    /// Makes the image of a request, as the transaction sees it. All of that must be durable.
     ///
     /// # Errors
     /// See [`ImageError`].

@@ -27,7 +27,7 @@ const MEMORY: u32 = 0;
 #[derive(Clone)]
 struct File {
     file: Arc<MappedFile>,
-    /// Its region; none if it cannot be given.
+    /// Its region; `None` if it cannot be given.
     region: Option<u32>,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct SharedPlacement<'c> {
     most_files: usize,
     /// Files by their mappings' addresses.
     files: HashMap<*const MappedFile, File>,
-    /// The file in which the last buffer lay. Those of a block lie in the same.
+    /// The file in which the last buffer lay. The buffers of a block lie in the same file.
     last: Option<File>,
     /// Descriptors of the files that are given, by their regions, and their lengths.
     given: Vec<(OwnedFd, u64)>,
-    /// Of these, and of the memory.
+    /// Room for descriptors of files and of the memory.
     room: DescriptorRoom,
     memory: Memory,
     copied: CopiedBytes,
@@ -63,13 +63,14 @@ impl<'c> SharedPlacement<'c> {
             copied_bytes: 0,
         }
     }
+
     /// Enters a file, if it is not known yet.
     fn enter(&mut self, file: Arc<MappedFile>) -> File {
         if let Some(known) = self.files.get(&Arc::as_ptr(&file)) {
             return known.clone();
         }
         let mut region = None;
-        // One that was removed is copied, and so is one for which there is no descriptor.
+        // A removed file is copied, and so is one for which there is no descriptor.
         if self.given.len() < self.most_files && self.room.take() {
             match file.open() {
                 Ok(Some(descriptor)) => {
@@ -83,6 +84,7 @@ impl<'c> SharedPlacement<'c> {
         self.files.insert(Arc::as_ptr(&file), entered.clone());
         entered
     }
+
     /// The place of a buffer in a file that the client gets, if it lies in one.
     fn place_in_file(&mut self, buffer: &Buffer) -> Option<Place> {
         if !self.sharing.gives_files {
@@ -111,7 +113,7 @@ impl<'c> SharedPlacement<'c> {
         };
         bases.push(match self.memory.finish()? {
             Some((file, bytes)) => put(file, |descriptor, bytes| Source::Memory { descriptor, bytes }, bytes),
-            // Nothing lies in it.
+            // It is empty.
             None => 0,
         });
         for (file, bytes) in self.given {
@@ -136,6 +138,7 @@ impl Placement for SharedPlacement<'_> {
         let offset = self.memory.put(parts, bytes)?;
         Ok(Place { region: MEMORY, offset })
     }
+
     fn lends(&self, buffer: &Buffer) -> bool {
         if !self.sharing.gives_files {
             return false;
@@ -149,12 +152,13 @@ impl Placement for SharedPlacement<'_> {
             None => self.given.len() < self.most_files && self.room.is_left(),
         }
     }
+
     fn check(&self) -> Result<(), ImageError> {
         (self.sharing.check)()
     }
 }
 
-/// What is copied: buffers one behind the other in a memfd.
+/// The copied buffers, one behind the other in a memfd.
 #[derive(Default)]
 struct Memory {
     file: Option<OwnedFd>,
@@ -184,7 +188,8 @@ impl Memory {
         }
         Ok(offset)
     }
-    /// Writes what waits.
+
+    /// Writes the waiting buffers.
     fn write(&mut self) -> Result<(), ImageError> {
         if self.file.is_none() {
             let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -211,7 +216,8 @@ impl Memory {
         }
         Ok(())
     }
-    /// The memory, sealed against any change, and its length; none if nothing was copied.
+
+    /// The memory, sealed against any change, and its length; `None` if no buffer was copied.
     fn finish(mut self) -> Result<Option<(OwnedFd, u64)>, ImageError> {
         if self.written < self.bytes {
             self.write()?;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// What freezes, freezes because a test says so.
+/// A database whose blocks freeze only when a test asks for it.
 pub fn database() -> SqlDatabase {
     let options = StorageOptions { freeze_after: None, ..StorageOptions::default() };
     SqlDatabase::new(Database::open_with(options).unwrap(), &SqlOptions::default()).unwrap()

@@ -1,5 +1,5 @@
-//! Tables over Flight with one-sided access: what a client reads or is written is what DoGet
-//! gives, leases end, and nobody gets what is not theirs.
+//! Tables over Flight with one-sided access: reads and writes give the batches of DoGet, leases
+//! end, and no client gets another's data.
 
 use arrow_array::{ArrayRef, Decimal64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_flight::error::FlightError;
@@ -168,6 +168,7 @@ impl Raw {
         endpoint.connect(&address).unwrap();
         Ok(Self { flight, session, endpoint })
     }
+
     /// The number of the lease, and the places in the directory.
     pub async fn directory(&mut self, ticket: &Ticket) -> Result<(u64, Vec<Place>), Code> {
         let scan = Scan { session: Some(self.session), ticket: ticket.ticket.to_vec(), from: 0 };
@@ -181,6 +182,7 @@ impl Raw {
         }
         Ok((lease.unwrap(), places))
     }
+
     pub fn read(&self, place: Place) -> Result<Vec<u8>, TransportError> {
         let region = Region::new(place.length as usize).unwrap();
         let local = self.endpoint.register(Memory::Private(region.clone())).unwrap();
@@ -188,6 +190,7 @@ impl Raw {
         self.endpoint.revoke(local.key);
         result.map(|()| region.into_buffer().unwrap()[..place.length as usize].to_vec())
     }
+
     pub fn of(&self, lease: u64) -> Of {
         Of { session: self.session, lease }
     }
@@ -224,7 +227,7 @@ pub async fn both_ways_give_what_do_get_gives(transport: Arc<dyn Transport>) {
         // A long block comes in parts.
         let ways = client.ways();
         assert!(ways.written >= blocks && ways.lost == 0, "{strings}: {ways:?} of {blocks}");
-        // Few places, of which the server must be given new ones, and short ones.
+        // Few slots, so that the server must be given new ones, and short ones.
         for slots in [Slots { count: 1, bytes: 4 << 20 }, Slots { count: 64, bytes: 300_000 }] {
             assert_eq!(received(&mut client, &ticket, slots).await.unwrap(), wanted, "{strings}, {slots:?}");
         }
@@ -232,7 +235,7 @@ pub async fn both_ways_give_what_do_get_gives(transport: Arc<dyn Transport>) {
         // Places that no row fits in: the client fetches.
         let tiny = Slots { count: 4, bytes: 4_096 };
         assert_eq!(received(&mut client, &ticket, tiny).await.unwrap(), wanted, "{strings}");
-        // What is made for the client is not lent.
+        // Memory that is made for the client is not lent.
         let before = client.ways();
         let made =
             format!(r#"{{"table": "t", "filter": [["price", ">", 0]], "strings": "{strings}", "endpoints": 1}}"#);
@@ -286,7 +289,7 @@ pub async fn a_lease_keeps_memory_and_its_end_revokes_the_key(transport: Arc<dyn
     let (lease, places) = raw.directory(&ticket).await.unwrap();
     assert!(places.len() > 4, "{places:?}");
     let before: Vec<_> = places.iter().map(|place| raw.read(*place).unwrap()).collect();
-    // A writer waits for nobody, and the memory stays what it was.
+    // A writer does not wait, and the memory stays unchanged.
     let start = Instant::now();
     thaw(&db);
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
@@ -318,7 +321,7 @@ pub async fn a_lease_keeps_memory_and_its_end_revokes_the_key(transport: Arc<dyn
     assert_eq!(act(&mut raw.flight, RENEW, &body).await, Err(Code::NotFound));
 }
 
-/// A client whose lease or connection is lost in the middle asks again and goes on where it was.
+/// A client whose lease or connection is lost in the middle asks again and continues.
 pub async fn a_client_asks_again_after_revocation(transport: Arc<dyn Transport>) {
     let db = database(FreezeFormat::View);
     let served = serve(&db, FlightOptions::default(), Some(transport.clone()), RdmaOptions::default()).await;
@@ -358,7 +361,7 @@ pub async fn hostile_requests_get_errors_and_take_nothing(transport: Arc<dyn Tra
     let session = Some(raw.session);
     let scan = Scan { session, ticket: ticket.ticket.to_vec(), from: 0 };
 
-    // What is no request.
+    // Bodies that are no request.
     for name in [CONNECT, DIRECTORY, WRITE, RENEW, RELEASE, DISCONNECT] {
         for body in ["", "{", "[]", "7", r#"{"session": -1}"#, r#"{"session": 1, "more": 2}"#] {
             let action = Action { r#type: name.into(), body: body.to_owned().into() };
@@ -377,7 +380,7 @@ pub async fn hostile_requests_get_errors_and_take_nothing(transport: Arc<dyn Tra
         let connect = Connect { transport: transport.name().into(), address };
         assert_eq!(act(&mut raw.flight, CONNECT, &connect).await, Err(Code::InvalidArgument));
     }
-    // Sessions and leases of others, forged tickets, snapshots that nobody holds.
+    // Sessions and leases of others, forged tickets, snapshots that are not held.
     let forged = Scan { session: Some(raw.session ^ 1), ..scan.clone() };
     assert_eq!(act(&mut raw.flight, DIRECTORY, &forged).await, Err(Code::NotFound));
     let nobody = Scan { ticket: br#"{"lease":12345,"blocks":{"start":0,"end":4000000000}}"#.to_vec(), ..scan.clone() };
@@ -408,7 +411,7 @@ pub async fn hostile_requests_get_errors_and_take_nothing(transport: Arc<dyn Tra
         let _ = act(&mut raw.flight, DISCONNECT, &of).await;
     }
 
-    // As many leases as one may have, and no more.
+    // As many leases as a session may have, and no more.
     let mut leases = Vec::new();
     for count in 0..20 {
         match raw.directory(&ticket).await {
@@ -417,7 +420,7 @@ pub async fn hostile_requests_get_errors_and_take_nothing(transport: Arc<dyn Tra
         }
     }
     assert_eq!(leases.len(), 3);
-    // As many sessions; when their clients are gone without a word, there is room again.
+    // As many sessions; when their clients have disappeared, there is room again.
     let mut raws = Vec::new();
     let code = loop {
         match Raw::connect(&served, &*transport).await {
@@ -472,14 +475,14 @@ pub async fn a_role_leases_what_it_may_read_and_only_as_long_as_it_may(transport
     let (_, places) = raw.directory(&ticket).await.unwrap();
     let ids = raw.read(places[0]).unwrap();
     assert_eq!(ids[8..16], 1_i64.to_le_bytes());
-    // What lies beside the column is not in reach.
+    // Memory beside the column is out of reach.
     let mut other = Raw::connect(&served, &*transport).await.unwrap();
     let (_, others) = other.directory(&ticket).await.unwrap();
     assert_eq!(other.read(others[0]).unwrap(), ids);
     let beside = Place { address: others[0].address + 8, ..others[0] };
     assert_eq!(other.read(beside), Err(TransportError::Refused));
 
-    // The client's reads ask nobody, so the server looks when privileges have changed.
+    // The client's reads are not checked, so the server looks when privileges have changed.
     set_grant(&db, reader, false);
     until("the key is revoked", async || raw.read(places[0]).is_err()).await;
     assert_eq!(raw.directory(&ticket).await, Err(Code::NotFound));
@@ -498,7 +501,7 @@ pub async fn a_role_leases_what_it_may_read_and_only_as_long_as_it_may(transport
     assert_eq!(status.code(), Code::Unauthenticated);
 }
 
-/// All of the tests, one by one.
+/// Runs all of the tests.
 pub async fn all(transport: Arc<dyn Transport>) {
     let name = transport.name();
     println!("{name}: both ways give what DoGet gives");

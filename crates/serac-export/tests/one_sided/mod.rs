@@ -1,4 +1,4 @@
-//! What holds for one-sided access by any transport.
+//! Tests of one-sided access by any transport.
 #![allow(dead_code, reason = "each test binary uses what it needs")]
 
 pub mod flight;

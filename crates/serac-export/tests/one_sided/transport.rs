@@ -1,4 +1,4 @@
-//! What every transport promises.
+//! Tests of every transport's promises.
 
 use bytes::Bytes;
 use serac_export::rdma::transport::{Endpoint, Memory, Place, Region, Transfer, Transport, TransportError};
@@ -40,7 +40,7 @@ fn is_broken(result: &Result<Vec<u8>, TransportError>) -> bool {
 
 pub fn reads_and_writes_arrive(transport: &dyn Transport) {
     let (server, client) = pair(transport);
-    // Of odd lengths, and of more work requests than a queue has.
+    // Odd lengths, and more work requests than a queue has.
     for length in [1, 63, 4_096, 1_000_003] {
         let lent = bytes(length);
         let place = server.register(Memory::Readable(lent.clone())).unwrap();
@@ -122,7 +122,7 @@ pub fn a_revoked_key_opens_nothing(transport: &dyn Transport) {
     server.revoke(place.key);
     assert_eq!(read(&*client, place), Err(TransportError::Refused));
 
-    // What a server writes late does not arrive.
+    // A server's late write does not arrive.
     let (server, client) = pair(transport);
     let region = Region::new(4_096).unwrap();
     let place = client.register(Memory::Writable(region.clone())).unwrap();
@@ -146,7 +146,7 @@ pub fn a_key_opens_nothing_to_another_peer(transport: &dyn Transport) {
     assert_eq!(read(&*client, place).unwrap(), bytes(100_000));
 }
 
-/// A client reads all the time while keys are revoked: it has the bytes or none of them.
+/// A client reads all the time while keys are revoked: it gets all bytes or an error.
 pub fn revocation_beside_reads(transport: &dyn Transport) {
     // Before, in and after the first reads, fast or slow.
     for milliseconds in [0, 1, 2, 4, 8, 30, 100] {
@@ -184,7 +184,7 @@ pub fn wrong_use_is_an_error_and_breaks_nothing(transport: &dyn Transport) {
     invalid(read(Place { address: local.address + 4_091, ..part(local, 0) }, part(lent, 0)));
     invalid(read(part(own, 0), part(lent, 0)));
     assert!(matches!(client.register(Memory::Source(Bytes::new())), Err(TransportError::Invalid(_))));
-    // Once only, and to what can be an address.
+    // Only once, and only to a possible address.
     invalid(client.connect(&server.address()));
     for address in [&[][..], &[1; 7], &[255; 29], &[0; 256], &[1, 0, 0, 0]] {
         invalid(transport.open().unwrap().connect(address));
@@ -197,7 +197,7 @@ pub fn wrong_use_is_an_error_and_breaks_nothing(transport: &dyn Transport) {
     read(part(local, 0), part(lent, 0)).unwrap();
 }
 
-/// A test, and what it shows.
+/// A test, with its name.
 type Test = (&'static str, fn(&dyn Transport));
 
 pub fn all(transport: &dyn Transport) {

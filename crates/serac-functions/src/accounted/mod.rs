@@ -1,24 +1,24 @@
 //! Functions whose results may be far larger than their arguments, within the session's memory.
 //!
-//! `repeat(s, 2000)` makes of a batch of texts one of thousands of times its size, and nobody that
-//! spills or counts has seen it yet. So the functions in [`sizes`] are wrapped: before a call, its
+//! `repeat(s, 2000)` makes of a batch of texts one of thousands of times its size, before any
+//! operator can spill or count it. So the functions in [`sizes`] are wrapped: before a call, its
 //! result's size is estimated. A value of more than a gigabyte is refused, as PostgreSQL refuses it
 //! (54000). A result beyond the call's share of [`FREE`] takes its bytes from the session's memory,
-//! or the statement fails (53200); it gives them back when the last array that lies in its buffers
-//! is dropped. So a query's functions hold no more than the memory for queries and, for each batch
+//! or the statement fails (53200). The bytes are given back when the last array in its buffers is
+//! dropped. So a query's functions hold no more than the memory for queries and, for each batch
 //! that is under way, [`FREE`].
 //!
-//! The operator `||` of texts becomes such a function, too: nested, it doubles what it is given
-//! with every level.
+//! The operator `||` of texts becomes a wrapped function, too: nested, it doubles its input with
+//! every level.
 //!
 //! Constants are simplified when a statement is planned. A result of more than [`FOLDED`] is left
-//! for the execution: as a constant it would lie in the plan, where nobody counts it. Long
+//! for the execution: as a constant it would lie in the plan, where it is not counted. Long
 //! constants of the statement become views, which all rows of a batch share.
 //!
 //! A function's constant result, which is made once, is given as it is to the function around it.
-//! Where an operator takes it (as a column of a result, or an argument of an aggregate), it
-//! *spreads*: each row of the batch gets a copy, unless it is a view. So a call in such a place
-//! counts the copies of all rows.
+//! If an operator takes it (as a column of a result, or an argument of an aggregate), it *spreads*:
+//! each row of the batch gets a copy, unless it is a view. So a call in such a place counts the
+//! copies of all rows.
 
 mod sizes;
 mod textcat;
@@ -86,7 +86,7 @@ struct Accounted {
     signature: Signature,
 }
 
-/// The function within `memory`, if it is one whose results may be large.
+/// The function within `memory`, if its results may be large.
 pub fn accounted(function: &Arc<ScalarUDF>, memory: &Arc<dyn MemoryPool>) -> Option<Arc<ScalarUDF>> {
     let names = std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str));
     let (_, size) = SIZES.iter().find(|(name, _)| names.clone().any(|known| known == *name))?;
@@ -99,7 +99,7 @@ fn wrapped(function: Arc<ScalarUDF>, size: Size, share: u64, memory: &Arc<dyn Me
     Arc::new(ScalarUDF::from(Accounted { function, size, share, spreads: false, memory, signature }))
 }
 
-/// The expression of an operator, whose calls say that their results spread.
+/// The expression of an operator, with its calls marked as spreading.
 fn spread(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_down(|expr| match expr {
         Expr::ScalarFunction(call) => {
@@ -138,7 +138,7 @@ impl Hash for Accounted {
     }
 }
 
-/// What a function wants in place of arguments of given types.
+/// The types to which a function coerces arguments of given types.
 pub(super) fn coerced(function: &ScalarUDF, given: &[DataType]) -> Result<Vec<DataType>> {
     let fields: Vec<FieldRef> = given.iter().map(|t| Arc::new(Field::new("", t.clone(), true))).collect();
     Ok(fields_with_udf(&fields, function)?.iter().map(|field| field.data_type().clone()).collect())
@@ -148,15 +148,19 @@ impl ScalarUDFImpl for Accounted {
     fn name(&self) -> &str {
         self.function.name()
     }
+
     fn aliases(&self) -> &[String] {
         self.function.aliases()
     }
+
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         self.function.schema_name(args)
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let types = coerced(&self.function, given)?;
         // Views of one long text for many rows share it.
@@ -166,15 +170,19 @@ impl ScalarUDFImpl for Accounted {
             && self.function.return_type(&views).is_ok_and(|t| t == DataType::Utf8View);
         Ok(if takes_views { views } else { types })
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.function.return_type(given)
     }
+
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         self.function.return_field_from_args(args)
     }
+
     fn is_strict(&self) -> bool {
         self.function.inner().is_strict()
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
@@ -199,7 +207,7 @@ impl ScalarUDFImpl for Accounted {
         if FOLDING.get() {
             return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "too large for a constant").external());
         }
-        // Where texts are no views, each row of a constant gets its own.
+        // If texts are no views, each row of a constant gets its own copy.
         let copies = if is_constant && !is_view && !spreads { rows as u64 } else { 1 };
         let needed = bytes.all.saturating_mul(copies);
         let reservation = self.reserved(needed)?;
@@ -223,7 +231,8 @@ impl Accounted {
         reservation.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX))?;
         Ok(reservation)
     }
-    /// A result for `rows` rows, each of which gets a copy of one that is constant.
+
+    /// A result for `rows` rows; each row gets a copy of a constant.
     fn spread(&self, result: ColumnarValue, rows: usize) -> Result<ColumnarValue> {
         let ColumnarValue::Scalar(value) = result else { return Ok(result) };
         let needed = sizes::copied(&value.to_array()?).saturating_mul(rows as u64);
@@ -277,8 +286,8 @@ fn with_owner(data: ArrayData, reservation: &mut Option<MemoryReservation>) -> A
     unsafe { data.into_builder().buffers(buffers).build_unchecked() }
 }
 
-/// Puts functions within a session's memory in the place of those that planners have brought in,
-/// and of the operator `||` of texts, and gives each its share of what is free.
+/// Replaces the planners' functions, and the operator `||` of texts, by functions within a
+/// session's memory, and gives each its share of the free memory.
 #[derive(Debug)]
 pub struct Accounts(pub Arc<dyn MemoryPool>);
 
@@ -323,7 +332,7 @@ impl Accounts {
     }
 }
 
-/// Whether a part of an expression may give results that are far larger than what it is given.
+/// Whether a part of an expression may have results that are far larger than its arguments.
 fn may_be_large(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(BinaryExpr { op, .. }) => *op == Operator::StringConcat,
@@ -338,6 +347,7 @@ impl AnalyzerRule for Accounts {
     fn name(&self) -> &str {
         "accounts"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut count = 0;
         plan.apply_with_subqueries(|plan| {
@@ -366,9 +376,11 @@ impl OptimizerRule for SmallConstants {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.0.apply_order()
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         /// Says it again, also after a panic.
         struct Before(bool);
@@ -399,6 +411,7 @@ impl AnalyzerRule for LongTexts {
     fn name(&self) -> &str {
         "long_texts"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
             // The rows of VALUES have the types in its schema, and no copies.

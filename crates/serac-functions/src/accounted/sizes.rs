@@ -1,4 +1,4 @@
-//! How many bytes a call of a function gives, before it is made.
+//! The size of a call's result in bytes, before the call.
 
 use crate::regexes::compiled;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
@@ -14,7 +14,8 @@ const ELEMENT: u64 = 16;
 /// Digits of a document's number at the most.
 const MOST_DIGITS: u64 = 131_072;
 
-/// The functions whose results may be far larger than what they are made of, and how large.
+/// The functions whose results may be far larger than their arguments, and the size of these
+/// results.
 pub(super) static SIZES: &[(&str, Size)] = &[
     ("repeat", Size::Rows(|row| row.bytes(0).saturating_mul(row.number(1)))),
     ("lpad", Size::Rows(padded)),
@@ -60,7 +61,7 @@ pub(super) static SIZES: &[(&str, Size)] = &[
     ("range", Size::Rows(series)),
 ];
 
-/// How the size of a result follows from the arguments.
+/// The relation of a result's size to the arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Size {
     /// At the most so many times the bytes of all arguments.
@@ -70,11 +71,11 @@ pub(super) enum Size {
     /// The same by a count that reads the texts, for rows of which a bound that costs nothing, the
     /// second, is large.
     Checked(fn(&Row) -> u64, fn(&Row) -> u64),
-    /// Those of the only argument as values of the result's type.
+    /// The bytes of the only argument as values of the result's type.
     Cast,
 }
 
-/// An argument: what a constant is, or an array of values.
+/// An argument: a constant's value, or an array of values.
 enum Argument<'a> {
     Text(&'a str),
     One(ArrayRef),
@@ -84,7 +85,7 @@ enum Argument<'a> {
 /// The arguments of a call.
 pub(super) struct Arguments<'a>(Vec<Argument<'a>>);
 
-/// Those of one row.
+/// The arguments of one row.
 pub(super) struct Row<'a> {
     arguments: &'a [Argument<'a>],
     row: usize,
@@ -112,6 +113,7 @@ impl<'a> Arguments<'a> {
         };
         Ok(Self(values.iter().map(argument).collect::<Result<_>>()?))
     }
+
     /// A bound of all bytes of arguments in `rows` rows.
     fn bytes(&self, rows: usize) -> u64 {
         let one = |argument: &Argument| match argument {
@@ -121,6 +123,7 @@ impl<'a> Arguments<'a> {
         };
         self.0.iter().map(one).fold(0, u64::saturating_add)
     }
+
     /// A bound of the bytes of the only argument in `rows` rows as values of type `to`.
     fn bytes_as(&self, to: &DataType, rows: usize) -> u64 {
         match self.0.first() {
@@ -130,6 +133,7 @@ impl<'a> Arguments<'a> {
             Some(Argument::Rows(array)) => bytes_as(array, to),
         }
     }
+
     /// The bytes of the results of `rows` rows, which are of type `to`. A bound that is at most
     /// `enough` is not made exact.
     pub(super) fn results(&self, size: Size, to: &DataType, rows: usize, enough: u64) -> Bytes {
@@ -147,7 +151,7 @@ impl<'a> Arguments<'a> {
                 let all = self.bytes(rows).saturating_mul(factor);
                 match all <= enough {
                     true => Bytes { all, largest: all },
-                    // What each row has is within the same factor.
+                    // The rows are within the same factor of each other.
                     false => {
                         let bytes = each(sum);
                         Bytes { all, largest: bytes.largest.saturating_mul(factor) }
@@ -178,6 +182,7 @@ impl Row<'_> {
     fn count(&self) -> usize {
         self.arguments.len()
     }
+
     /// The bytes of the argument's value, 0 of NULL.
     fn bytes(&self, argument: usize) -> u64 {
         match self.arguments.get(argument) {
@@ -187,6 +192,7 @@ impl Row<'_> {
             Some(Argument::Rows(array)) => bytes_of(array, self.row),
         }
     }
+
     fn array(&self, argument: usize) -> Option<(&dyn Array, usize)> {
         match self.arguments.get(argument)? {
             Argument::Text(_) => None,
@@ -194,6 +200,7 @@ impl Row<'_> {
             Argument::Rows(array) => Some((array.as_ref(), self.row)),
         }
     }
+
     fn integer(&self, argument: usize) -> Option<i64> {
         let (array, row) = self.array(argument)?;
         if array.is_null(row) {
@@ -203,14 +210,16 @@ impl Row<'_> {
             DataType::Int64 => Some(array.as_primitive::<Int64Type>().value(row)),
             DataType::Int32 => Some(array.as_primitive::<Int32Type>().value(row).into()),
             DataType::Date32 => Some(array.as_primitive::<Date32Type>().value(row).into()),
-            // What else counts is cast to one of these before the call.
+            // Other types with a size are cast to one of these before the call.
             _ => None,
         }
     }
-    /// A number of times: 0 of what is NULL or negative.
+
+    /// A number of times: 0 for NULL or a negative number.
     fn number(&self, argument: usize) -> u64 {
         self.integer(argument).and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
     }
+
     fn text(&self, argument: usize) -> Option<&str> {
         if let Some(Argument::Text(text)) = self.arguments.get(argument) {
             return Some(text);
@@ -250,8 +259,8 @@ fn replaced(row: &Row) -> u64 {
     row.bytes(0).saturating_add(places.saturating_mul(row.bytes(2)))
 }
 
-/// With `places` in the text at which it is replaced. A reference in the replacement repeats what
-/// was found at each, together at most the text.
+/// With `places` in the text at which it is replaced. A reference in the replacement repeats the
+/// match at each place, together at most the text.
 fn regex_replaced_at(row: &Row, places: u64) -> u64 {
     let references = row.text(2).map_or(0, |text| text.matches('\\').count() as u64);
     let given = places.saturating_mul(row.bytes(2));
@@ -294,7 +303,7 @@ fn series(row: &Row) -> u64 {
     };
     if let (Some(start), Some(stop)) = (start, stop) {
         let step = row.integer(2).unwrap_or(1).unsigned_abs();
-        // Of days by an interval of days or months.
+        // A series of days by an interval of days or months.
         let days = row.array(2).filter(|(array, at)| !array.is_null(*at)).and_then(|(array, at)| {
             let interval = array.as_primitive_opt::<IntervalMonthDayNanoType>()?.value(at);
             Some((i64::from(interval.months) * 28 + i64::from(interval.days)).unsigned_abs())
@@ -361,7 +370,7 @@ fn document_at(row: &Row, argument: usize) -> u64 {
     all
 }
 
-/// The elements of lists, one list behind the other; none of other values.
+/// The elements of lists, one list behind the other; `None` for other values.
 fn elements(array: &dyn Array) -> Option<ArrayRef> {
     let of = |values: &ArrayRef, from: usize, to: usize| values.slice(from, to - from);
     match array.data_type() {
@@ -458,7 +467,7 @@ fn bytes_of(array: &dyn Array, row: usize) -> u64 {
     bytes as u64
 }
 
-/// Those of all values, and of the views, offsets or bounds of an array's.
+/// The bytes of all values, and of an array's views, offsets or bounds.
 fn bytes_of_all(array: &dyn Array) -> u64 {
     let len = array.len() as u64;
     match array.data_type() {

@@ -32,18 +32,23 @@ impl ScalarUDFImpl for TextCat {
     fn name(&self) -> &str {
         TEXTCAT
     }
+
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         Ok(args.iter().map(|arg| arg.schema_name().to_string()).collect::<Vec<_>>().join(" || "))
     }
+
     fn signature(&self) -> &Signature {
         &self.0
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(given.first().cloned().unwrap_or(DataType::Utf8View))
     }
+
     fn is_strict(&self) -> bool {
         true
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         make_scalar_function(joined, Vec::new())(&args.args)
     }

@@ -1,6 +1,6 @@
 //! to_char, to_date, to_timestamp and to_number with PostgreSQL's patterns for dates, times and
-//! numbers (its manual, "Data Type Formatting Functions"), where DataFusion's own take those of
-//! strftime and would give `YYYY` back as it stands.
+//! numbers (its manual, "Data Type Formatting Functions"). DataFusion's own take patterns of
+//! strftime and would copy `YYYY` to the output.
 
 mod numbers;
 mod pattern;
@@ -41,7 +41,7 @@ enum Kind {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct FormatFunction {
     kind: Kind,
-    /// Of what has a time zone, or says none.
+    /// A time with a time zone, or without one.
     zone: Zone,
     signature: Signature,
 }
@@ -50,7 +50,7 @@ pub(super) fn functions() -> impl Iterator<Item = ScalarUDF> {
     [Kind::Char, Kind::Date, Kind::Timestamp, Kind::Number].into_iter().map(|kind| kind.function(Zone::utc()))
 }
 
-/// to_char and to_timestamp in a session of a time zone; none for another name.
+/// to_char and to_timestamp in a session with a time zone; `None` for another name.
 pub(super) fn function_in(name: &str, zone: Zone) -> Option<ScalarUDF> {
     let kind = [Kind::Char, Kind::Timestamp].into_iter().find(|kind| kind.name() == name)?;
     Some(kind.function(zone))
@@ -61,6 +61,7 @@ impl Kind {
         let signature = Signature::user_defined(Volatility::Immutable);
         ScalarUDF::from(FormatFunction { kind: self, zone, signature })
     }
+
     fn name(self) -> &'static str {
         match self {
             Self::Char => "to_char",
@@ -77,8 +78,8 @@ fn with_zone() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
-/// Calls `f` with what `parse` makes of the patterns and with the row's number, for rows where both
-/// arguments have a value.
+/// Calls `f` with the result of `parse` for the pattern and with the row's number, for rows where
+/// both arguments have a value.
 fn each<P, T>(
     given: &ArrayRef,
     patterns: &StringViewArray,
@@ -137,7 +138,7 @@ fn of_own_digits(stored: &[u8]) -> std::result::Result<Number, SqlError> {
     }
 }
 
-/// Digits behind the point of what is divided by a power of ten (`V`).
+/// Digits behind the point of a quotient by a power of ten (`V`).
 const DIVIDED: i32 = 16;
 
 /// The number that a text says in the form of a pattern, with as many digits behind the point as
@@ -245,9 +246,11 @@ impl ScalarUDFImpl for FormatFunction {
     fn name(&self) -> &str {
         self.kind.name()
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let shown = given.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let message = format!("function {}({shown}) does not exist", self.name());
@@ -281,6 +284,7 @@ impl ScalarUDFImpl for FormatFunction {
             _ => Err(unknown()),
         }
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.kind {
             Kind::Char => DataType::Utf8,
@@ -289,6 +293,7 @@ impl ScalarUDFImpl for FormatFunction {
             Kind::Number => DataType::LargeBinary,
         })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         make_scalar_function(|arrays| self.apply(arrays), Vec::new())(&args.args)
     }

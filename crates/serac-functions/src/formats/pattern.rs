@@ -1,6 +1,6 @@
 //! Patterns of dates and times, such as `YYYY-MM-DD HH24:MI`.
 
-/// What a part of a pattern stands for.
+/// The field of a part of a pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Field {
     /// The last digits of the year, so many, or all of it for 4; of the year of the ISO week.
@@ -17,7 +17,7 @@ pub(super) enum Field {
     MonthAbbreviated,
     RomanMonth,
     DayOfMonth,
-    /// Of the ISO weeks' year, if so.
+    /// Whether it is in the year of ISO weeks.
     DayOfYear {
         iso: bool,
     },
@@ -62,11 +62,11 @@ pub(super) enum Case {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
-    /// Letters that are no field, and what stands in quotes.
+    /// Letters that are no field, and quoted text.
     Text(String),
     /// Blanks and punctuation outside of quotes.
     Separator(String),
-    /// What is read has the pattern's blanks (FX) from here on.
+    /// From here on, the input must match the pattern exactly (FX).
     Exact,
     Field {
         field: Field,
@@ -80,7 +80,7 @@ pub(super) enum Piece {
     },
 }
 
-/// Longer ones first where one begins with the other.
+/// If one field is a prefix of another, the longer one comes first.
 const FIELDS: [(&str, Field); 53] = [
     ("Y,YYY", Field::YearWithComma),
     ("SSSSS", Field::SecondOfDay),
@@ -150,8 +150,8 @@ fn case_of(word: &str) -> Case {
     }
 }
 
-/// What may stand before a field: it is bare (FM), or a name in the words of the language, of which
-/// there is one (TM).
+/// Prefixes of a field: it is bare (FM), or a name in the words of the language, of which there is
+/// one (TM).
 const PREFIXES: [&str; 2] = ["FM", "TM"];
 
 /// Punctuation, which separates fields.

@@ -1,9 +1,9 @@
 //! to_date and to_timestamp: from text to a time, by the rules of PostgreSQL 15 (its manual, "Data
 //! Type Formatting Functions", and what it answers).
 //!
-//! Each part of the pattern takes its part of the text. A number before another one has as many
-//! digits as its field; before anything else it has all digits that are there, and a sign. Blanks
-//! before and behind fields do not count, and a separator of the pattern takes a blank or a
+//! Each part of the pattern takes its part of the text. A number before another number has as many
+//! digits as its field. Before any other part it takes all digits that are there, and a sign.
+//! Blanks before and behind fields do not count, and a separator of the pattern takes a blank or a
 //! separator of the text, or nothing. After `FX` each character of the pattern takes one of the
 //! text.
 
@@ -26,8 +26,8 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Microseconds since 1970 in UTC, where a text without a zone is taken for one of `zone`; none
-    /// if they are out of range.
+    /// Microseconds since 1970 in UTC, where a text without a zone is taken for one of `zone`;
+    /// `None` if they are out of range.
     pub(super) fn micros(&self, zone: &Zone) -> Option<i64> {
         let local = self.time.and_utc().timestamp_micros();
         let micros = match self.offset {
@@ -51,7 +51,7 @@ enum Calendar {
 /// A number that a text has said, once or more often.
 type Said = Option<i32>;
 
-/// What a text has said so far. A number that is 0 is as good as one that has not been said.
+/// The parts that have been read so far. A number that is 0 counts as absent.
 #[derive(Default)]
 struct Parts {
     calendar: Option<Calendar>,
@@ -106,7 +106,7 @@ fn conflicting(word: &str) -> SqlError {
         .explained("This value contradicts a previous setting for the same field type.")
 }
 
-/// Notes a number, which must not be another one than before.
+/// Notes a number, which must equal an earlier one.
 fn note(said: &mut Said, number: i32, word: &str) -> Result<()> {
     match *said {
         Some(before) if before != 0 && before != number => Err(conflicting(word)),
@@ -121,12 +121,14 @@ impl Reader<'_> {
     fn next(&self) -> Option<char> {
         self.rest.chars().next()
     }
+
     fn take(&mut self) {
         self.last_skipped = self.next();
         let mut letters = self.rest.chars();
         letters.next();
         self.rest = letters.as_str();
     }
+
     /// Skips blanks; how many.
     fn skip_blanks(&mut self) -> i32 {
         let mut count = 0;
@@ -136,6 +138,7 @@ impl Reader<'_> {
         }
         count
     }
+
     fn separators(&mut self, text: &str) {
         for _ in text.chars() {
             if self.is_exact {
@@ -149,15 +152,17 @@ impl Reader<'_> {
             }
         }
     }
+
     fn text(&mut self, text: &str) {
         for _ in text.chars() {
-            // What has been skipped already may be part of a field.
+            // Skipped characters may be part of a field.
             match !self.is_exact && self.skipped > 0 {
                 true => self.skipped -= 1,
                 false => self.take(),
             }
         }
     }
+
     /// A number of so many digits, and how many characters it has.
     fn number(&mut self, digits: usize, place: &Place<'_>) -> Result<(i32, usize)> {
         let word = place.word;
@@ -201,7 +206,8 @@ impl Reader<'_> {
         })?;
         Ok((number, before - self.rest.len()))
     }
-    /// Which of the words, of whose first `letters` (or all) it is, stands here.
+
+    /// The word that stands here, recognised by its first `letters` (or all).
     fn word(&mut self, words: &[&str], letters: usize, place: &Place<'_>) -> Result<i32> {
         let of = |word: &'_ str| letters.min(word.len());
         let is_here =
@@ -215,6 +221,7 @@ impl Reader<'_> {
         self.rest = &self.rest[of(words[at])..];
         Ok(at as i32)
     }
+
     /// A number, noted; how many characters it has.
     fn noted(&mut self, said: &mut Said, digits: usize, place: &Place<'_>) -> Result<usize> {
         let (number, used) = self.number(digits, place)?;
@@ -380,7 +387,7 @@ fn days_after(date: NaiveDate, days: i64) -> Option<NaiveDate> {
 }
 
 impl Parts {
-    /// The year, as chrono counts them: 0 is 1 BC. None where the text says none.
+    /// The year, as chrono counts them: 0 is 1 BC. `None` if the text has no year.
     fn year(&self) -> Option<i32> {
         let before_christ = known(self.before_christ).is_some();
         let century = known(self.century).map(|century| if before_christ { -century } else { century });
@@ -400,7 +407,8 @@ impl Parts {
             (None, None) => None,
         }
     }
-    /// The date; none if there is no such date.
+
+    /// The date; `None` if it does not exist.
     fn date(&self) -> Result<Option<NaiveDate>> {
         let given_year = self.year();
         let mut date = (given_year.unwrap_or(0), 1, 1);
@@ -469,6 +477,7 @@ impl Parts {
         let first = NaiveDate::from_ymd_opt(year, month as u32, 1);
         Ok(exact.or_else(|| first.filter(|_| !all_said).and_then(|first| days_after(first, i64::from(day) - 1))))
     }
+
     fn read(&self, text: &str) -> Result<Read> {
         let range = || {
             SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
@@ -541,8 +550,8 @@ fn ends_numbers(piece: Option<&Piece>) -> bool {
 /// The time that a text says in the words of a pattern.
 ///
 /// # Errors
-/// 22007 if the text has not what the pattern says, 22008 if it says no time, 0A000 for fields that
-/// are written alone.
+/// 22007 if the text does not match the pattern, 22008 if it is no time, 0A000 for fields that can
+/// only be written.
 pub(super) fn read(pieces: &[Piece], text: &str) -> Result<Read> {
     let mut reader = Reader { rest: text, is_exact: false, skipped: 0, last_skipped: None };
     let mut parts = Parts::default();

@@ -20,8 +20,8 @@ pub(super) const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-/// The numbers of months as Romans write them, from the last on, so that none begins with one
-/// behind it.
+/// The numbers of months in Roman digits, from the last on, so that none is a prefix of a later
+/// one.
 pub(super) const ROMAN_MONTHS: [&str; 12] = ["XII", "XI", "X", "IX", "VIII", "VII", "VI", "V", "IV", "III", "II", "I"];
 /// Width of the longest of these.
 const ROMAN_WIDTH: usize = 4;
@@ -55,7 +55,7 @@ fn of_era(year: i32) -> i64 {
     if year > 0 { year.into() } else { 1 - i64::from(year) }
 }
 
-/// The time in the words of the pattern. `zone` tells of its time zone, if it has one.
+/// The time in the words of the pattern. `zone` gives its time zone, if it has one.
 pub(super) fn write(pieces: &[Piece], time: NaiveDateTime, zone: &dyn Fn() -> Option<Reading>) -> String {
     let mut out = String::new();
     for piece in pieces {
@@ -143,7 +143,7 @@ fn write_field(
 }
 
 fn write_number(out: &mut String, field: Field, (number, width): (i64, usize), bare: bool, ordinal: Option<Case>) {
-    // The digits of a fraction are not a number's: zeros at their front mean something.
+    // The digits of a fraction are no whole number: leading zeros are significant.
     let width = if bare && !matches!(field, Field::Fraction(_)) { 0 } else { width };
     out.push_str(&format!("{number:0width$}"));
     if let Some(case) = ordinal {
@@ -175,7 +175,7 @@ pub(super) fn write_interval(pieces: &[Piece], interval: Parts) -> Result<String
     Ok(out)
 }
 
-/// What a field of an interval is.
+/// The value of an interval's field.
 enum OfInterval {
     Nothing,
     Written(String),

@@ -1,4 +1,4 @@
-//! What is in documents.
+//! Access to the parts of documents.
 
 use super::documents::{
     Form, JSON, document, documents, each, is_document, of_document, of_document_and_path, texts_of,
@@ -27,7 +27,7 @@ fn step(given: &[DataType], result: DataType) -> Option<Types> {
     }
 }
 
-/// What is found in each document by something of its row.
+/// The value that a key of each row selects in its document.
 fn found<'d, K>(
     array: &'d ArrayRef,
     keys: impl IntoIterator<Item = Option<K>>,

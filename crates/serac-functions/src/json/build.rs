@@ -41,12 +41,12 @@ enum Kind<'a> {
     Quoted(Vec<Option<String>>),
 }
 
-/// Whether a value is NULL. Those of an array that knows nothing else are not in its bits.
+/// Whether a value is NULL. An array of type Null has no bits for its NULLs.
 fn is_null(array: &ArrayRef, row: usize) -> bool {
     *array.data_type() == DataType::Null || array.is_null(row)
 }
 
-/// Whether a number is one to JSON, as NaN and infinity are not.
+/// Whether JSON has the number: it has neither NaN nor infinity.
 fn is_number(text: &str) -> bool {
     text.ends_with(|last: char| last.is_ascii_digit())
 }
@@ -89,10 +89,12 @@ impl<'a> Values<'a> {
         };
         Ok(Self { array, kind })
     }
+
     /// Whether they are arrays or rows.
     fn has_parts(&self) -> bool {
         matches!(self.kind, Kind::List | Kind::Row(_))
     }
+
     /// Adds a row's value. `separator` stands between the parts right inside of it.
     fn write(&self, row: usize, out: &mut String, separator: &str) -> Result<(), SqlError> {
         if is_null(self.array, row) {
@@ -126,7 +128,8 @@ impl<'a> Values<'a> {
         }
         Ok(())
     }
-    /// Adds a row's value as the key of an object. `null` is the error of one that is NULL.
+
+    /// Adds a row's value as the key of an object. `null` is the error of a NULL key.
     fn write_key(&self, row: usize, out: &mut String, null: impl FnOnce() -> SqlError) -> Result<(), SqlError> {
         if is_null(self.array, row) {
             return Err(null());
@@ -144,7 +147,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Adds an array of values; what stands before all but the first follows from whether the value is
+/// Adds an array of values; the separator before all but the first depends on whether the value is
 /// NULL.
 fn write_all<'s>(elements: &ArrayRef, out: &mut String, separator: impl Fn(bool) -> &'s str) -> Result<(), SqlError> {
     let values = Values::of(elements)?;
@@ -159,7 +162,7 @@ fn write_all<'s>(elements: &ArrayRef, out: &mut String, separator: impl Fn(bool)
     Ok(())
 }
 
-/// A document of each row, in a form; NULL where there is none.
+/// A document of each row, in a form; NULL without a value.
 fn written(
     rows: usize,
     form: Form,
@@ -276,8 +279,8 @@ fn texts_and_lengths(array: &ArrayRef, row: usize) -> Result<Option<(super::docu
     Ok(Some((all, lengths)))
 }
 
-/// An object of an array of keys and one of values, or of an array of pairs, or in which they take
-/// turns, all of them texts.
+/// An object of an array of keys and an array of values, or of an array of pairs, or of an array in
+/// which they alternate. All of them are texts.
 fn object_of_texts(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
     let wrong = |message: &str| Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, message));
     written(args[0].len(), form, |row, out| {
@@ -329,7 +332,8 @@ fn object_of_texts(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> 
     })
 }
 
-/// What `json_object_agg` becomes: an object of an array of keys and one of values, of any types.
+/// The function behind `json_object_agg`: an object of an array of keys and one of values, of any
+/// types.
 fn object_of_arrays(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
     let null = || SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, "field name must not be null");
     written(args[0].len(), form, |row, out| {
@@ -351,7 +355,8 @@ fn object_of_arrays(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError>
     })
 }
 
-/// What `json_agg` becomes: an array of all values, with arrays and rows on lines of their own.
+/// The function behind `json_agg`: an array of all values, with arrays and rows on lines of their
+/// own.
 fn array_of_elements(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
     written(args[0].len(), form, |row, out| {
         let Some(elements) = elements_of(&args[0], row) else { return Ok(false) };

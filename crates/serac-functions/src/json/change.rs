@@ -17,7 +17,7 @@ fn wrong(message: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-/// The place in an array that a number names, which counts from the end where it is negative; none
+/// The place in an array that a number names, counted from the end if it is negative; `None`
 /// outside of it.
 fn place(elements: &[Json], number: i64) -> Option<usize> {
     let at = if number < 0 { number + elements.len() as i64 } else { number };
@@ -34,9 +34,9 @@ fn number(step: &str, at: usize) -> Result<i64, SqlError> {
     step.parse().map_err(wrong)
 }
 
-/// What is done at the end of a path.
+/// The change at the end of a path.
 enum Change {
-    /// The value is put there, also where there was none if that is said.
+    /// The value is put there, also at a missing place if that is set.
     Set(Json, bool),
     /// The value is put before, or behind, an element; for an object it is a new member.
     Insert(Json, bool),
@@ -63,7 +63,7 @@ fn apply(target: &mut Json, path: &[String], level: usize, change: Change) -> Re
                 (None, ..) => {}
             }
         }
-        // There is nothing to take from it, whatever the path is.
+        // Deleting from an empty array has no effect, for any path.
         Json::Array(elements) if level == 0 && elements.is_empty() && matches!(change, Change::Delete) => {}
         Json::Array(elements) => {
             let number = number(step, level)?;
@@ -194,7 +194,7 @@ fn delete(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     })
 }
 
-/// Members of two objects, or elements of two arrays; what is no array becomes one beside another.
+/// Members of two objects, or elements of two arrays; a scalar becomes an array beside another one.
 fn concat(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let right = documents(&args[1]);
     changed(&args[0], |left, row| {

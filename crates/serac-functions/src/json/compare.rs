@@ -1,9 +1,9 @@
-//! jsonb_key (a): bytes in the order in which PostgreSQL has documents, equal for equal ones.
+//! jsonb_key (a): bytes in PostgreSQL's order of documents, equal for equal ones.
 //!
-//! Types come in the order null, string, number, truth value, array, object. Of arrays and of
-//! objects the shorter one is the lesser one; of those of one length, the first elements, or keys
-//! with their values, that differ decide. An array comes behind a document that is none, unless it
-//! is empty.
+//! Types come in the order null, string, number, truth value, array, object. The shorter one of two
+//! arrays or objects is the lesser one. If the lengths are equal, the first elements, or keys with
+//! their values, that differ decide. An array comes behind a document of another type, unless the
+//! array is empty.
 //!
 //! | part | its bytes |
 //! |---|---|

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The type of documents.
 pub(crate) const JSON: DataType = DataType::LargeUtf8;
 
-/// How documents are written.
+/// The form of documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// json's: as they were given.
@@ -33,6 +33,7 @@ impl Form {
             Self::Normal => Ok(normalized(&text).map_err(EngineError::from)?.into_owned()),
         }
     }
+
     /// That all strings of a document can be read, of which those of jsonb always can.
     pub(super) fn check_escapes(self, document: &str) -> Result<(), SqlError> {
         match self {
@@ -40,37 +41,43 @@ impl Form {
             Self::Normal => Ok(()),
         }
     }
+
     pub(super) fn member<'d>(self, document: &'d str, key: &str) -> Option<&'d str> {
         match self {
             Self::Text => json_text::member(document, key),
             Self::Normal => json::member(document, key),
         }
     }
+
     pub(super) fn element(self, document: &str, number: i64) -> Option<&str> {
         match self {
             Self::Text => json_text::element(document, number),
             Self::Normal => json::element(document, number),
         }
     }
+
     pub(super) fn at_path<'d>(self, document: &'d str, path: &[&str]) -> Option<&'d str> {
         match self {
             Self::Text => json_text::at_path(document, path),
             Self::Normal => json::at_path(document, path),
         }
     }
+
     pub(super) fn elements<'d>(self, document: &'d str) -> Box<dyn Iterator<Item = &'d str> + 'd> {
         match self {
             Self::Text => Box::new(json_text::elements(document)),
             Self::Normal => Box::new(json::elements(document)),
         }
     }
+
     pub(super) fn members<'d>(self, document: &'d str) -> Box<dyn Iterator<Item = (Cow<'d, str>, &'d str)> + 'd> {
         match self {
             Self::Text => Box::new(json_text::members(document)),
             Self::Normal => Box::new(json::members(document).map(|(key, value)| (key.into(), value))),
         }
     }
-    /// The first byte of a document, which tells what it is.
+
+    /// The first byte of a document, which determines its type.
     pub(super) fn first(self, document: &str) -> Option<u8> {
         match self {
             Self::Text => json_text::trimmed(document).bytes().next(),
@@ -141,7 +148,7 @@ pub(super) fn texts_of(array: &ArrayRef) -> Result<Vec<Option<Texts>>, SqlError>
     (0..array.len()).map(|row| elements_of(array, row).map(list).transpose()).collect()
 }
 
-/// The elements of one row's array; none where that is NULL.
+/// The elements of one row's array; `None` for NULL.
 pub(super) fn elements_of(array: &ArrayRef, row: usize) -> Option<ArrayRef> {
     if array.is_null(row) {
         return None;

@@ -3,9 +3,9 @@
 //! as no other texts have: which of them is meant, a function's name tells ([`Form`]).
 //!
 //! Functions take documents. A text in a document's place is cast, and so read and put in normal
-//! form ([`super::Casts`]); what they find in a document are slices of it. Operators become calls
-//! of functions; what sets give (`jsonb_array_elements` and others) are arrays, which `unnest`
-//! takes apart.
+//! form ([`super::Casts`]). The values that they find in a document are slices of it. Operators
+//! become calls of functions. Set-returning functions (`jsonb_array_elements` and others) return
+//! arrays, which `unnest` expands.
 
 mod access;
 mod build;

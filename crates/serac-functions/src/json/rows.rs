@@ -47,7 +47,7 @@ fn wrong(message: impl Into<String>) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-/// That a document is an array, whose elements `function` gives.
+/// Checks that a document is an array, whose elements `function` gives.
 fn check_array(document: &str, form: Form, function: &str) -> Result<(), SqlError> {
     match (form.first(document), form) {
         (Some(b'['), _) => Ok(()),
@@ -57,19 +57,19 @@ fn check_array(document: &str, form: Form, function: &str) -> Result<(), SqlErro
         (_, Form::Text) => Err(wrong(format!("cannot call {function} on a scalar"))),
     }
 }
-/// That a document is an object; `message` says what of an array, or of a scalar.
+/// Checks that a document is an object; `message` makes the error for an array or a scalar.
 fn check_object(document: &str, form: Form, message: impl FnOnce(bool) -> String) -> Result<(), SqlError> {
     match form.first(document) {
         Some(b'{') => form.check_escapes(document),
         first => Err(wrong(message(first == Some(b'[')))),
     }
 }
-/// The same of one whose keys `function` gives.
+/// The same for the keys that `function` gives.
 fn check_keys(document: &str, form: Form, function: &str) -> Result<(), SqlError> {
     let on = |is_array| if is_array { "an array" } else { "a scalar" };
     check_object(document, form, |is_array| format!("cannot call {function} on {}", on(is_array)))
 }
-/// The same of one whose members `function` gives.
+/// The same for the members that `function` gives.
 fn check_members(document: &str, form: Form, function: &str) -> Result<(), SqlError> {
     check_object(document, form, |is_array| match (form, is_array) {
         (Form::Normal, _) => format!("cannot call {function} on a non-object"),

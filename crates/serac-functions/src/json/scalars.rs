@@ -1,5 +1,5 @@
 //! jsonb_bool (document, type) and jsonb_numeric (document, type): the truth value or the number
-//! that a document is. The type is what an error tells.
+//! that a document is. The type is for the error message.
 
 use super::documents::{JSON, document, documents};
 use crate::definition::Definition;

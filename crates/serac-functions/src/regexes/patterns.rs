@@ -34,7 +34,7 @@ pub(super) fn wrong(message: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {message}"))
 }
 
-/// How a pattern is read.
+/// The options for reading a pattern.
 pub(super) struct Options {
     pub(super) all: bool,
     literal: bool,
@@ -119,9 +119,11 @@ impl Reader<'_> {
     fn character(&mut self, character: char) {
         self.out.push_str(&regex::escape(character.encode_utf8(&mut [0; 4])));
     }
+
     fn takes(&mut self, wanted: char) -> bool {
         self.rest.next_if_eq(&wanted).is_some()
     }
+
     /// Whether the pattern goes on with a text.
     fn goes_on(&self, text: &str) -> bool {
         let mut rest = self.rest.clone();
@@ -236,7 +238,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What stands behind a backslash; whether it is something that may be repeated.
+    /// The escape sequence behind a backslash; returns whether it may be repeated.
     fn escape(&mut self, in_brackets: bool) -> SqlResult<bool> {
         let invalid = || wrong("invalid escape \\ sequence");
         let Some(letter) = self.rest.next() else { return Err(invalid()) };
@@ -330,7 +332,7 @@ impl Reader<'_> {
                     self.escape(true)?;
                 }
                 '-' => self.out.push('-'),
-                // What means something in brackets of the crate.
+                // Characters with a special meaning in brackets of the crate.
                 other if other.is_ascii_punctuation() => self.out.extend(['\\', other]),
                 other => self.out.push(other),
             }
@@ -457,6 +459,7 @@ impl AnalyzerRule for Patterns {
     fn name(&self) -> &str {
         "patterns"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let is_match = |part: &Expr| match part {
             Expr::BinaryExpr(binary) => matches!(

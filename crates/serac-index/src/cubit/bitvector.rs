@@ -1,8 +1,8 @@
 //! Bitvectors: sets of rows, as one [`Container`] per block (Roaring, with a block as the unit).
 //!
-//! Containers are grouped in chunks of 16 blocks that versions of a bitvector share, so that a
-//! changed copy costs one chunk and the containers that the changes touch. Every level carries its
-//! cardinality: counting reads one number.
+//! Containers are grouped in chunks of 16 blocks that versions of a bitvector share. A changed copy
+//! costs one chunk and the containers that the changes touch. Every level carries its cardinality:
+//! counting reads one number.
 
 use super::container::{Container, Words};
 use serac_storage::{BlockNo, RowId, Slot};
@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const BLOCKS_PER_CHUNK: usize = 16;
-/// So many slots of a block are put in order by sorting; more by setting them in words, of which
-/// all are looked at then.
+/// Up to this many slots of a block are ordered by sorting. More are set in words, all of which are
+/// then looked at.
 const SLOTS_TO_SORT: usize = 32;
 
 /// A row as `block << 16 | slot`: bitvectors know no gap between the slots of neighbouring blocks.
@@ -29,7 +29,7 @@ struct Chunk {
     cardinality: u32,
     /// Bit i: block i of the chunk has a container.
     present: u16,
-    /// Those containers, in block order.
+    /// The containers, in block order.
     containers: Vec<Container>,
 }
 
@@ -38,9 +38,11 @@ impl Chunk {
         let before = (self.present & ((1 << block) - 1)).count_ones() as usize;
         if self.present >> block & 1 == 1 { Ok(before) } else { Err(before) }
     }
+
     fn get(&self, block: usize) -> Option<&Container> {
         self.position(block).ok().map(|at| &self.containers[at])
     }
+
     fn set(&mut self, block: usize, container: Option<Container>) {
         let old = match (self.position(block), container) {
             (Ok(at), Some(container)) => {
@@ -61,6 +63,7 @@ impl Chunk {
         };
         self.cardinality -= old;
     }
+
     fn blocks(&self) -> impl Iterator<Item = (usize, &Container)> {
         let mut left = self.present;
         self.containers.iter().map(move |container| {
@@ -83,6 +86,7 @@ impl Bitvector {
     pub fn from_sorted(rows: impl IntoIterator<Item = RowId>) -> Self {
         Self::from_sorted_compact(rows.into_iter().map(compact))
     }
+
     pub(crate) fn from_sorted_compact(rows: impl IntoIterator<Item = u64>) -> Self {
         let (mut result, mut block, mut slots) = (Self::default(), 0, Vec::new());
         for row in rows {
@@ -97,7 +101,7 @@ impl Bitvector {
         result
     }
 
-    /// The rows of all lists, in any order, none of them before the block `first`. A row may come
+    /// The rows of all lists, in any order; all are in or after the block `first`. A row may come
     /// more than once.
     pub(crate) fn from_lists(lists: &[Cow<'_, [u32]>], first: usize) -> Self {
         if let [list] = lists
@@ -171,14 +175,17 @@ impl Bitvector {
     pub fn cardinality(&self) -> u64 {
         self.cardinality
     }
+
     /// Whether there is no row.
     pub fn is_empty(&self) -> bool {
         self.cardinality == 0
     }
+
     /// Blocks that have rows.
     pub(crate) fn block_count(&self) -> usize {
         self.chunks.iter().flatten().map(|chunk| chunk.containers.len()).sum()
     }
+
     /// Bytes in memory; containers that versions share are counted in each.
     pub fn bytes(&self) -> usize {
         let chunks = self.chunks.iter().flatten();
@@ -191,24 +198,29 @@ impl Bitvector {
                 })
                 .sum::<usize>()
     }
+
     /// The rows of one block, if any.
     pub fn block(&self, block: BlockNo) -> Option<&Container> {
         let block = block.0 as usize;
         self.chunks.get(block / BLOCKS_PER_CHUNK)?.as_ref()?.get(block % BLOCKS_PER_CHUNK)
     }
+
     /// The blocks that have rows, ascending, with these.
     pub fn blocks(&self) -> impl Iterator<Item = (BlockNo, &Container)> {
         self.chunks.iter().enumerate().filter_map(|(i, chunk)| Some((i, chunk.as_ref()?))).flat_map(|(i, chunk)| {
             chunk.blocks().map(move |(block, container)| (BlockNo((i * BLOCKS_PER_CHUNK + block) as u32), container))
         })
     }
+
     /// Whether the row is in the set.
     pub fn contains(&self, row: RowId) -> bool {
         self.contains_compact(compact(row))
     }
+
     pub(crate) fn contains_compact(&self, row: u64) -> bool {
         self.block(BlockNo((row >> 16) as u32)).is_some_and(|container| container.contains(row as u16))
     }
+
     /// All rows, ascending.
     pub fn rows(&self) -> Vec<RowId> {
         let mut rows = Vec::with_capacity(self.cardinality as usize);
@@ -217,10 +229,12 @@ impl Bitvector {
         }
         rows
     }
+
     /// Gives one row its bit.
     pub fn set(&mut self, row: RowId, bit: bool) {
         self.apply(&[(compact(row), bit)], &mut Words::default());
     }
+
     /// Gives each of the ascending compact rows its bit.
     pub(crate) fn apply(&mut self, changes: &[(u64, bool)], scratch: &mut Words) {
         let mut slots: Vec<(u16, bool)> = Vec::new();
@@ -248,6 +262,7 @@ impl Bitvector {
         }
         result
     }
+
     fn put_chunk(&mut self, at: usize, chunk: Chunk) {
         if chunk.present != 0 {
             self.cardinality += chunk.cardinality as u64;
@@ -259,7 +274,8 @@ impl Bitvector {
     pub fn and(&self, other: &Self) -> Self {
         self.combine(other, Container::and)
     }
-    /// How many rows are in both.
+
+    /// The number of rows that are in both.
     pub fn and_cardinality(&self, other: &Self) -> u64 {
         let mut scratch = Words::default();
         let pairs = self.chunks.iter().zip(&other.chunks).filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?)));
@@ -268,6 +284,7 @@ impl Bitvector {
             .map(|(a, b)| a.and_cardinality(b, &mut scratch) as u64)
             .sum()
     }
+
     /// Rows in `self` that are not in `other`.
     pub fn and_not(&self, other: &Self) -> Self {
         let (mut result, mut scratch) = (self.clone(), Words::default());
@@ -287,14 +304,17 @@ impl Bitvector {
         }
         result
     }
+
     /// Rows in either.
     pub fn or(&self, other: &Self) -> Self {
         Self::or_many(&[self, other])
     }
+
     /// Rows in any.
     pub fn or_many(vectors: &[&Self]) -> Self {
         Self::or_within(vectors, 0..u32::MAX)
     }
+
     /// Rows in any, in a range of blocks.
     pub fn or_within(vectors: &[&Self], blocks: Range<u32>) -> Self {
         let terms: Vec<Term<'_>> = vectors.iter().map(|vector| Term::new(vector, &[])).collect();
@@ -380,8 +400,8 @@ impl Bitvector {
     }
 }
 
-/// An operand of [`Bitvector::unite`]: the rows of a vector that are in none of some others, but
-/// for some more, which are ascending and in compact form.
+/// An operand of [`Bitvector::unite`]: the rows of a vector minus the rows of other vectors, plus
+/// added rows, which are ascending and in compact form.
 #[derive(Debug)]
 pub(crate) struct Term<'a> {
     vector: &'a Bitvector,
@@ -393,9 +413,11 @@ impl<'a> Term<'a> {
     pub(crate) fn new(vector: &'a Bitvector, without: &'a [u64]) -> Self {
         Self { vector, except: Vec::new(), without }
     }
+
     pub(crate) fn except(self, except: Vec<&'a Bitvector>) -> Self {
         Self { except, ..self }
     }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.vector.is_empty()
     }
@@ -411,8 +433,8 @@ pub(crate) fn within<'a, T>(list: &'a [T], rows: &Range<u64>, row: impl Fn(&T) -
     &from[..position(from, rows.end, &row)]
 }
 
-/// How many of an ascending list come before `target`. Rows of a value mostly lie evenly, so the
-/// search begins where it would be then: a long list is looked into at few places.
+/// The number of rows in an ascending list before `target`. Rows of a value mostly lie evenly, so
+/// the search begins at the position that even spacing predicts: a long list is read at few places.
 fn position<T>(list: &[T], target: u64, row: &impl Fn(&T) -> u64) -> usize {
     let (Some(first), Some(last)) = (list.first().map(row), list.last().map(row)) else { return 0 };
     if target <= first {
@@ -458,9 +480,11 @@ mod tests {
         });
         prop::collection::vec(stretch, 0..6).prop_map(|stretches| stretches.into_iter().flatten().collect())
     }
+
     fn vector(rows: &BTreeSet<u64>) -> Bitvector {
         Bitvector::from_sorted_compact(rows.iter().copied())
     }
+
     #[track_caller]
     fn check(vector: &Bitvector, expected: &BTreeSet<u64>) {
         let rows: Vec<u64> = vector.rows().into_iter().map(compact).collect();
@@ -484,7 +508,7 @@ mod tests {
             check(&Bitvector::from_lists(&[list(&a), list(&b), list(&c)], first), &(&(&a | &b) | &c));
             let falling = Cow::Owned(c.iter().rev().map(|row| *row as u32).collect());
             check(&Bitvector::from_lists(&[list(&c), falling], first), &c);
-            // (a without some of its rows, and b) in some blocks, with some changes on top.
+            // (a without a third of its rows, and b) in a range of blocks, with changes on top.
             let without: Vec<u64> = a.iter().copied().step_by(3).collect();
             let terms = [Term::new(&x, &without), Term::new(&y, &[])];
             let every = x.or(&y);

@@ -1,9 +1,9 @@
 //! Bulk build: the rows of a table, block by block, become leaves at once.
 //!
 //! To build beside running transactions: make the index with [`Cubit::building`], so that writers
-//! can publish; let the transactions end that do not know of it; take a snapshot, and
-//! [`load`](Cubit::load) what it sees as of its start. What was published meanwhile and is in the
-//! snapshot, too, does no harm (bits are absolute). Nothing is merged before.
+//! can publish. Let the transactions end that do not know of it. Take a snapshot, and
+//! [`load`](Cubit::load) its rows as of its start. A change that was published meanwhile and is
+//! also in the snapshot does no harm (bits are absolute). Nothing is merged before.
 
 use super::bitvector::{Bitvector, compact};
 use super::container::Words;
@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Multiplies and folds: keys are not chosen by an adversary who could gain more than a slow build.
+/// Multiplies and folds: an adversary who chooses keys gains no more than a slow build.
 #[derive(Default)]
 struct WordHasher(u64);
 
@@ -27,6 +27,7 @@ impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
         self.0
     }
+
     fn write(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
@@ -34,13 +35,16 @@ impl Hasher for WordHasher {
             self.write_u64(u64::from_ne_bytes(word));
         }
     }
+
     fn write_u64(&mut self, word: u64) {
         let product = u128::from(self.0 ^ word) * 0x9E37_79B9_7F4A_7C15;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
+
     fn write_u8(&mut self, byte: u8) {
         self.write_u64(u64::from(byte));
     }
+
     fn write_usize(&mut self, word: usize) {
         self.write_u64(word as u64);
     }
@@ -78,7 +82,7 @@ impl Builder {
         }
     }
 
-    /// An index over these rows, as of `ts`, that nobody has published to yet.
+    /// An index over these rows, as of `ts`, without any published change.
     pub fn finish(self, ts: Timestamp, manager: Arc<TransactionManager>, options: Options) -> Cubit {
         let index = Cubit::building(manager, options);
         index.load(self, ts);
@@ -123,7 +127,7 @@ impl Builder {
 }
 
 impl Cubit {
-    /// An index that takes what transactions publish and answers no query until it is loaded.
+    /// An index that takes published changes and answers no query until it is loaded.
     pub fn building(manager: Arc<TransactionManager>, options: Options) -> Self {
         Self {
             log: DeltaLog::new(0, options.variant == Variant::Latched),
@@ -153,6 +157,7 @@ impl Cubit {
         // Release: pairs with the Acquire in `valid_from`; who may ask or merge sees the leaves.
         self.valid_from.store(ts.0, Ordering::Release);
     }
+
     pub(crate) fn is_building(&self) -> bool {
         self.valid_from().0 == u64::MAX
     }

@@ -1,9 +1,9 @@
 //! A container: the rows of one block (at most 65,536 slots) in one bitvector, in the smallest of
 //! three forms.
 //!
-//! Sorted slots (2 bytes each), a bitmap that ends with its last set word (8 bytes per 64 slots),
-//! or runs (4 bytes each; a full block is one run). Containers are immutable and cheap to clone, so
-//! that versions of a bitvector share those that no change touched.
+//! Three forms: sorted slots (2 bytes each), a bitmap that ends with its last set word (8 bytes per
+//! 64 slots), or runs (4 bytes each; a full block is one run). Containers are immutable and cheap
+//! to clone, so that versions of a bitvector share those that no change touched.
 
 use super::kernels;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const WORDS: usize = 1024;
 /// A bitmap of one block to work in.
 #[derive(Debug, Default)]
 pub struct Words {
-    /// All of a block's, or none before the first use.
+    /// All words of a block; empty before the first use.
     words: Vec<u64>,
     /// Words from here on are zero.
     used: usize,
@@ -47,20 +47,24 @@ impl Words {
         self.used = self.used.max(length);
         self.words.first_chunk_mut().expect("it has all words")
     }
+
     fn used(&self) -> &[u64] {
         &self.words[..self.used]
     }
+
     /// Whether the bit of `slot` is set.
     #[inline]
     pub(crate) fn has(&self, slot: u16) -> bool {
         self.words.get(slot as usize >> 6).is_some_and(|word| word >> (slot & 63) & 1 == 1)
     }
+
     /// Sets the bit of `slot`.
     #[inline]
     pub fn set(&mut self, slot: u16) {
         let word = slot as usize >> 6;
         self.room(word + 1)[word] |= 1 << (slot & 63);
     }
+
     /// Clears the bit of `slot`.
     #[inline]
     pub fn clear(&mut self, slot: u16) {
@@ -68,6 +72,7 @@ impl Words {
             *word &= !(1 << (slot & 63));
         }
     }
+
     fn set_run(&mut self, first: u16, last: u16) {
         let (a, b) = (first as usize >> 6, last as usize >> 6);
         let words = self.room(b + 1);
@@ -80,6 +85,7 @@ impl Words {
             words[b] |= high;
         }
     }
+
     /// Sets the bits of another bitmap, and clears that.
     pub(crate) fn take_from(&mut self, other: &mut Self) {
         let used = other.used;
@@ -87,10 +93,12 @@ impl Words {
         other.words[..used].fill(0);
         other.used = 0;
     }
+
     /// The bits, 64 slots to a word, up to the last that is set.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
+
     /// Makes the container of the bits that are set, if any, and clears them all.
     pub fn take(&mut self) -> Option<Container> {
         let container = Container::from_words(self.used());
@@ -101,7 +109,7 @@ impl Words {
 }
 
 impl Container {
-    /// The container of ascending slots; none for none.
+    /// The container of ascending slots; `None` without slots.
     pub fn from_sorted(slots: &[u16]) -> Option<Self> {
         let last = *slots.last()?;
         debug_assert!(slots.is_sorted_by(|a, b| a < b));
@@ -128,7 +136,7 @@ impl Container {
         Some(Self { cardinality: slots.len() as u32, form })
     }
 
-    /// The container of a bitmap; none if no bit is set.
+    /// The container of a bitmap; `None` if no bit is set.
     pub fn from_words(words: &[u64]) -> Option<Self> {
         let length = words.iter().rposition(|w| *w != 0)? + 1;
         let words = &words[..length];
@@ -155,6 +163,7 @@ impl Container {
     pub fn cardinality(&self) -> u32 {
         self.cardinality
     }
+
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         16 + match &self.form {
@@ -202,6 +211,7 @@ impl Container {
             Form::Runs(runs) => runs.iter().for_each(|&(first, last)| into.set_run(first, last)),
         }
     }
+
     /// Takes the slots out of a bitmap.
     pub(crate) fn and_not_into(&self, into: &mut Words) {
         match &self.form {
@@ -231,6 +241,7 @@ impl Container {
             (Form::Bitmap(_), Form::Runs(_)) => Self::and_runs(self, other, scratch),
         }
     }
+
     fn and_runs(of: &Self, runs: &Self, scratch: &mut Words) -> Option<Self> {
         let mut mask = Words::default();
         runs.or_into(&mut mask);
@@ -239,7 +250,8 @@ impl Container {
         kernels::and(scratch.room(0), mask.room(0));
         scratch.take()
     }
-    /// How many rows are in both.
+
+    /// The number of rows that are in both.
     pub fn and_cardinality(&self, other: &Self, scratch: &mut Words) -> u32 {
         match (&self.form, &other.form) {
             (Form::Bitmap(a), Form::Bitmap(b)) => kernels::and_popcount(a, b),
@@ -248,6 +260,7 @@ impl Container {
             _ => self.and(other, scratch).map_or(0, |both| both.cardinality),
         }
     }
+
     /// Rows in `self` that are not in `other`.
     pub fn and_not(&self, other: &Self, scratch: &mut Words) -> Option<Self> {
         if let Form::Array(slots) = &self.form {
@@ -257,6 +270,7 @@ impl Container {
         other.and_not_into(scratch);
         scratch.take()
     }
+
     /// Rows in either.
     pub fn or(&self, other: &Self, scratch: &mut Words) -> Self {
         self.or_into(scratch);
@@ -302,7 +316,7 @@ impl Container {
                 } else {
                     words[..].into()
                 };
-                let after = Arc::get_mut(&mut copy).expect("nobody else has it yet");
+                let after = Arc::get_mut(&mut copy).expect("it is not shared yet");
                 for &(slot, bit) in changes {
                     let Some(word) = after.get_mut(slot as usize >> 6) else { continue };
                     let was = *word >> (slot & 63) & 1 == 1;

@@ -1,10 +1,10 @@
 //! What transactions change: their own changes while they run, and the update log entry (ULE) that
 //! carries them into the Delta Log.
 //!
-//! The horizontal update delta (HUD) of a row is kept as the bits that it changes: the value whose
-//! bit goes and the value whose bit comes. They are absolute, not toggles, so that applying a ULE
-//! to a vector that has it already changes nothing: readers and merges need not know exactly where
-//! a version of a vector stands in the log, and a merge may be done twice.
+//! The horizontal update delta (HUD) of a row is kept as the bits that it changes: the bit of the
+//! old value and the bit of the new value. They are absolute, not toggles: applying a ULE to a
+//! vector that has it already changes nothing. So readers and merges need not know exactly where a
+//! version of a vector stands in the log, and a merge may be done twice.
 
 use super::bitvector::compact;
 use super::build::Builder;
@@ -36,8 +36,8 @@ struct RowChange {
     new: Option<Key>,
 }
 
-/// What one transaction has changed in one index and only it sees. Dropping it forgets it. The old
-/// values have to be those that the rows had.
+/// The uncommitted changes of one transaction in one index, which only it sees. Dropping it forgets
+/// it. The old values must be those that the rows had.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Bulk inserts, each with the changes before it.
@@ -50,38 +50,46 @@ impl Changes {
     pub fn insert(&mut self, row: RowId, value: Key) {
         self.list.push(RowChange { row: compact(row), old: None, new: Some(value) });
     }
+
     /// The row, which had the value, is gone.
     pub fn delete(&mut self, row: RowId, value: Key) {
         self.list.push(RowChange { row: compact(row), old: Some(value), new: None });
     }
+
     /// The row's value changes.
     pub fn update(&mut self, row: RowId, old: Key, new: Key) {
         if old != new {
             self.list.push(RowChange { row: compact(row), old: Some(old), new: Some(new) });
         }
     }
+
     /// A row with the value moves.
     pub fn move_row(&mut self, from: RowId, to: RowId, value: Key) {
         self.delete(from, value.clone());
         self.insert(to, value);
     }
+
     /// New rows that come together, with their values.
     pub fn insert_bulk(&mut self, rows: Builder) {
         self.bulks.push((std::mem::take(&mut self.list), Arc::new(Bulk::new(rows))));
     }
+
     /// Whether there are bulk inserts. Queries do not look into them: they cannot be asked with
     /// such changes.
     pub fn has_bulk(&self) -> bool {
         !self.bulks.is_empty()
     }
+
     /// Changes so far, a bulk insert being one: a savepoint.
     pub fn len(&self) -> usize {
         self.bulks.iter().map(|(before, _)| before.len() + 1).sum::<usize>() + self.list.len()
     }
-    /// Whether there is none.
+
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
     /// Forgets everything since the savepoint at which there were `length` changes.
     pub fn rollback_to(&mut self, length: usize) {
         while self.len() - self.list.len() > length {
@@ -112,8 +120,8 @@ impl Changes {
     }
 }
 
-/// Bits that have the same effect: those to clear, whose number is told, and then those to set,
-/// each part in order of value and row.
+/// Bits with the same effect: first those to clear, whose number is returned, and then those to
+/// set. Each part is ordered by value and row.
 fn into_net(mut list: Vec<RowChange>) -> (Vec<Bit>, usize) {
     list.sort_by_key(|change| change.row);
     list.dedup_by(|later, first| {
@@ -148,7 +156,7 @@ pub(crate) struct Ule {
     fate: EntryFate,
     /// Bits to clear, then bits to set; each part by value and row.
     bits: Box<[Bit]>,
-    /// Which values may come up ([`Key::mask`]): most entries need no closer look.
+    /// The values that may occur ([`Key::mask`]): most entries need no closer look.
     mask: u64,
     clears: u32,
     /// In place of bits.
@@ -156,47 +164,56 @@ pub(crate) struct Ule {
 }
 
 impl Ule {
-    /// None if the changes amount to nothing.
+    /// `None` if the changes cancel out.
     fn new(changes: Vec<RowChange>, cell: Arc<TransactionCell>) -> Option<Self> {
         let (bits, clears) = into_net(changes);
         let clears = u32::try_from(clears).expect("a table has fewer rows than that");
         let mask = bits.iter().fold(0, |mask, bit| mask | bit.key.mask());
         (!bits.is_empty()).then(|| Self { fate: EntryFate::of(cell), bits: bits.into(), mask, clears, bulk: None })
     }
+
     fn of_bulk(bulk: Arc<Bulk>, cell: Arc<TransactionCell>) -> Self {
         Self { fate: EntryFate::of(cell), bulk: Some(bulk), ..Self::empty() }
     }
+
     /// An entry without content, for the node that every log begins with.
     pub(crate) fn empty() -> Self {
         Self { fate: EntryFate::aborted(), bits: Box::default(), mask: 0, clears: 0, bulk: None }
     }
+
     /// Bits.
     pub(crate) fn len(&self) -> usize {
         self.bits.len()
     }
-    /// The rows of a bulk insert, if it is one.
+
+    /// The rows of a bulk insert, if the entry is for a bulk insert.
     pub(crate) fn bulk(&self) -> Option<&Arc<Bulk>> {
         self.bulk.as_ref()
     }
+
     /// Whether a value with this mask may come up.
     #[inline]
     pub(crate) fn may_have(&self, mask: u64) -> bool {
         self.mask & mask != 0
     }
+
     #[inline]
     pub(crate) fn fate(&self) -> Fate {
         self.fate.get()
     }
+
     fn parts(&self) -> [(&[Bit], bool); 2] {
         let (clears, sets) = self.bits.split_at(self.clears as usize);
         [(clears, false), (sets, true)]
     }
+
     /// All bits: clears first, so that the last word on a row is the value that it gets.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Key, u64, bool)) {
         for (part, bit) in self.parts() {
             part.iter().for_each(|b| f(&b.key, b.row, bit));
         }
     }
+
     /// The bits of one value.
     #[inline]
     pub(crate) fn for_key(&self, key: &Key, mut f: impl FnMut(u64, bool)) {
@@ -213,6 +230,7 @@ impl Ule {
             part[start..].iter().take_while(|b| b.key == *key).for_each(|b| f(b.row, bit));
         }
     }
+
     /// The bits of ascending values.
     pub(crate) fn for_keys(&self, keys: &[Key], mut f: impl FnMut(&Key, u64, bool)) {
         for (part, bit) in self.parts() {
@@ -226,6 +244,7 @@ impl Ule {
             }
         }
     }
+
     /// The bits of a range of values.
     pub(crate) fn for_range(&self, low: Bound<&Key>, high: Bound<&Key>, mut f: impl FnMut(&Key, u64, bool)) {
         let before = |key: &Key| match low {
@@ -252,9 +271,11 @@ mod tests {
     fn key(byte: u8) -> Key {
         Key::new(&[1, byte])
     }
+
     fn row(number: u64) -> RowId {
         RowId::from_u64(number)
     }
+
     fn bits(changes: Changes) -> Vec<(Key, u64, bool)> {
         let mut bits = Vec::new();
         for ule in changes.into_entries(&Arc::default()) {

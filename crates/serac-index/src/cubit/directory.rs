@@ -3,8 +3,8 @@
 //! A bin covers the values from its `low` up to its chain's `high`, where the bin to the `right`
 //! begins (a B-link list). A chain is one immutable object, swung by one compare-and-swap: the
 //! versions, newest first, and the right end. So a merge that splits its leaf puts the upper part
-//! into a bin of its own and publishes both with the same swing; that the directory has the bin,
-//! too, only shortens the way, and whoever walks to the right puts it in.
+//! into a bin of its own and publishes both with the same swing. The bin's entry in the directory
+//! only shortens the way; a thread that walks to the right adds it.
 
 use super::bulk::Bulk;
 use super::key::Key;
@@ -18,7 +18,7 @@ use serac_sync::epoch::{Atomic, Guard, Owned, Shared};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What a bin points to; never changes.
+/// The immutable object to which a bin points.
 #[derive(Debug)]
 pub(crate) struct Chain {
     /// Newest first; never empty.
@@ -51,18 +51,20 @@ impl Chain {
     pub(crate) fn covers(&self, key: &Key) -> bool {
         self.high.as_ref().is_none_or(|high| key < high)
     }
+
     /// The newest version that is not newer than the snapshot.
     #[inline]
     pub(crate) fn at(&self, start: u64) -> &Version {
         self.versions.iter().find(|version| version.ts <= start).expect("a running snapshot has its version")
     }
+
     pub(crate) fn newest(&self) -> &Version {
         &self.versions[0]
     }
 
-    /// The chain after a merge of `changes` (by value and row, in log order for each) and of what
-    /// the `bulks` (by commit timestamp) have between `low` and the chain's end, up to what is
-    /// settled for the readers; and the bins that it is split into on the right.
+    /// The chain after a merge, and the bins that are split off on its right. Merged are `changes`
+    /// (by value and row, in log order for each) and the rows of the `bulks` (by commit timestamp)
+    /// between `low` and the chain's end, up to the timestamp that is settled for the readers.
     pub(crate) fn merged(
         &self,
         changes: &[Change],
@@ -133,19 +135,21 @@ impl Bin {
     fn new(low: Option<Key>, chain: Chain) -> Self {
         Self { low, chain: Atomic::new(chain), listed: AtomicBool::new(false) }
     }
+
     pub(crate) fn load<'g>(&self, guard: &'g Guard) -> (Shared<'g, Chain>, &'g Chain) {
         // Acquire: pairs with `swing`.
         let chain = self.chain.load(Ordering::Acquire, guard);
         // SAFETY: never null; freed an epoch after it was replaced.
         (chain, unsafe { chain.deref() })
     }
+
     /// Replaces the chain; false if it is not the expected one any more.
     pub(crate) fn swing(&self, from: Shared<'_, Chain>, to: Chain, guard: &Guard) -> bool {
         // Release: pairs with `load`. The address is not used again while the guard is held, so
         // there is no A-B-A.
         let swung = self.chain.compare_exchange(from, Owned::new(to), Ordering::Release, Ordering::Relaxed, guard);
         if swung.is_ok() {
-            // SAFETY: nobody can load it any more.
+            // SAFETY: no thread can load it any more.
             unsafe { guard.defer_destroy(from) };
         }
         swung.is_ok()
@@ -155,15 +159,15 @@ impl Bin {
 impl Bin {
     fn take_right(&mut self) -> Option<Arc<Bin>> {
         let chain = std::mem::replace(&mut self.chain, Atomic::null());
-        // SAFETY: nobody else has the bin any more.
+        // SAFETY: no other thread has the bin any more.
         unsafe { chain.try_into_owned() }.and_then(|chain| chain.into_box().right)
     }
 }
 
 impl Drop for Bin {
     fn drop(&mut self) {
-        // One after the other: a long row of bins that only their left neighbours hold must not
-        // become a deep recursion.
+        // A loop: a long row of bins that only their left neighbours reference must not become a
+        // deep recursion.
         let mut right = self.take_right();
         while let Some(mut bin) = right.and_then(Arc::into_inner) {
             right = bin.take_right();
@@ -189,6 +193,7 @@ impl Directory {
         let bins = SkipList::new(serac_sync::epoch::default_collector().clone());
         Self { first: Arc::new(Bin::new(None, chain(Leaf::default(), 0, None, None))), bins }
     }
+
     /// Puts ascending leaves, as they are at `ts`, in the place of the one bin.
     pub(crate) fn load(&self, leaves: Vec<(Key, Leaf)>, ts: u64, guard: &Guard) {
         let (mut high, mut right) = (None, None);
@@ -201,18 +206,20 @@ impl Directory {
         }
         let (empty, _) = self.first.load(guard);
         let loaded = self.first.swing(empty, chain(first, ts, high, right), guard);
-        assert!(loaded, "nobody merges before the index is loaded");
+        assert!(loaded, "merges come after the load of the index");
     }
 
     /// Bins besides the first.
     pub(crate) fn len(&self) -> usize {
         self.bins.len()
     }
+
     pub(crate) fn add(&self, bin: &Arc<Bin>, guard: &Guard) {
         if let Some(low) = &bin.low {
             self.bins.get_or_insert_with(low.clone(), || bin.clone(), guard).release(guard);
         }
     }
+
     /// The bin that covers `key`, with its chain.
     pub(crate) fn locate<'g>(&'g self, key: &Key, guard: &'g Guard) -> (&'g Arc<Bin>, Shared<'g, Chain>, &'g Chain) {
         let mut bin = self.bins.upper_bound(Bound::Included(key), guard).map_or(&self.first, |entry| entry.value());
@@ -225,6 +232,7 @@ impl Directory {
             self.add(bin, guard);
         }
     }
+
     /// The chains from the one on that `low` is in (the first if there is no bound).
     pub(crate) fn chains_from<'g>(&'g self, low: Option<&Key>, guard: &'g Guard) -> impl Iterator<Item = &'g Chain> {
         let first = match low {
@@ -233,6 +241,7 @@ impl Directory {
         };
         std::iter::successors(Some(first), |chain| chain.right.as_ref().map(|right| right.load(guard).1))
     }
+
     /// Bytes of the directory's own (an estimate: nodes of a skip list have two links on average).
     pub(crate) fn bytes(&self, guard: &Guard) -> usize {
         self.bins.iter(guard).map(|e| size_of::<Bin>() + 16 + 80 + 2 * e.key().heap_bytes()).sum()

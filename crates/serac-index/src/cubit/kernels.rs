@@ -1,5 +1,5 @@
 //! Loops over the words of bitmaps, compiled three times: for AVX-512, for AVX2 and for any
-//! processor; the best one is chosen at run time.
+//! processor. The best version is chosen at run time.
 //!
 //! The loops are plain: with the features switched on the compiler turns them into vector
 //! instructions (`vpopcntq` under AVX-512).
@@ -43,6 +43,7 @@ macro_rules! kernels {
                 fn avx512($($arg: $ty),*) -> $ret {
                     $portable($($arg),*)
                 }
+
                 #[target_feature(enable = "avx2,popcnt")]
                 fn avx2($($arg: $ty),*) -> $ret {
                     $portable($($arg),*)
@@ -67,26 +68,31 @@ kernels! {
             *a |= b;
         }
     }
+
     /// `into &= from`, over the words that both have.
     fn and / and_portable(into: &mut [u64], from: &[u64]) -> () {
         for (a, b) in into.iter_mut().zip(from) {
             *a &= b;
         }
     }
+
     /// `into &= !from`, over the words that both have.
     fn and_not / and_not_portable(into: &mut [u64], from: &[u64]) -> () {
         for (a, b) in into.iter_mut().zip(from) {
             *a &= !b;
         }
     }
+
     /// Bits set.
     fn popcount / popcount_portable(words: &[u64]) -> u32 {
         words.iter().map(|w| w.count_ones()).sum()
     }
+
     /// Bits set in `a & b`, over the words that both have.
     fn and_popcount / and_popcount_portable(a: &[u64], b: &[u64]) -> u32 {
         a.iter().zip(b).map(|(a, b)| (a & b).count_ones()).sum()
     }
+
     /// Runs of consecutive bits.
     fn runs / runs_portable(words: &[u64]) -> u32 {
         let starts_inside: u32 = words.iter().map(|w| (w & !(w << 1)).count_ones()).sum();

@@ -22,6 +22,7 @@ impl Key {
     pub fn null() -> Self {
         Self::new(&[2])
     }
+
     /// A key from its memory-comparable bytes.
     #[inline]
     pub fn new(bytes: &[u8]) -> Self {
@@ -34,6 +35,7 @@ impl Key {
         let word = |at: usize| u64::from_be_bytes(*padded[at..].first_chunk().expect("two words"));
         Self(Form::Inline(word(0), word(8)))
     }
+
     /// Calls `f` with the bytes.
     #[inline]
     pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
@@ -45,6 +47,7 @@ impl Key {
             }
         }
     }
+
     /// One of 64 bits, by hash.
     #[inline]
     pub(crate) fn mask(&self) -> u64 {
@@ -56,6 +59,7 @@ impl Key {
         };
         1 << (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
     }
+
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         if let Form::Heap(bytes) = &self.0 { bytes.len() } else { 0 }
@@ -113,9 +117,11 @@ impl Keys {
         let prefix = first.with_bytes(|bytes| bytes[..common].into());
         Self { prefix, count: keys.len(), width, ends: ends.into(), rest: rest.into() }
     }
+
     pub(crate) fn len(&self) -> usize {
         self.count
     }
+
     fn rest(&self, at: usize) -> &[u8] {
         match self.width {
             Some(width) => &self.rest[at * width..(at + 1) * width],
@@ -125,6 +131,7 @@ impl Keys {
             }
         }
     }
+
     pub(crate) fn get(&self, at: usize) -> Key {
         let rest = self.rest(at);
         let (mut short, length) = ([0; 16], self.prefix.len() + rest.len());
@@ -135,6 +142,7 @@ impl Keys {
         }
         Key::new(&[&self.prefix[..], rest].concat())
     }
+
     /// The place of `key`, or the place where it would go.
     pub(crate) fn find(&self, key: &Key) -> Result<usize, usize> {
         key.with_bytes(|bytes| {
@@ -158,6 +166,7 @@ impl Keys {
             Err(low)
         })
     }
+
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.prefix.len() + self.rest.len() + size_of_val(&self.ends[..])
     }
@@ -175,6 +184,7 @@ mod tests {
             prop_assert_eq!(Key::new(&a).cmp(&Key::new(&b)), a.cmp(&b));
             prop_assert_eq!(Key::new(&a).with_bytes(<[u8]>::to_vec), a);
         }
+
         #[test]
         fn packed_keys_are_found(keys in prop::collection::btree_set(prop::collection::vec(0u8..4, 0..20), 0..20), other in prop::collection::vec(0u8..4, 0..20), fixed in any::<bool>()) {
             let keys: BTreeSet<Key> = keys.iter().map(|key| if fixed { let mut key = key.clone(); key.resize(9, 1); Key::new(&key) } else { Key::new(key) }).collect();

@@ -1,10 +1,10 @@
 //! A leaf: the value bitvectors (VBs) of neighbouring values, at one point in time.
 //!
-//! A value with few rows costs 4 bytes per row and a few bytes of key: its rows lie behind those of
-//! its neighbours in one list. A value with many has a [`Bitvector`]. A leaf with several of those,
-//! or with many rows, also keeps the union of its values, the summary that lets a range query take
-//! one vector for the whole leaf. Leaves are immutable; [`Leaf::apply`] makes the next one and
-//! shares every vector that did not change.
+//! A value with few rows costs 4 bytes per row and a few bytes of key: its rows follow those of its
+//! neighbours in one list. A value with many has a [`Bitvector`]. A leaf with several of those, or
+//! with many rows, also keeps the union of its values. With this summary, a range query takes one
+//! vector for the whole leaf. Leaves are immutable; [`Leaf::apply`] makes the next one and shares
+//! every vector that did not change.
 
 use super::bitvector::Bitvector;
 use super::container::Words;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 /// A value with fewer rows has no bitvector.
 const DENSE_ROWS: usize = 2048;
-/// Nor has one with fewer rows per block: a container costs some 50 bytes before its first row, a
-/// row in a list costs 4.
+/// A value with fewer rows per block has no bitvector either: a container costs about 50 bytes
+/// before its first row, a row in a list costs 4.
 const DENSE_ROWS_PER_BLOCK: usize = 12;
-/// But one with more rows has, so that a merge never copies a longer list.
+/// A value with more rows has a bitvector in any case, so that a merge never copies a longer list.
 const SPARSE_ROWS: usize = 65_536;
-/// What a leaf holds at the most, unless it is one value.
+/// The most values that a leaf holds.
 const MAX_VALUES: usize = 256;
 const MAX_DENSE: usize = 32;
 const MAX_SPARSE_ROWS: usize = 65_536;
@@ -30,11 +30,11 @@ const UNION_VALUES: usize = 4;
 /// Without those, rows of several values from which on it does, if they are not too thin for a
 /// bitvector.
 const UNION_ROWS: u64 = 16_384;
-/// The union may be behind by one row for so many of the leaf, or by the lower bound of these, and
-/// never by more than the upper: its containers are large, so they change seldom.
+/// The union may lag by one row for this many rows of the leaf, within the bounds below. Its
+/// containers are large, so they change seldom.
 const ROWS_PER_LATE_ROW: u64 = 512;
 const LATE_ROWS: Range<u64> = 64..8192;
-/// A union is asked for some of its values if no more listed rows are left out.
+/// A union serves a part of its values if no more listed rows are left out.
 const MOST_LEFT_OUT: usize = 4096;
 /// When it has more late rows, this share of them goes into its vector with those that are too
 /// many.
@@ -55,12 +55,14 @@ impl Vector<'_> {
             Vector::Dense(vector) => vector.cardinality(),
         }
     }
+
     pub(crate) fn contains(&self, row: u64) -> bool {
         match self {
             Vector::Sparse(rows) => u32::try_from(row).is_ok_and(|row| rows.binary_search(&row).is_ok()),
             Vector::Dense(vector) => vector.contains_compact(row),
         }
     }
+
     pub(crate) fn to_bitvector(self) -> Bitvector {
         match self {
             Vector::Sparse(rows) => Bitvector::from_sorted_compact(rows.iter().map(|&row| row as u64)),
@@ -77,7 +79,7 @@ pub(crate) enum Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The form that suits ascending rows; none for none.
+    /// The form that suits ascending rows; `None` without rows.
     pub(crate) fn from_sorted(rows: Vec<u32>) -> Option<Self> {
         let blocks = || 1 + rows.windows(2).filter(|pair| pair[0] >> 16 != pair[1] >> 16).count();
         match rows.len() {
@@ -88,13 +90,16 @@ impl<'a> Entry<'a> {
             _ => Some(Self::Dense(Arc::new(Bitvector::from_sorted_compact(rows.into_iter().map(u64::from))))),
         }
     }
+
     fn of(vector: Vector<'_>) -> Option<Self> {
         match vector {
             Vector::Sparse(rows) => Self::from_sorted(rows.to_vec()),
             Vector::Dense(vector) => Some(Self::Dense(vector.clone())),
         }
     }
-    /// Whether a bitvector has become so thin that a list is better; half of what made it one.
+
+    /// Whether a bitvector has become so thin that a list is better; half of the limit above which
+    /// it was made.
     fn is_thin(vector: &Bitvector) -> bool {
         let rows = vector.cardinality() as usize;
         rows < DENSE_ROWS / 2 || (rows <= SPARSE_ROWS / 2 && rows < DENSE_ROWS_PER_BLOCK / 2 * vector.block_count())
@@ -116,6 +121,7 @@ impl<'a> Entry<'a> {
             }
         }
     }
+
     /// The rows after `changes` (ascending by row).
     fn changed(before: Option<Vector<'a>>, changes: &[(u64, bool)], scratch: &mut Words) -> Option<Self> {
         // Rows beyond the compact form's 32 bits live in bitvectors only.
@@ -160,11 +166,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// See the module.
+/// One leaf: consecutive values with their rows.
 #[derive(Debug, Default)]
 pub(crate) struct Leaf {
     keys: Arc<Keys>,
-    /// Where each value's rows end in `rows`.
+    /// The ends of the values' rows in `rows`.
     ends: Box<[u32]>,
     rows: Box<[u32]>,
     /// Values with bitvectors, by place.
@@ -187,6 +193,7 @@ impl Union {
     fn new(vector: Bitvector) -> Self {
         Self { vector, late: Box::default(), next_row: 0 }
     }
+
     /// The union after `rows`, ascending, have got their bits; `count` rows are in the leaf.
     fn after(&self, rows: &[(u64, bool)], count: u64, scratch: &mut Words) -> Self {
         let mut late = [&self.late[..], rows].concat();
@@ -236,6 +243,7 @@ impl Leaf {
         debug_assert_eq!(ends.len(), keys.len());
         Self { keys, ends: ends.into(), rows: rows.into(), dense: dense.into(), union: None, row_count }
     }
+
     /// The leaf of ascending values.
     pub(crate) fn from_entries(entries: Vec<(Key, Entry<'_>)>) -> Self {
         let (keys, entries): (Vec<Key>, Vec<Entry<'_>>) = entries.into_iter().unzip();
@@ -243,6 +251,7 @@ impl Leaf {
         leaf.make_union();
         leaf
     }
+
     fn wants_union(&self) -> bool {
         if self.dense.len() >= UNION_VALUES {
             return true;
@@ -257,6 +266,7 @@ impl Leaf {
         let (first, last) = ends.fold((u32::MAX, 0), |all, ends| (all.0.min(ends.0), all.1.max(ends.1)));
         self.row_count as usize >= DENSE_ROWS_PER_BLOCK * (last.saturating_sub(first) as usize + 1)
     }
+
     fn make_union(&mut self) {
         if self.wants_union() {
             let mut rows = self.rows.to_vec();
@@ -270,43 +280,53 @@ impl Leaf {
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
+
     pub(crate) fn row_count(&self) -> u64 {
         self.row_count
     }
+
     /// Rows of values without bitvectors.
     pub(crate) fn listed_rows(&self) -> u64 {
         self.rows.len() as u64
     }
+
     pub(crate) fn union(&self) -> Option<&Union> {
         self.union.as_ref()
     }
+
     pub(crate) fn key(&self, at: usize) -> Key {
         self.keys.get(at)
     }
+
     pub(crate) fn find(&self, key: &Key) -> Result<usize, usize> {
         self.keys.find(key)
     }
+
     pub(crate) fn vector(&self, at: usize) -> Vector<'_> {
         if let Ok(dense) = self.dense.binary_search_by_key(&(at as u32), |d| d.0) {
             return Vector::Dense(&self.dense[dense].1);
         }
         Vector::Sparse(self.listed(at..at + 1))
     }
-    /// The rows of some of the values, one value after the other, of those that have no bitvectors.
+
+    /// The rows of the values at `places` that have no bitvectors, in the order of the values.
     pub(crate) fn listed(&self, places: Range<usize>) -> &[u32] {
         let end = |at: usize| if at == 0 { 0 } else { self.ends[at - 1] as usize };
         &self.rows[end(places.start)..end(places.end)]
     }
+
     pub(crate) fn get(&self, key: &Key) -> Option<Vector<'_>> {
         self.find(key).ok().map(|at| self.vector(at))
     }
+
     /// The bitvector of a value, if it has one.
     pub(crate) fn dense(&self, at: usize) -> Option<&Bitvector> {
         let dense = self.dense.binary_search_by_key(&(at as u32), |dense| dense.0).ok()?;
         Some(&self.dense[dense].1)
     }
-    /// The other values, if the union without them is less work than these values one by one: those
-    /// with bitvectors, and the ascending rows of the rest.
+
+    /// The values outside `places`, if subtracting them from the union is less work than uniting
+    /// the values at `places`: those with bitvectors, and the ascending rows of the rest.
     pub(crate) fn left_out(&self, places: &Range<usize>) -> Option<(Vec<usize>, Vec<u64>)> {
         self.union()?;
         let (before, behind) = (self.listed(0..places.start), self.listed(places.end..self.len()));
@@ -318,6 +338,7 @@ impl Leaf {
         rows.sort_unstable();
         Some((others.filter(|&place| self.dense(place).is_some()).collect(), rows))
     }
+
     /// The places of the values between two bounds.
     pub(crate) fn places(&self, low: Bound<&Key>, high: Bound<&Key>) -> Range<usize> {
         let start = match low {
@@ -332,12 +353,14 @@ impl Leaf {
         };
         start..end.max(start)
     }
+
     fn entry(&self, at: usize) -> Entry<'_> {
         match self.vector(at) {
             Vector::Sparse(rows) => Entry::Sparse(Cow::Borrowed(rows)),
             Vector::Dense(vector) => Entry::Dense(vector.clone()),
         }
     }
+
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.keys.bytes()
@@ -380,7 +403,7 @@ impl Leaf {
             keys.push(From::Old(i));
             entries.push(self.entry(i));
         }
-        // A value that came and one that went at the same place would leave the number as it is:
+        // An added and a removed value at the same place would leave the number as it is:
         // `same_keys` saw both.
         let keys = if same_keys {
             self.keys.clone()
@@ -439,20 +462,24 @@ impl Leaf {
     fn weight(values: usize, dense: usize, rows: usize) -> bool {
         values > MAX_VALUES || dense > MAX_DENSE || (rows > MAX_SPARSE_ROWS && values > 1)
     }
+
     /// Whether it is time to split.
     pub(crate) fn is_too_large(&self) -> bool {
         Self::weight(self.len(), self.dense.len(), self.rows.len())
     }
+
     fn part(&self, range: Range<usize>) -> Self {
         Self::from_entries(range.map(|at| (self.key(at), self.entry(at))).collect())
     }
+
     /// The parts that begin at the ascending `keys`, and the part before them.
     pub(crate) fn cut(&self, keys: &[Key]) -> Vec<Self> {
         let mut start = 0;
         let places = keys.iter().map(|key| self.find(key).unwrap_or_else(|at| at)).chain([self.len()]);
         places.map(|end| self.part(std::mem::replace(&mut start, end)..end)).collect()
     }
-    /// Where to split: the first values of the later parts.
+
+    /// The split keys: the first values of the later parts.
     pub(crate) fn split_keys(&self) -> Vec<Key> {
         if !self.is_too_large() {
             return Vec::new();
@@ -472,7 +499,7 @@ impl Leaf {
     }
 }
 
-/// Cuts a long ascending list of values into leaves that have room for some more.
+/// Cuts a long ascending list of values into leaves with free room.
 pub(crate) fn leaves(entries: impl IntoIterator<Item = (Key, Entry<'static>)>) -> Vec<(Key, Leaf)> {
     let (mut done, mut part, mut dense, mut rows) = (Vec::new(), Vec::new(), 0, 0);
     let mut finish = |part: &mut Vec<(Key, Entry<'static>)>| {
@@ -506,6 +533,7 @@ mod tests {
     fn rows(vector: Vector<'_>) -> Vec<u64> {
         vector.to_bitvector().rows().into_iter().map(super::super::bitvector::compact).collect()
     }
+
     fn bit(key: &Key, row: u64, bit: bool) -> Bit {
         Bit::new(key.clone(), row, bit)
     }

@@ -2,16 +2,16 @@
 //! readers walk it.
 //!
 //! **Append and help** (§B). A node is linked by a compare-and-swap of the last node's `next`,
-//! which is where the append takes effect; then TAIL follows by another. Whoever finds TAIL behind
-//! moves it on (*helps*) and starts over, so a thread that stops between the two stops nobody. In
-//! the paper the timestamp and the number of rows follow too; here both belong to the database, and
-//! the node carries what else is derived from its place: its number and the bits in the log up to
-//! it.
+//! which is where the append takes effect; then TAIL follows by another. A thread that finds TAIL
+//! behind moves it on (*helps*) and starts over, so a thread that stops between the two stops no
+//! other. In the paper the timestamp and the number of rows follow too; here both belong to the
+//! database. The node carries the values that derive from its place: its number and the bits in the
+//! log up to it.
 //!
 //! **Anchor**: everything committed at or before its timestamp has been merged into the value
 //! bitvectors. The entries that were open or newer when the merge looked at them are *carried*:
 //! copied into the anchor. So a transaction that stops before its commit does not hold up the log.
-//! What lies between the old and the new anchor is given back an epoch later.
+//! The entries between the old and the new anchor are freed an epoch later.
 //!
 //! Model: `serac-models/tests/cubit.rs`.
 
@@ -31,7 +31,7 @@ pub(crate) struct Node {
     ule: Ule,
 }
 
-/// Where the log begins for readers of snapshots from `ts` on.
+/// The beginning of the log for readers of snapshots from `ts` on.
 #[derive(Debug)]
 pub(crate) struct Anchor {
     pub(crate) ts: u64,
@@ -65,7 +65,7 @@ pub(crate) struct DeltaLog {
 impl DeltaLog {
     pub(crate) fn new(ts: u64, latched: bool) -> Self {
         let first = Owned::new(Node { next: Atomic::null(), number: 0, bits_through: 0, ule: Ule::empty() });
-        // SAFETY: nobody else knows the log yet.
+        // SAFETY: no other thread knows the log yet.
         let guard = unsafe { serac_sync::epoch::unprotected() };
         let first = first.into_shared(guard);
         Self {
@@ -80,7 +80,8 @@ impl DeltaLog {
     pub(crate) fn append(&self, ule: Ule, guard: &Guard) {
         let _latch = self.latch.as_ref().map(Mutex::lock);
         if ule.bulk().is_some() {
-            // Relaxed: whoever must see the entry has read a clock that was published afterwards.
+            // Relaxed: a thread that must see the entry has read a clock that was published
+            // afterwards.
             self.bulks.fetch_add(1, Ordering::Relaxed);
         }
         let mut node = Owned::new(Node { next: Atomic::null(), number: 0, bits_through: 0, ule });
@@ -88,13 +89,13 @@ impl DeltaLog {
             let tail = self.tail(guard);
             node.number = tail.number.wrapping_add(1);
             node.bits_through = tail.bits_through + node.ule.len() as u64;
-            // Release: pairs with the Acquire of whoever follows the link.
+            // Release: pairs with the Acquire of a thread that follows the link.
             match tail.next.compare_exchange(Shared::null(), node, Ordering::Release, Ordering::Relaxed, guard) {
                 Ok(linked) => {
                     #[cfg(all(test, not(loom)))]
                     super::tests::stall(super::tests::Place::AfterLink);
-                    // Release: pairs with the Acquire in `tail`. Failure means that somebody has
-                    // helped.
+                    // Release: pairs with the Acquire in `tail`. Failure means that another thread
+                    // has helped.
                     let expected = Shared::from(std::ptr::from_ref(tail));
                     let _ = self.tail.compare_exchange(expected, linked, Ordering::Release, Ordering::Relaxed, guard);
                     return;
@@ -103,7 +104,7 @@ impl DeltaLog {
             }
         }
     }
-    /// The last node, after helping whoever linked one behind it.
+    /// The last node, after helping a thread that linked one behind it.
     fn tail<'g>(&self, guard: &'g Guard) -> &'g Node {
         loop {
             // Acquire: pairs with the Release that moved it. The node is alive: `advance` frees
@@ -122,13 +123,14 @@ impl DeltaLog {
     }
 
     pub(crate) fn anchor<'g>(&self, guard: &'g Guard) -> Shared<'g, Anchor> {
-        // Acquire: pairs with `advance`: who sees the anchor sees the vectors that it relies on.
+        // Acquire: pairs with `advance`: a thread that sees the anchor sees the vectors that it
+        // relies on.
         self.anchor.load(Ordering::Acquire, guard)
     }
     /// Bits and entries that readers of now have to walk.
     pub(crate) fn length(&self, guard: &Guard) -> (u64, u32) {
         let tail = self.tail(guard);
-        // SAFETY: never null; what it refers to is alive while the guard is held.
+        // SAFETY: never null; its target is alive while the guard is held.
         let (anchor, after) = unsafe {
             let anchor = self.anchor(guard).deref();
             (anchor, &*anchor.after)
@@ -173,7 +175,7 @@ impl DeltaLog {
         if serial + 1 != to.serial {
             return false;
         }
-        // TAIL first, to the last node: what it points to must not be given back.
+        // TAIL first, to the last node: its target must not be freed.
         self.tail(guard);
         let end = to.after;
         // AcqRel: Release publishes the vectors that have been merged, for `anchor`; Acquire for
@@ -202,7 +204,7 @@ impl DeltaLog {
 
 impl Drop for DeltaLog {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the log any more; what was retired before belongs to the epochs.
+        // SAFETY: no other thread has the log any more; retired nodes belong to the epochs.
         unsafe {
             let guard = serac_sync::epoch::unprotected();
             let anchor = self.anchor.load(Ordering::Relaxed, guard).into_owned();

@@ -1,21 +1,21 @@
 //! Merging: the log's settled part goes into the value bitvectors, and the anchor follows.
 //!
-//! A *plan* says what is to be done: a timestamp up to which to merge (the clock's), the snapshots
-//! that are older, and one task for each bin that the settled entries touch. Anybody may carry out
-//! any task (*helping*): the background does all, UDIs that find the log long do a few each. A task
+//! A *plan* lists the work of a merge: a timestamp up to which to merge (the clock's), the older
+//! snapshots, and one task for each bin that the settled entries touch. Anybody may carry out any
+//! task (*helping*): the background does all, UDIs that find the log long do a few each. A task
 //! makes the bin's next chain and swings it in by compare-and-swap; a bin that has got that far is
-//! left alone. The one who finds all tasks done moves the anchor ([`Progress`]).
+//! left alone. The thread that finds all tasks done moves the anchor ([`Progress`]).
 //!
 //! Why no latch is needed:
-//! - A plan is a pure function of the log and of who is reading, and a task may be done by several
-//!   threads or by none for a while: who loses the swing looks again and finds the bin done. A
-//!   thread that stops inside a task is overtaken by whoever comes when the plan is late.
+//! - A plan is a pure function of the log and of the running readers. A task may be done by several
+//!   threads or by none for a while: a thread that loses the swing looks again and finds the bin
+//!   done. A thread that stops inside a task is overtaken by whoever comes when the plan is late.
 //! - Readers replay the log from the anchor over whatever version of a bin they find. Bits are
-//!   absolute, so what is merged already and replayed changes nothing: the merge of one bin is
-//!   correct by itself, and the anchor may follow later.
-//! - The plan knows the snapshots that are running when it is made, and the merged chain has a
-//!   version exactly for each, so they need no log once the anchor has passed it. A snapshot that
-//!   begins later is not older than the plan's timestamp.
+//!   absolute, so replaying merged entries changes nothing: the merge of one bin is correct by
+//!   itself, and the anchor may follow later.
+//! - The plan knows the snapshots that are running when it is made. The merged chain has a version
+//!   exactly for each, so they need no log once the anchor has passed it. A snapshot that begins
+//!   later is not older than the plan's timestamp.
 //! - A plan that comes late (made from an anchor that has moved) does no harm: its tasks find bins
 //!   that are newer, and its anchor's serial number does not fit.
 //!
@@ -44,10 +44,10 @@ enum Task {
     Prune(Arc<Bin>),
 }
 
-/// See the module.
+/// The tasks of one merge.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Who was running. What had been published then is merged.
+    /// The running readers. Changes that were published by then are merged.
     readers: Readers,
     /// The anchor's, when the plan was made.
     serial: u64,
@@ -88,11 +88,12 @@ impl Cubit {
         let helped = !self.plan.load(Ordering::Acquire, guard).is_null() && self.help(usize::MAX, true, guard);
         self.help(usize::MAX, true, guard) || helped
     }
-    /// Whether there is something to merge.
+    /// Whether the log is long enough to merge.
     pub(crate) fn has_long_log(&self) -> bool {
         self.log.length(&serac_sync::epoch::pin()).0 >= self.options.merge_threshold
     }
-    /// What a UDI does that finds so many bits in the log, from the threshold on.
+    /// The part of a merge that a UDI does if it finds this many bits in the log, from the
+    /// threshold on.
     pub(crate) fn merge_share(&self, bits: u64, guard: &Guard) {
         let background = self.background.get();
         if let Some(background) = background {
@@ -107,14 +108,14 @@ impl Cubit {
         self.help(budget, is_late, guard);
     }
 
-    /// Does up to `budget` tasks of the current plan; makes one if there is none. If the plan is
-    /// late, what others have begun is done again.
+    /// Does up to `budget` tasks of the current plan; makes a plan if there is no current one. If
+    /// the plan is late, tasks that other threads have begun are done again.
     fn help(&self, budget: usize, is_late: bool, guard: &Guard) -> bool {
         // Acquire: pairs with the Release that published the plan.
         let mut shared = self.plan.load(Ordering::Acquire, guard);
         if shared.is_null() {
             let Some(plan) = self.make_plan(guard) else { return false };
-            // AcqRel: publishes the plan; on failure another one is there to help with.
+            // AcqRel: publishes the plan; on failure another plan is there to help with.
             let published = self.plan.compare_exchange(
                 Shared::null(),
                 Owned::new(plan),
@@ -220,8 +221,7 @@ impl Cubit {
             self.listed.lock().push(bin.clone());
         }
     }
-    /// The bins whose old versions may go, if the oldest snapshot is another one than when they
-    /// were looked at last.
+    /// The bins whose old versions may go, if the oldest snapshot has changed since the last call.
     fn take_listed(&self, readers: &Readers) -> Vec<Arc<Bin>> {
         let oldest = readers.oldest().unwrap_or(readers.settled());
         if self.oldest.swap(oldest, Ordering::Relaxed) == oldest {
@@ -243,12 +243,12 @@ impl Cubit {
                     let (bin, _, _) = self.directory.locate(&from, guard);
                     let end;
                     (rest, end) = self.merge_bin(plan, bin, &from, rest, guard);
-                    // Who has split the bin since may have merged its parts or not.
+                    // A thread that has split the bin since may have merged its parts or not.
                     low = end.filter(|end| high.as_ref().is_none_or(|high| end < high));
                 }
             }
         }
-        // A task that is done twice is done: the work of who was not the first had no effect.
+        // A task that is done twice is done: the later work had no effect.
         plan.progress.finish(task);
         #[cfg(test)]
         super::tests::stall(super::tests::Place::AfterTask);
@@ -266,7 +266,7 @@ impl Cubit {
         if let Some(pruned) = chain.pruned(&plan.readers) {
             let left = pruned.versions.len();
             let _latch = self.log.latch.as_ref().map(serac_sync::Mutex::lock);
-            // Whoever is first has pruned, too, or lists the bin again.
+            // The first thread has pruned, too, or lists the bin again.
             if bin.swing(shared, pruned, guard) && left == 1 {
                 return;
             }
@@ -274,8 +274,8 @@ impl Cubit {
         self.list(bin);
     }
 
-    /// Merges what `bin` covers from `low` on, with the first of `changes`; returns the others, and
-    /// the bin's end.
+    /// Merges the first of `changes` that `bin` covers from `low` on; returns the others, and the
+    /// bin's end.
     fn merge_bin<'p>(
         &self,
         plan: &Plan,
@@ -318,10 +318,10 @@ impl Cubit {
         if self.log.advance(to, plan.bulks_passed, guard) {
             self.counters.rounds.fetch_add(1, Ordering::Relaxed);
         }
-        // AcqRel: whoever makes the next plan sees this one's work.
+        // AcqRel: the thread that makes the next plan sees this one's work.
         let left = self.plan.compare_exchange(shared, Shared::null(), Ordering::AcqRel, Ordering::Relaxed, guard);
         if left.is_ok() {
-            // SAFETY: nobody can load it any more.
+            // SAFETY: no thread can load it any more.
             unsafe { guard.defer_destroy(shared) };
         }
     }

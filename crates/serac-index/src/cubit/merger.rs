@@ -1,8 +1,8 @@
 //! The background that merges logs: one thread for all indexes of a database.
 //!
-//! It wakes up when a UDI finds a log long, and otherwise now and then, for what is left of short
-//! logs and for old versions. It knows indexes and no database, so that a database closes when its
-//! last owner goes. Nobody depends on it: if it falls behind, UDIs merge.
+//! It wakes up when a UDI finds a log long, and otherwise now and then, for short logs and old
+//! versions. It knows indexes and no database, so that a database closes when its last owner goes.
+//! Correctness does not depend on it: if it falls behind, UDIs merge.
 
 use super::Cubit;
 use serac_sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use serac_sync::time::{Duration, Instant};
 use serac_sync::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
 
-/// How often short logs are looked at.
+/// The interval at which short logs are looked at.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
@@ -31,8 +31,8 @@ pub(crate) struct Background {
 impl Background {
     /// Sees to it that the thread looks at the logs.
     pub(crate) fn wake(&self) {
-        // Relaxed: the latch orders the flag and the wait; who finds an old value wakes the thread
-        // once too often or leaves it to the next.
+        // Relaxed: the latch orders the flag and the wait. A thread that reads an old value wakes
+        // the merger once too often or leaves it to the next thread.
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
             drop(self.state.lock());
             self.wakeup.notify_one();
@@ -60,19 +60,19 @@ impl Background {
                     index.merge();
                 }
             }
-            // A log whose entries are all open stays long: there is nothing to do.
+            // A log whose entries are all open stays long: no entry can be merged.
             let merged = |index: &Arc<Cubit>| index.has_long_log() && index.merge();
             while indexes.iter().filter(|index| merged(index)).count() > 0 && !self.state.lock().stop {}
         }
     }
 }
 
-/// See the module. Dropping it ends the thread.
+/// The background thread that merges the logs of indexes. Dropping it ends the thread.
 #[derive(Debug, Default)]
 pub struct Merger(Arc<Background>);
 
 impl Merger {
-    /// From now on these are the indexes; there is a thread as soon as there is one.
+    /// Sets the indexes; the thread starts with the first index.
     pub fn watch<'a>(&self, indexes: impl Iterator<Item = &'a Arc<Cubit>>) {
         let mut state = self.0.state.lock();
         state.indexes = indexes
@@ -83,7 +83,7 @@ impl Merger {
             .collect();
         if !state.indexes.is_empty() && state.thread.is_none() {
             let background = self.0.clone();
-            // Without the thread, those who write merge.
+            // Without the thread, writers merge.
             let thread =
                 serac_sync::thread::Builder::new().name("serac-index-merge".into()).spawn(move || background.run());
             state.thread = thread.ok();

@@ -2,11 +2,11 @@
 //! §A–§C).
 //!
 //! One bitvector per value of a column (VB, value bitvector) says which rows have it. Updates,
-//! deletes and inserts (UDIs) do not touch the vectors: a transaction collects what it does to the
-//! index ([`Changes`]), and when it commits that becomes one entry (ULE) at the end of the index's
-//! Delta Log. Queries read a version of the vectors and the log on top of it. Merges move the
-//! settled part of the log into new versions: first beside the vectors, and into new ones when
-//! there is enough of it.
+//! deletes and inserts (UDIs) do not touch the vectors. A transaction collects its index changes
+//! ([`Changes`]); when it commits, they become one entry (ULE) at the end of the index's Delta Log.
+//! Queries read a version of the vectors and the log on top of it. Merges move the settled part of
+//! the log into new versions: first beside the vectors, and into new ones when there is enough of
+//! it.
 //!
 //! | module | |
 //! |---|---|
@@ -15,42 +15,42 @@
 //! | `delta`, `bulk`, `log` | HUDs, ULEs, bulk inserts, timestamp cells; the latch-free queue |
 //! | `merge`, `merger`, `query`, `selected`, `build`, `statistics` | what is done with them |
 //!
-//! **What a transaction does.** It tells [`Changes`] of each row it writes, and passes them to its
-//! own queries. To commit, it makes one [`TransactionCell`] (`TransactionCell::of`), calls
+//! **The steps of a transaction.** It tells [`Changes`] of each row it writes, and passes them to
+//! its own queries. To commit, it makes one [`TransactionCell`] (`TransactionCell::of`), calls
 //! [`Cubit::publish`] for each index, and commits. To abort, it drops its changes.
 //!
-//! **Timestamps and helping (design decision 7).** In the paper an index has a clock of its own: a
-//! ULE is linked to the log, which is its commit, and whoever comes next helps to move TIMESTAMP,
+//! **Timestamps and helping (design decision 7).** In the paper an index has a clock of its own:
+//! linking a ULE to the log is its commit, and the next thread to come helps to move TIMESTAMP,
 //! N_ROWS and TAIL. Here the database has the clock, and the order of commits is decided in its
 //! critical section, after the ULE is in the log. So a linked ULE is *open*: it points to its
-//! transaction's cell, and one store into that cell decides about all ULEs of the transaction in
-//! all indexes. The three consequences:
+//! transaction's cell. One store into that cell decides about all ULEs of the transaction in all
+//! indexes. The three consequences:
 //!
 //! 1. *Visibility is the cell's, not the log's.* The cell is stamped before the clock is published.
 //!    A snapshot that starts at or after the commit has read that clock, so it finds the ULE linked
-//!    and stamped; an older one finds a timestamp beyond its start, or an open cell. Table and
+//!    and stamped. An older one finds a timestamp beyond its start, or an open cell. Table and
 //!    indexes therefore appear at one instant, whatever the order of the ULEs in the log. The index
-//!    has cells of its own, because an aborted version of a row gets a timestamp like a committed
-//!    one (its before-image is back by then), while an aborted ULE must never be seen.
-//! 2. *Log order is version order for each row*, and that is all that replaying needs: who updates
-//!    a row must see its newest version (first updater wins), so that transaction's ULE was linked
-//!    and stamped before. ULEs of different rows commute. Bits are absolute, so that a replay over
-//!    a version that has some of them already gives the same answer: the last visible word on
-//!    (value, row) decides. Bits that a version lacks (those of later commits) alternate for each
-//!    value and row, because writers tell truly what a row was; so merges and counts need not look
-//!    a bit up to know what it changes (debug builds do).
-//! 3. *Helping needs nobody's fate.* What remains to be helped with at an append is TAIL. Merges
-//!    are helped task by task (`merge`); they take what is committed by the clock's time and carry
-//!    the rest over, so an open ULE whose thread has stopped holds up neither UDIs nor merges nor
-//!    queries.
+//!    has cells of its own. An aborted version of a row gets a timestamp like a committed one (its
+//!    before-image is back by then), while an aborted ULE must never be seen.
+//! 2. *Log order is version order for each row*, and replaying needs no more. A transaction that
+//!    updates a row must see its newest version (first updater wins), so that version's ULE was
+//!    linked and stamped before. ULEs of different rows commute. Bits are absolute, so a replay
+//!    over a version that has a part of them already gives the same answer: the last visible word
+//!    on (value, row) decides. Bits that a version lacks (those of later commits) alternate for
+//!    each value and row, because writers state a row's true old value. So merges and counts need
+//!    not look a bit up to know its effect (debug builds do).
+//! 3. *Helping needs nobody's fate.* At an append, TAIL is all that remains to be helped with.
+//!    Merges are helped task by task (`merge`). They take the entries committed by the clock's time
+//!    and carry the rest over. So an open ULE whose thread has stopped holds up neither UDIs nor
+//!    merges nor queries.
 //!
 //! **Bounds.** UDIs that find [`Options::merge_threshold`] bits in the log wake the background
-//! ([`Merger`]). Without one, or with twice as many bits, they do a few tasks of a merge; at four
-//! times as many they do all that nobody has begun, at eight times also what others have begun and
-//! not finished. So a query walks at most that many bits, those that concurrent UDIs add meanwhile,
-//! and one entry per transaction that is just committing; within an entry of a large transaction it
-//! searches. Old versions are kept for running snapshots only: at most one per snapshot and leaf,
-//! sharing what did not change.
+//! ([`Merger`]). Without a background thread, or with twice as many bits, they do a few tasks of a
+//! merge. At four times as many they do all tasks that are not begun, at eight times also tasks
+//! that are begun and not finished. So a query walks at most that many bits, those that concurrent
+//! UDIs add meanwhile, and one entry per transaction that is just committing. Within an entry of a
+//! large transaction it searches. Old versions are kept for running snapshots only: at most one per
+//! snapshot and leaf, sharing what did not change.
 //!
 //! **CUBIT-lk** ([`Variant::Latched`]) is the same with a latch around appends and swings, for
 //! comparison.
@@ -102,7 +102,7 @@ use serac_sync::atomic::{AtomicU64, Ordering};
 use serac_sync::epoch::Atomic;
 use std::sync::Arc;
 
-/// How UDIs and merges keep out of each other's way.
+/// The synchronisation of UDIs and merges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Variant {
     /// CUBIT-lf: by helping.
@@ -112,7 +112,7 @@ pub enum Variant {
     Latched,
 }
 
-/// What can be chosen for an index.
+/// The options of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// See [`Variant`].
@@ -143,7 +143,7 @@ struct Counters {
     values: AtomicU64,
 }
 
-/// A bitmap index. See the module.
+/// A bitmap index. The header of this module describes its protocols.
 pub struct Cubit {
     log: DeltaLog,
     directory: Directory,
@@ -154,7 +154,7 @@ pub struct Cubit {
     oldest: AtomicU64,
     /// Snapshots from here on can be answered; `u64::MAX` while the index is being built.
     valid_from: AtomicU64,
-    /// For merges: the clock, and who is running.
+    /// For merges: the clock, and the running transactions.
     manager: Arc<TransactionManager>,
     options: Options,
     counters: Counters,
@@ -173,7 +173,7 @@ impl Cubit {
         Builder::default().finish(Timestamp::ZERO, manager, options)
     }
 
-    /// Puts what a transaction did to the index into the log, open until `cell` is stamped. Every
+    /// Puts a transaction's changes of the index into the log, open until `cell` is stamped. Every
     /// transaction that shall see it must begin after that; so this comes before the commit.
     pub fn publish(&self, changes: Changes, cell: &Arc<TransactionCell>) {
         if changes.is_empty() {
@@ -190,8 +190,8 @@ impl Cubit {
         self.counters.publications.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The oldest snapshot that the index can answer for; none (the largest number) while it is
-    /// being built.
+    /// The oldest snapshot that the index can answer for; the largest number while it is being
+    /// built.
     pub fn valid_from(&self) -> Timestamp {
         // Acquire: pairs with the Release of `load`.
         Timestamp(self.valid_from.load(Ordering::Acquire))
@@ -200,7 +200,7 @@ impl Cubit {
 
 impl Drop for Cubit {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the index any more.
+        // SAFETY: no other thread has the index any more.
         drop(unsafe { std::mem::replace(&mut self.plan, Atomic::null()).try_into_owned() });
     }
 }

@@ -1,11 +1,11 @@
 //! Queries: the version of each bitvector that the snapshot sees, with the bits of the log on top.
 //!
-//! A query loads the anchor first and the bins' chains afterwards; so what the anchor says is
-//! merged is in the chains it finds. If the snapshot is older than the anchor, its versions are
-//! exact and there is no log to walk. Otherwise it replays the committed entries that it sees, in
-//! log order, and at last the transaction's own changes. Queries take no latch and repeat nothing:
-//! they are wait-free but for the directory's skip list. What a query finds is [`Selected`], from
-//! which bitvectors are made afterwards.
+//! A query loads the anchor first and the bins' chains afterwards. So all entries that the anchor
+//! counts as merged are in the chains that it finds. If the snapshot is older than the anchor, its
+//! versions are exact and there is no log to walk. Otherwise it replays the committed entries that
+//! it sees, in log order, and at last the transaction's own changes. Queries take no latch and
+//! repeat nothing: they are wait-free but for the directory's skip list. A query's result is
+//! [`Selected`], from which bitvectors are made afterwards.
 
 use super::Cubit;
 use super::bitvector::Bitvector;
@@ -35,12 +35,13 @@ impl ReadView for Snapshot {
     fn start(&self) -> Timestamp {
         Snapshot::start(self)
     }
+
     fn note_read(&self, commit: Timestamp) {
         Snapshot::note_read(self, commit);
     }
 }
 
-/// Which values are asked for. NULL is in no range with a bound; ask for [`Key::null`].
+/// The values that are asked for. NULL is in no range with a bound; ask for [`Key::null`].
 #[derive(Clone, Copy, Debug)]
 pub enum Predicate<'a> {
     /// One value.
@@ -51,8 +52,7 @@ pub enum Predicate<'a> {
     Range(Bound<&'a Key>, Bound<&'a Key>),
 }
 
-/// What the snapshot sees of a bin: the places of the values that are asked for, and their pending
-/// bits.
+/// A snapshot's view of a bin: the places of the values that are asked for, and their pending bits.
 struct Part<'g> {
     version: &'g Version,
     places: Range<usize>,
@@ -71,7 +71,7 @@ fn rows_of(bits: &[Bit], set: bool) -> impl Iterator<Item = u64> {
 }
 
 impl Cubit {
-    /// A query's view, in whose part of the log there is no bulk insert: those are merged first.
+    /// A query's view of a log without bulk inserts in its part: those are merged first.
     fn reader<'a: 'g, 'g>(&'a self, view: &impl ReadView, own: Option<&Changes>, guard: &'g Guard) -> Reader<'a, 'g> {
         assert!(own.is_none_or(|own| !own.has_bulk()), "no query looks into own bulk inserts");
         loop {
@@ -80,7 +80,8 @@ impl Cubit {
             if !(has_bulks && reader.sees_bulk()) {
                 return reader;
             }
-            // Whatever plan there is, the next one is made from a clock that has passed the insert.
+            // The next plan is made from a clock that has passed the insert, whether or not there
+            // is a plan now.
             self.merge();
         }
     }
@@ -104,7 +105,7 @@ impl Cubit {
         reader.for_each_part(predicate, |_, part| {
             let leaf = &part.version.leaf;
             if let (Some(union), Some((others, mut without))) = (leaf.union(), leaf.left_out(&part.places)) {
-                // Of a row that goes from one value to another the set counts, and pending bits are
+                // If a row goes from one value to another, the set bit counts, and pending bits are
                 // newer than late ones.
                 let mut pending: Vec<(u64, bool)> = part.pending.iter().map(|bit| (bit.row(), bit.bit())).collect();
                 pending.sort_unstable();
@@ -137,8 +138,8 @@ impl Cubit {
         selected.finish(last_of_rows(&changes))
     }
 
-    /// About how long it takes to make the predicate's bitvector, if a value's, or a leaf's, takes
-    /// `row` for each of its rows, or `vector` at the most.
+    /// An estimate of the cost to make the predicate's bitvector. A value's or leaf's vector costs
+    /// `row` for each of its rows, and `vector` at the most.
     pub fn effort(&self, predicate: Predicate<'_>, view: &impl ReadView, vector: f64, row: f64) -> f64 {
         let guard = &serac_sync::epoch::pin();
         let of = |rows: u64| (rows as f64 * row).min(vector);
@@ -158,15 +159,16 @@ impl Cubit {
         effort
     }
 
-    /// How many rows the predicate selects. No bitvector is made: vectors know their cardinalities.
+    /// The number of rows that the predicate selects. No bitvector is made: vectors know their
+    /// cardinalities.
     pub fn count(&self, predicate: Predicate<'_>, view: &impl ReadView, own: Option<&Changes>) -> u64 {
         let guard = &serac_sync::epoch::pin();
         let reader = self.reader(view, own, guard);
         let mut count = 0;
         if let Predicate::Equals(key) = predicate {
             // The usual case without a list of parts. The bits that the version lacks alternate for
-            // each row, beginning with the one that it has not: what they add up to is what the
-            // last ones change.
+            // each row, beginning with the opposite of its own bit. So their sum is the change of
+            // the last bits.
             let version = reader.version(self.directory.locate(key, guard).2);
             count = version.cardinality(key, version.pending_of(key)) as i64;
             reader.for_each_delta(predicate, own, |ts, _, _, bit| {
@@ -219,7 +221,7 @@ struct Reader<'a, 'g> {
     index: &'a Cubit,
     start: u64,
     guard: &'g Guard,
-    /// None if the snapshot is older.
+    /// `None` if the snapshot is older.
     anchor: Option<&'g Anchor>,
     /// The newest commit that the answer depends on.
     newest: Cell<u64>,
@@ -232,6 +234,7 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         let anchor = unsafe { index.log.anchor(guard).deref() };
         Reader { index, start, guard, anchor: (anchor.ts <= start).then_some(anchor), newest: Cell::new(0) }
     }
+
     fn sees_bulk(&self) -> bool {
         let mut sees = false;
         if let Some(anchor) = self.anchor {
@@ -241,6 +244,7 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         }
         sees
     }
+
     fn version(&self, chain: &'g Chain) -> &'g Version {
         let version = chain.at(self.start);
         self.newest.set(self.newest.get().max(version.newest_commit));
@@ -340,7 +344,7 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         }
     }
 
-    /// Calls `f` with every part, and with every value's difference from what the vectors say.
+    /// Calls `f` with every part, and with every value's difference from its vector's count.
     fn for_each_count(
         &self,
         predicate: Predicate<'_>,
@@ -361,8 +365,8 @@ impl<'a: 'g, 'g> Reader<'a, 'g> {
         for group in flips.chunk_by(|a, b| (&a.0, a.1) == (&b.0, b.1)) {
             let (key, row, bit) = &group[group.len() - 1];
             while chains.next_if(|chain| !chain.covers(key)).is_some() {}
-            // A chain that was not looked at has no such value; one that was must be the same chain
-            // again, not a newer one.
+            // A chain that was not looked at has no pending bit of this row. A chain that was
+            // looked at must be the same again, not a newer one.
             let was = chains.peek().is_some_and(|chain| self.version(chain).contains(key, *row));
             f(None, Some(key), i64::from(*bit) - i64::from(was));
         }

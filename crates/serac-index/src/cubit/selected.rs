@@ -1,5 +1,5 @@
-//! What a query has found, before a bitvector is made of it: by one thread or by several, for each
-//! range of blocks (segment) by itself.
+//! A query's result before a bitvector is made of it. One thread or several make it, for each range
+//! of blocks (segment) by itself.
 
 use super::bitvector::{Bitvector, Term, within};
 use super::leaf::{Leaf, Vector};
@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 /// A list from so many rows on is worth looking into for each segment.
 const LONG_LIST: usize = 1024;
-/// So many operands with short lists are united at once, …
+/// This many operands with short lists are united at once, …
 const LISTS_PER_PART: usize = 8192;
 /// … or more, so that there are no more parts than these.
 const MOST_PARTS: usize = 16;
 
-/// What a snapshot sees of the values that a predicate selects: whole vectors, and what is to be
-/// changed in them. It holds the leaves, whatever becomes of the index.
+/// A snapshot's view of the values that a predicate selects: whole vectors, and the changes to
+/// them. It owns the leaves, independently of the index.
 #[derive(Debug)]
 pub struct Selected {
     leaves: Vec<Arc<Leaf>>,
-    /// Of which any range of blocks is at hand.
+    /// Operands that can be evaluated for any range of blocks.
     operands: Vec<Operand>,
-    /// Values with few rows, and what they become.
+    /// Values with few rows, and their union.
     short: Vec<Operand>,
     united: Shared<Bitvector>,
     /// Ascending rows, each with the bit that it gets at last.
@@ -33,8 +33,7 @@ pub struct Selected {
 struct Operand {
     /// Among the leaves.
     leaf: usize,
-    /// The values, of which there is but one if it has a bitvector, or a long list; none: the union
-    /// of all, …
+    /// The values: a single one if it has a bitvector, or a long list; `None`: the union of all, …
     places: Option<Range<usize>>,
     /// … but for these, which have bitvectors.
     except: Vec<usize>,
@@ -47,18 +46,21 @@ impl Selected {
         let (leaves, operands, short, changes) = Default::default();
         Self { leaves, operands, short, united: Shared::new(0), changes }
     }
+
     fn leaf(&mut self, leaf: &Arc<Leaf>) -> usize {
         if !self.leaves.last().is_some_and(|last| Arc::ptr_eq(last, leaf)) {
             self.leaves.push(leaf.clone());
         }
         self.leaves.len() - 1
     }
-    /// Adds the union of a leaf that has one, but for some values with bitvectors and some
-    /// ascending rows.
+
+    /// Adds the union of a leaf that has one, minus values with bitvectors and minus ascending
+    /// rows.
     pub(crate) fn push_union(&mut self, leaf: &Arc<Leaf>, except: Vec<usize>, without: Vec<u64>) {
         let leaf = self.leaf(leaf);
         self.operands.push(Operand { leaf, places: None, except, without });
     }
+
     /// Adds a value of a leaf, but for some ascending rows.
     pub(crate) fn push_value(&mut self, leaf: &Arc<Leaf>, place: usize, without: Vec<u64>) {
         let is_short = matches!(leaf.vector(place), Vector::Sparse(list) if list.len() < LONG_LIST);
@@ -75,7 +77,8 @@ impl Selected {
         }
         self.short.push(Operand { leaf, places: Some(place..place + 1), except: Vec::new(), without });
     }
-    /// What has been added, and the ascending rows with the bits that they get at last.
+
+    /// The operands so far, and the ascending rows with the bits that they get at last.
     pub(crate) fn finish(self, changes: Vec<(u64, bool)>) -> Self {
         let parts = self.short.len().div_ceil(LISTS_PER_PART).min(MOST_PARTS);
         Self { united: Shared::new(parts), changes, ..self }

@@ -1,10 +1,10 @@
-//! Work that is shared by all who need its outcome.
+//! Work that is shared by all threads that need its outcome.
 
 use serac_sync::OnceLock;
 use serac_sync::atomic::{AtomicUsize, Ordering};
 
-/// Parts of something that all who need it make together: nobody waits but for parts that another
-/// is making.
+/// Parts of a whole that its users make together: a thread waits only for parts that another is
+/// making.
 #[derive(Debug)]
 pub struct Shared<T> {
     next: AtomicUsize,
@@ -12,11 +12,12 @@ pub struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// So many parts, none of which is made yet.
+    /// For `parts` parts, all of them open.
     pub fn new(parts: usize) -> Self {
         Self { next: AtomicUsize::new(0), parts: (0..parts).map(|_| OnceLock::new()).collect() }
     }
-    /// All parts, those made here that nobody has begun.
+
+    /// All parts; the open ones are made here.
     pub fn all(&self, make: impl Fn(usize) -> T) -> impl Iterator<Item = &T> {
         let part = move |at: usize| self.parts[at].get_or_init(|| make(at));
         // Relaxed: only divides the work.

@@ -1,4 +1,4 @@
-//! What the `serac_indexes` view shows of an index.
+//! The columns of the `serac_indexes` view for an index.
 
 use super::Cubit;
 use super::fate::Fate;
@@ -35,8 +35,8 @@ pub struct Statistics {
     pub longest_chain: u64,
     /// Versions in all chains.
     pub versions: u64,
-    /// How many rows in the log or among the pending bits have a HUD of 0, 1, 2, 3 and more ones:
-    /// values whose bit differs from the newest vector (§C).
+    /// The numbers of rows in the log or among the pending bits whose HUD has 0, 1, 2, 3 and more
+    /// set bits: values whose bit differs from the newest vector (§C).
     pub hud_sizes: [u64; 4],
 }
 
@@ -46,10 +46,12 @@ impl Cubit {
     pub fn value_count(&self) -> u64 {
         self.counters.values.load(Ordering::Relaxed)
     }
+
     /// About how many leaves there are, through which a question about all rows goes.
     pub fn leaf_count(&self) -> usize {
         self.directory.len() + 1
     }
+
     /// Figures of the index; walks it.
     pub fn statistics(&self) -> Statistics {
         let guard = &serac_sync::epoch::pin();

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-/// Where a test can stop a thread.
+/// A place where a test can stop a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// Between the two compare-and-swaps of an append.
@@ -19,7 +19,7 @@ thread_local! {
     static STALL: RefCell<Stall> = const { RefCell::new(None) };
 }
 
-/// Runs what the test has put in the place, once.
+/// Runs the test's action for the place, once.
 pub(super) fn stall(place: Place) {
     let action = STALL.with_borrow_mut(|stall| stall.take_if(|(at, _)| *at == place));
     if let Some((_, action)) = action {
@@ -47,7 +47,7 @@ fn key(value: u16) -> Key {
 fn long_key(value: u16) -> Key {
     Key::new(&[&[1], &b"a common beginning that does not fit in a key"[..], &value.to_be_bytes()[..]].concat())
 }
-/// Some hundred slots per block, so that there are several blocks and chunks.
+/// A few hundred slots per block, so that there are several blocks and chunks.
 fn row(number: u64) -> RowId {
     bitvector::expand(((number / 300 * 7) << 16) | (number % 300 * 11))
 }
@@ -66,7 +66,7 @@ fn commit(index: &Cubit, mut txn: Transaction, changes: Changes) -> u64 {
 /// Rows with their values.
 type Table = BTreeMap<RowId, Key>;
 
-/// Every kind of question about some values, answered by the index and by the table.
+/// Every kind of question about values, answered by the index and by the table.
 #[track_caller]
 fn check(index: &Cubit, snapshot: &Snapshot, own: Option<&Changes>, table: &Table, values: &[Key]) {
     let rows = |selected: &dyn Fn(&Key) -> bool| -> Vec<RowId> {
@@ -128,8 +128,8 @@ fn change(rng: &mut StdRng, table: &mut Table, changes: &mut Changes, rows: u64,
     }
 }
 
-/// Transactions one after the other, with snapshots, own reads, savepoints, aborts and merges
-/// anywhere between, against plain tables.
+/// Serial transactions, with snapshots, own reads, savepoints, aborts and merges in between,
+/// against plain tables.
 fn serial(seed: u64, threshold: u64, values: u16, rows: u64, built: bool, make: fn(u16) -> Key) {
     let mut rng = StdRng::seed_from_u64(seed);
     let random = move |rng: &mut StdRng| match rng.random_range(0..20) {
@@ -247,13 +247,14 @@ proptest! {
         let (values, rows) = if dense { (5, 40_000) } else { (1500, 4000) };
         serial(seed, threshold, values, rows, built, key);
     }
+
     #[test]
     fn long_keys_do_too(seed in any::<u64>(), built in any::<bool>()) {
         serial(seed, 50, 600, 2000, built, long_key);
     }
 }
 
-/// What a storm saw: a snapshot, a value range and the rows.
+/// An observation of a storm: a snapshot, a value range and the rows.
 type Observation = (u64, u16, u16, Vec<RowId>);
 
 /// Threads with rows of their own change and ask; every answer is compared with the history
@@ -362,7 +363,7 @@ fn concurrent_answers_agree_with_the_history() {
     }
 }
 
-/// Inserts rows `numbers` one by one, with values by number.
+/// Inserts each row of `numbers`, with values by number.
 fn insert(manager: &Arc<TransactionManager>, index: &Cubit, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let (txn, mut changes) = (manager.begin(), Changes::default());
@@ -521,8 +522,8 @@ fn an_index_is_built_beside_running_transactions() {
     let reader = manager.begin();
     start(4, 1).commit().unwrap();
     assert!(!index.merge());
-    // What the snapshot sees: a row from before the index, which has been changed since, and the
-    // first one above.
+    // The snapshot sees a row from before the index, which has been changed since, and the first
+    // row above.
     let (mut later, mut changes) = (manager.begin(), Changes::default());
     changes.update(row(0), key(0), key(1));
     index.publish(changes, &TransactionCell::of(&mut later));

@@ -2,25 +2,24 @@
 //!
 //! A new leaf costs much even for one bit: the containers, chunks and the union that a bit lies in
 //! are copied. So merges move bits from the log to the versions' *pending* lists, in order of value
-//! and row, and make a leaf when a list is long. Every pending bit differs from the leaf's, so a
-//! value has as many rows as its vector and the balance of its bits say, and queries change the
+//! and row. They make a leaf when a list is long. Every pending bit differs from the leaf's. So a
+//! value's row count is its vector's count plus the balance of its bits, and queries change the
 //! leaf's vectors by the bits.
 //!
-//! A long list does not go into the leaf as a whole, which would make one UDI in hundreds wait for
-//! a thousand containers, but by ranges of blocks, one after the other and round again: bits of
-//! neighbouring blocks share chunks and the union's containers, so that nothing is copied more
-//! often.
+//! A long list goes into the leaf by ranges of blocks, round robin; as a whole it would make one
+//! UDI in hundreds wait for a thousand containers. Bits of neighbouring blocks share chunks and the
+//! union's containers, so no more is copied in total.
 
 use super::key::Key;
 use super::leaf::{Leaf, Vector};
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
-/// A list may have one bit for so many rows of the leaf, so that queries do little for the bits
-/// beside what they do for the rows,
+/// A list may have one bit for this many rows of the leaf, so that the bits cost a query little
+/// beside the rows,
 const ROWS_PER_PENDING_BIT: u64 = 128;
-/// or so many whatever the leaf has, and never more than the other, so that a merge of one bin
-/// takes a bounded time.
+/// or the lower bound, independently of the leaf's rows, and never more than the upper bound, so
+/// that a merge of one bin takes a bounded time.
 const PENDING_BITS: Range<u64> = 64..1024;
 /// When it has more, this share of them goes into the leaf with those that are too many, …
 const SETTLED_SHARE: u64 = 16;
@@ -39,14 +38,17 @@ impl Bit {
     pub(crate) fn new(key: Key, row: u64, bit: bool) -> Self {
         Self { key, row_and_bit: row << 1 | u64::from(bit) }
     }
+
     #[inline]
     pub(crate) fn row(&self) -> u64 {
         self.row_and_bit >> 1
     }
+
     #[inline]
     pub(crate) fn bit(&self) -> bool {
         self.row_and_bit & 1 == 1
     }
+
     fn place(&self) -> (&Key, u64) {
         (&self.key, self.row())
     }
@@ -68,7 +70,7 @@ impl Change {
     }
 }
 
-/// What a bin has from `ts` on, until the next version.
+/// The content of a bin from `ts` on, until the next version.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) ts: u64,
@@ -83,8 +85,9 @@ pub(crate) struct Version {
     next_block: u64,
 }
 
-/// The bits of a range of blocks that begins at `first`, goes round behind the last block, and has
-/// `count` bits or a block's more; the other bits; and the block behind the range.
+/// The bits of a range of blocks, the other bits, and the block behind the range. The range begins
+/// at `first`, wraps around after the last block, and has at least `count` bits and at most a
+/// block's more.
 fn cut_blocks(bits: Vec<Bit>, first: u64, count: usize) -> (Vec<Bit>, Vec<Bit>, u64) {
     let distance = |bit: &Bit| (bit.row() >> 16).wrapping_sub(first);
     let mut distances: Vec<u64> = bits.iter().map(distance).collect();
@@ -108,25 +111,30 @@ impl Version {
     pub(crate) fn pending(&self) -> &[Bit] {
         &self.pending
     }
+
     /// The pending bits of one value.
     #[inline]
     pub(crate) fn pending_of(&self, key: &Key) -> &[Bit] {
         let from = &self.pending[self.pending.partition_point(|bit| bit.key < *key)..];
         &from[..from.partition_point(|bit| bit.key == *key)]
     }
+
     /// The pending bits of the values between two bounds.
     pub(crate) fn pending_within(&self, low: Bound<&Key>, high: Bound<&Key>) -> &[Bit] {
         let (from, to) = ((low, Bound::<&Key>::Unbounded), (Bound::<&Key>::Unbounded, high));
         let bits = &self.pending[self.pending.partition_point(|bit| !from.contains(&bit.key))..];
         &bits[..bits.partition_point(|bit| to.contains(&bit.key))]
     }
+
     pub(crate) fn row_count(&self) -> u64 {
         self.leaf.row_count().strict_add_signed(self.balance)
     }
+
     /// Rows of a value, whose pending bits are given.
     pub(crate) fn cardinality(&self, key: &Key, pending: &[Bit]) -> u64 {
         self.leaf.get(key).map_or(0, |vector| vector.cardinality()).strict_add_signed(balance(pending))
     }
+
     /// Values that have rows.
     pub(crate) fn value_count(&self) -> u64 {
         let mut count = self.leaf.len() as u64;
@@ -136,6 +144,7 @@ impl Version {
         }
         count
     }
+
     /// Whether the row, in compact form, has the value.
     pub(crate) fn contains(&self, key: &Key, row: u64) -> bool {
         let pending = self.pending_of(key);
@@ -144,6 +153,7 @@ impl Version {
             Err(_) => self.leaf.get(key).is_some_and(|vector| vector.contains(row)),
         }
     }
+
     pub(crate) fn bytes(&self) -> usize {
         self.leaf.bytes() + size_of_val(&self.pending[..])
     }
@@ -160,8 +170,8 @@ impl Version {
             let before = old.partition_point(|old| old.place() < bit.place());
             pending.extend_from_slice(&old[..before]);
             old = &old[before..];
-            // Who changes a row says truly what it was, so that the bits of a row and value
-            // alternate.
+            // A transaction that changes a row states its true old value, so the bits of a row and
+            // value alternate.
             let in_leaf = match old.split_first() {
                 Some((first, others)) if first.place() == bit.place() => {
                     old = others;

@@ -1,17 +1,17 @@
-//! Hints: the rows at which lookups of whole unique keys found them last, so that the next lookup
-//! goes to the row without going down the tree. (An adaptive hash index, kept by lookups alone:
-//! changes to the index do not touch it.)
+//! Hints: the rows at which lookups of whole unique keys found them last. The next lookup goes to
+//! the row without going down the tree. (An adaptive hash index, kept by lookups alone: changes to
+//! the index do not touch it.)
 //!
 //! **A hint promises nothing.** Its row may have gone, may have another key, or may be of another
-//! key with the same bits of hash. Whoever follows one reads the row in a snapshot, compares the
-//! key, and asks the tree where they differ. As a snapshot sees one row at most with a unique key,
-//! a row found so is the right one; and nobody needs to take hints back. So a hint is one word that
-//! orders nothing, and what is read through it is read as any scan of the table would.
+//! key with the same bits of hash. A lookup that follows a hint reads the row in a snapshot,
+//! compares the key, and asks the tree where they differ. A snapshot sees at most one row with a
+//! unique key, so a row found this way is the right one; hints need not be taken back. So a hint is
+//! one word that orders nothing, and the row behind it is read as any scan of the table would.
 //!
 //! **The table** has buckets of eight hints, a cache line each. A hint for which its bucket has no
-//! room takes another's place. When half as many hints have been lost so as there is room for, an
-//! empty table of four times the size takes this one's place, up to one hint per row. The old one
-//! is freed an epoch later.
+//! room takes another's place. When the lost hints are half as many as the table's places, an empty
+//! table of four times the size takes this one's place, up to one hint per row. The old one is
+//! freed an epoch later.
 
 use super::RowId;
 use serac_storage::{MAX_BLOCKS_PER_TABLE, SLOT_BITS};
@@ -26,7 +26,7 @@ const FEWEST_BUCKETS: usize = 64;
 /// is set: no hint is 0.
 const ROW_BITS: u32 = SLOT_BITS + MAX_BLOCKS_PER_TABLE.ilog2();
 
-/// A cache line of hints; 0 is none.
+/// A cache line of hints; 0 means no hint.
 #[derive(Default)]
 #[repr(align(64))]
 struct Bucket([AtomicU64; WAYS]);
@@ -42,9 +42,11 @@ impl Table {
     fn new(buckets: usize) -> Self {
         Self { buckets: std::iter::repeat_with(Bucket::default).take(buckets).collect(), lost: AtomicU64::new(0) }
     }
+
     fn bucket(&self, hash: u64) -> &Bucket {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
+
     /// Hints that there is room for.
     fn room(&self) -> u64 {
         (self.buckets.len() * WAYS) as u64
@@ -62,7 +64,7 @@ fn is_of(hint: u64, tag: u64) -> bool {
 
 /// The hints of an index.
 pub(super) struct Hints {
-    /// None before the first hint.
+    /// `None` before the first hint.
     table: Atomic<Table>,
     hasher: ahash::RandomState,
 }
@@ -74,10 +76,11 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// What the other functions know a key by.
+    /// The hash by which the other functions know a key.
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash_one(key)
     }
+
     fn table<'g>(&self, guard: &'g Guard) -> (Shared<'g, Table>, Option<&'g Table>) {
         // Acquire: pairs with the Release in `grow`.
         let table = self.table.load(Ordering::Acquire, guard);
@@ -85,6 +88,7 @@ impl Hints {
         // replaced.
         (table, unsafe { table.as_ref() })
     }
+
     /// Asks the memory for the bucket of a key.
     pub(super) fn prefetch(&self, hash: u64, guard: &Guard) {
         let Some(table) = self.table(guard).1 else { return };
@@ -97,6 +101,7 @@ impl Hints {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = table;
     }
+
     /// The row that is noted for a key, which may be wrong.
     pub(super) fn row(&self, hash: u64, guard: &Guard) -> Option<RowId> {
         let (bucket, tag) = (self.table(guard).1?.bucket(hash), tag(hash));
@@ -104,6 +109,7 @@ impl Hints {
         let hint = bucket.0.iter().map(|hint| hint.load(Ordering::Relaxed)).find(|&hint| is_of(hint, tag))?;
         Some(RowId::from_u64(hint & ((1 << ROW_BITS) - 1)))
     }
+
     /// Notes the row that a key was found at. `rows` tells how many rows the index leads to, about.
     pub(super) fn note(&self, hash: u64, row: RowId, rows: impl FnOnce() -> u64) {
         let guard = epoch::pin();
@@ -130,13 +136,15 @@ impl Hints {
         });
         place.store(tag | row.as_u64(), Ordering::Relaxed);
     }
-    /// Puts an empty table in the place of `old`, unless somebody else does.
+
+    /// Puts an empty table in the place of `old`, unless another thread has done so.
     fn grow(&self, old: Shared<'_, Table>, buckets: usize, guard: &Guard) {
         let new = Owned::new(Table::new(buckets));
         // Release: pairs with the Acquire in `table`.
         let replaced = self.table.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed, guard);
         if replaced.is_ok() && !old.is_null() {
-            // SAFETY: nobody finds the old table any more, and the exchange succeeds for one alone.
+            // SAFETY: no thread finds the old table any more, and the exchange succeeds for one
+            // alone.
             unsafe { guard.defer_destroy(old) };
         }
     }
@@ -144,7 +152,7 @@ impl Hints {
 
 impl Drop for Hints {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the hints any more.
+        // SAFETY: no other thread has the hints any more.
         unsafe { drop(std::mem::replace(&mut self.table, Atomic::null()).try_into_owned()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Memory-comparable keys: byte strings that compare as the column values do, and none a prefix of
+//! Memory-comparable keys: byte strings that compare as the column values do. No key is a prefix of
 //! another.
 //!
 //! Per column: a tag, and the value. A value has tag 1; NULL has tag 2, or 0 where NULLs come
@@ -11,15 +11,15 @@ use serac_numeric::Numeric;
 use serac_storage::types::PhysicalType;
 use serac_storage::{ColumnType, Value};
 
-/// What a value that is not NULL begins with.
+/// The first byte of a value that is not NULL.
 pub const VALUE: u8 = 1;
 
-/// How a column's values stand in a key.
+/// The form of a column's values in a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Encoding {
     /// The largest value comes first.
     pub descending: bool,
-    /// NULLs come before all values, whatever the order of these.
+    /// NULLs come before all values, in either order of the values.
     pub nulls_first: bool,
     /// What the bits of a value mean.
     pub meaning: Meaning,
@@ -55,7 +55,7 @@ impl Meaning {
 
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 
-/// How long an interval is, in nanoseconds.
+/// The length of an interval, in nanoseconds.
 fn interval_length(bits: i128) -> i128 {
     let (months, days, nanos) = (bits as i32, (bits >> 32) as i32, (bits >> 64) as i64);
     (i128::from(months) * 30 + i128::from(days)) * NANOS_PER_DAY + i128::from(nanos)
@@ -72,7 +72,7 @@ pub fn encode(values: &[Value<'_>]) -> (Vec<u8>, bool) {
     (key, has_null)
 }
 
-/// Bytes of a key of columns of these types at the most; none where a value can have any length.
+/// The most bytes of a key of columns of these types; `None` if a value can have any length.
 pub fn most_bytes(types: impl IntoIterator<Item = ColumnType>) -> Option<usize> {
     let of_column = |column_type: ColumnType| match column_type.physical() {
         PhysicalType::Bit => Some(2),
@@ -178,6 +178,7 @@ mod tests {
             let order = |v: &(i64, Vec<u8>, Option<i16>)| (v.1.clone(), v.0, v.2.is_none(), v.2);
             prop_assert_eq!(key(&a).cmp(&key(&b)), order(&a).cmp(&order(&b)));
         }
+
         #[test]
         fn directions_and_places_of_nulls_are_the_columns(
             a: (Option<i32>, Vec<u8>), b: (Option<i32>, Vec<u8>), descending: (bool, bool), nulls_first: bool
@@ -198,12 +199,14 @@ mod tests {
             prop_assert_eq!(key(&a).cmp(&key(&b)), expected);
             prop_assert!(a == b || !key(&a).starts_with(&key(&b)));
         }
+
         #[test]
         fn floats_compare_as_numbers(a in -1e9f64..1e9, b in -1e9f64..1e9) {
             let key = |v| encode(&[Value::Float64(v)]).0;
             prop_assert_eq!(key(a).cmp(&key(b)), a.partial_cmp(&b).unwrap());
             prop_assert_eq!(key(0.0), key(-0.0));
         }
+
         #[test]
         fn intervals_compare_as_their_lengths(a: (i32, i32, i64), b: (i32, i32, i64)) {
             let length = |(months, days, nanos): (i32, i32, i64)| {

@@ -9,7 +9,7 @@ pub(super) const CAPACITY: usize = if cfg!(loom) { 2 } else { 48 };
 /// A search looks at every so many entries first.
 pub(super) const STRIDE: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// Gives somebody who is in the way time to go on.
+/// Gives a thread that is in the way time to go on.
 pub(super) fn spin(spins: &mut u32) {
     *spins += 1;
     // A model cannot wait: another thread must go on.

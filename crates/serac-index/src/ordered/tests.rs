@@ -22,8 +22,8 @@ fn found(index: &OrderedIndex, from: Limit<'_>, to: Limit<'_>, reverse: bool, ke
     entries
 }
 
-/// Prefix-free keys of one to three parts, each of which is one of few; short ones of at most 24
-/// bytes, long ones of up to 60.
+/// Prefix-free keys of one to three parts from a small alphabet: short keys of at most 24 bytes,
+/// long ones of up to 60.
 fn key_of(parts: &[u8], long: bool) -> Vec<u8> {
     let width = if long { 19 } else { 7 };
     let part = |part: &u8| {
@@ -34,9 +34,9 @@ fn key_of(parts: &[u8], long: bool) -> Vec<u8> {
     parts.iter().flat_map(part).chain([0, 0]).collect()
 }
 
-/// However many entries there are, in whatever order, some of them twice: an index that is filled
-/// is one into which they were inserted, also for later inserts and removals, and also if it had
-/// entries before.
+/// A filled index equals one into which the entries were inserted, also for later inserts and
+/// removals, and also if it had entries before. The entries come in any number and order, with
+/// duplicates.
 #[test]
 fn filling_is_inserting_all_at_once() {
     let mut rng = StdRng::seed_from_u64(11);
@@ -108,7 +108,7 @@ fn nearly_all_keys_are_found_ahead() {
         index.look_ahead(keys.iter().map(Vec::as_slice), |row| _ = found.insert(row.as_u64()));
         assert!(found.iter().all(|row| numbers.iter().step_by(3).any(|number| u64::from(*number) == *row)));
         assert!(found.len() * 10 > keys.len() * 9, "{} of {}", found.len(), keys.len());
-        // What is remembered is looked at in the tree's place.
+        // A remembered key is looked at in the tree's place.
         assert_eq!(index.hint(&keys[0], &epoch::pin()), None);
         let elsewhere = RowId::from_u64(99_999);
         // The first makes room.
@@ -165,7 +165,7 @@ fn check_against_a_set(operations: Vec<(u8, Vec<u8>, u64)>, limits: (Vec<u8>, bo
     assert_eq!(index.verify(), oracle.len());
     assert_eq!((index.len(), index.is_empty()), (oracle.len(), oracle.is_empty()));
     let keys: Vec<Vec<u8>> = oracle.iter().map(|(key, _)| key.clone()).collect();
-    // What is found ahead is the first row with a key.
+    // The look-ahead finds the first row with a key.
     let first = |key: &Vec<u8>| oracle.iter().find(|entry| entry.0 == *key).map_or(0, |entry| entry.1);
     let mut expected: Vec<u64> = keys.iter().map(first).collect();
     index.look_ahead(keys.iter().map(Vec::as_slice), |row| {
@@ -243,7 +243,7 @@ fn ascending_keys_fill_leaves_and_a_queue_gives_them_back() {
             key.extend_from_slice(if long { &[9; 20] } else { &[] });
             key
         };
-        // Many ends at which entries are added in order, one after the other.
+        // Many ends at which entries are added in order, in turn.
         let (queues, numbers) = (20, 2_000);
         for number in 0..numbers {
             for queue in 0..queues {
@@ -270,7 +270,7 @@ fn ascending_keys_fill_leaves_and_a_queue_gives_them_back() {
 }
 
 /// Threads add and remove entries of their own, which they know, among those of others, while
-/// readers scan: what stays is always found, in order.
+/// readers scan. An entry that stays is always found, in order.
 #[test]
 fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
     let stress = std::env::var_os("SERAC_STRESS").is_some();
@@ -357,7 +357,7 @@ fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
     }
 }
 
-/// Of two threads that add the same key at once, one at least is told of the other.
+/// If two threads add the same key at once, at least one is told of the other.
 #[test]
 fn one_of_two_who_add_a_key_knows() {
     let index = OrderedIndex::new(Some(24));

@@ -1,9 +1,9 @@
-//! Compares the rules with what PostgreSQL answers.
+//! Compares the rules with PostgreSQL's answers.
 
 use super::*;
 use std::collections::HashMap;
 
-/// What PostgreSQL 15 answers, by symbol, left and right operand: the result's type, or `?` for
+/// The answers of PostgreSQL 15, by symbol, left and right operand: the result's type, or `?` for
 /// several operators.
 fn answers() -> HashMap<(&'static str, &'static str, &'static str), &'static str> {
     let mut answers = HashMap::new();

@@ -1,4 +1,4 @@
-//! Rules that end where nobody waits for the plan any more: each asks at every node before it works
+//! Rules that end when the plan is abandoned: each asks at every node before it works
 //! ([`crate::deep`]).
 
 use crate::deep;
@@ -35,6 +35,7 @@ impl AnalyzerRule for AskingAnalyzer {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         deep::check()?;
         self.0.analyze(plan, config)
@@ -56,9 +57,11 @@ impl OptimizerRule for AskingRule {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.0.apply_order()
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         deep::check()?;
         self.0.rewrite(plan, config)
@@ -80,13 +83,16 @@ impl PhysicalOptimizerRule for AskingPhysical {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn schema_check(&self) -> bool {
         self.0.schema_check()
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         deep::check()?;
         self.0.optimize(plan, config)
     }
+
     fn optimize_with_context(
         &self,
         plan: Arc<dyn ExecutionPlan>,

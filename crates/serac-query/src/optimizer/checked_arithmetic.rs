@@ -1,13 +1,13 @@
-//! Arithmetic that fails where its result does not fit, as SQL has it (22003): DataFusion's own
-//! wraps integers around, so that `9223372036854775807 + 1` would be a negative number, and makes
-//! infinity or 0 of floats that are too large or too small.
+//! Arithmetic that fails if its result does not fit, as SQL has it (22003). DataFusion's own wraps
+//! integers around, so that `9223372036854775807 + 1` would be a negative number. For floats that
+//! are too large or too small it returns infinity or 0.
 //!
 //! Sums, differences and products of integers and floats, and quotients of floats, become functions
 //! under the names that the operators have in results. So does the exclusive or, of which
 //! DataFusion takes `a # a` for 0, also where a is NULL.
 //!
-//! A NaN that they give has no sign: Arrow compares floats by their bits, for which `Infinity -
-//! Infinity` would be less than all numbers, and another value than `'NaN'`.
+//! A NaN result has no sign: Arrow compares floats by their bits. By these, `Infinity - Infinity`
+//! would be less than all numbers, and differ from `'NaN'`.
 
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, Datum, PrimitiveArray, downcast_integer, new_null_array,
@@ -54,15 +54,19 @@ impl ScalarUDFImpl for Checked {
             _ => "checked_times",
         }
     }
+
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         Ok(format!("{} {} {}", args[0].schema_name(), self.operator, args[1].schema_name()))
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(given[0].clone())
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let calculate: fn(&dyn Datum, &dyn Datum) -> Result<ArrayRef, ArrowError> = match self.operator {
             Operator::Plus => add,
@@ -115,9 +119,9 @@ pub fn operator_of(function: &ScalarUDF) -> Option<Operator> {
     function.inner().downcast_ref::<Checked>().map(|checked| checked.operator)
 }
 
-/// The type of an expression whose operands have been rewritten. A function's type is asked of all
-/// that is below it, so that to ask at each level of a sum takes the square of its length or more;
-/// those here have the type of their first argument.
+/// The type of an expression whose operands have been rewritten. A function's type is computed from
+/// its whole subtree, so asking at each level of a sum takes at least the square of its length. The
+/// functions here have the type of their first argument.
 fn type_of(mut expr: &Expr, schema: &DFSchema) -> Result<DataType> {
     while let Expr::ScalarFunction(call) = expr
         && operator_of(&call.func).is_some()
@@ -137,7 +141,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if !is_arithmetic(&expr) {
         return Ok(Transformed::no(expr));
     }
-    // Quotients of integers cannot be too large, but for one that is an error of DataFusion's.
+    // Quotients of integers cannot be too large, with one exception that DataFusion reports.
     let is_checked = |data_type: &DataType, op| match op {
         Operator::Divide => data_type.is_floating(),
         Operator::BitwiseXor => data_type.is_integer(),
@@ -166,7 +170,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function.clone(), vec![left, right]))))
 }
 
-/// An expression, whose types are coerced, that fails where a result does not fit.
+/// An expression, whose types are coerced, that fails if a result does not fit.
 ///
 /// # Errors
 /// When a column is not in the schema.
@@ -182,6 +186,7 @@ impl AnalyzerRule for CheckedArithmetic {
     fn name(&self) -> &str {
         "checked_arithmetic"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_typed(plan, is_arithmetic, rewrite)
     }

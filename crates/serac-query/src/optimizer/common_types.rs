@@ -1,5 +1,5 @@
-//! The type that operands of several types become, as PostgreSQL has it, where DataFusion takes one
-//! that does not hold their values.
+//! The common type of operands of several types, as PostgreSQL has it, where DataFusion takes a
+//! type that does not hold their values.
 //!
 //! | operands | DataFusion | here |
 //! |---|---|---|
@@ -9,13 +9,13 @@
 //! | a timestamp and a text or a date | nanoseconds, of the years 1677 to 2262 | microseconds |
 //! | `'2'` and a number in CASE, COALESCE, UNION, VALUES | text | the number's type |
 //!
-//! A union in a union is one of all branches: their columns are of one type together, and `2` in
-//! the second of them is a literal of the first. DataFusion makes one of them later, when it has
-//! brought in casts, which it then looks up in branches whose columns have other names.
+//! A union in a union is one of all branches: their columns have one common type, and `2` in the
+//! second of them is a literal of the first. DataFusion flattens them later, when it has added
+//! casts, which it then looks up in branches whose columns have other names.
 //!
 //! The rule casts the operands before DataFusion's own coercion sees them, which then finds them of
-//! one type. It goes up the plan and makes each operator's columns anew: the type of a column
-//! changes what is above.
+//! one type. It goes up the plan and recomputes each operator's columns: the type of a column
+//! affects the operators above.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -33,11 +33,12 @@ use serac_functions::{OperandPurpose, common_type, has_part, is_decimal, is_plai
 use serac_values::text_types::is_text;
 use std::sync::Arc;
 
-/// See the module. Comes before types are coerced.
+/// Gives operands, branches and rows the common type of PostgreSQL's rules. Comes before types are
+/// coerced.
 #[derive(Debug)]
 pub struct CommonTypes;
 
-/// Functions whose arguments become of one type.
+/// Functions whose arguments get a common type.
 const OF_ONE_TYPE: [&str; 5] = ["coalesce", "greatest", "least", "make_array", "nvl"];
 
 /// A literal in quotes: PostgreSQL gives it the type that the others have.
@@ -49,7 +50,7 @@ fn unknown_literal(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// A decimal type for the number that a text is; none if it is no such number.
+/// A decimal type for the number that a text is; `None` if it is no number of this kind.
 fn decimal_of(text: &str) -> Option<DataType> {
     let digits = text.trim().trim_start_matches(['-', '+']);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -66,8 +67,8 @@ fn adopts(data_type: &DataType) -> bool {
         || matches!(data_type, DataType::Boolean | DataType::Interval(_) | DataType::Duration(_))
 }
 
-/// What operands become together; none where DataFusion's answer is right. Of each its type, and
-/// its text if it is a literal in quotes.
+/// The common type of operands, each given with its type, and its text if it is a literal in
+/// quotes. `None` if DataFusion's answer is right.
 fn common_of_all(operands: &[(DataType, Option<&str>)], purpose: OperandPurpose) -> Option<DataType> {
     let is_known = |(data_type, text): &&(DataType, Option<&str>)| text.is_none() && !data_type.is_null();
     let mut differs = false;
@@ -99,7 +100,7 @@ fn common_of_all(operands: &[(DataType, Option<&str>)], purpose: OperandPurpose)
     differs.then_some(all)
 }
 
-/// The operands of one type, if DataFusion would take a wrong one.
+/// The operands in their common type, if DataFusion would take a wrong one.
 fn coerced<const N: usize>(operands: [Expr; N], schema: &DFSchema) -> Result<Transformed<[Expr; N]>> {
     let wanted = wanted(&operands.each_ref(), OperandPurpose::Compare, schema)?;
     Ok(match wanted {
@@ -110,7 +111,7 @@ fn coerced<const N: usize>(operands: [Expr; N], schema: &DFSchema) -> Result<Tra
 fn wanted(operands: &[&Expr], purpose: OperandPurpose, schema: &DFSchema) -> Result<Option<DataType>> {
     let mut all = Vec::with_capacity(operands.len());
     for operand in operands {
-        // What has no type is an error that DataFusion tells of.
+        // DataFusion reports the error of an operand without a type.
         let Ok(data_type) = operand.get_type(schema) else { return Ok(None) };
         all.push((data_type, unknown_literal(operand)));
     }
@@ -276,7 +277,7 @@ fn union(plan: &LogicalPlan) -> Option<&Union> {
         _ => None,
     }
 }
-/// The same of a branch whose rows are made distinct with those of others.
+/// The union, if the rows of this branch are made distinct with those of others.
 fn distinct_union(plan: &LogicalPlan) -> Option<&Union> {
     match plan {
         LogicalPlan::Distinct(Distinct::All(input)) => union(input),
@@ -353,9 +354,9 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })))
 }
 
-/// What a value in a row of VALUES was before it was cast to its column's type when it was planned.
-/// Of texts, only those beside decimals have been cast so: others are casts that the user has
-/// written. So are casts to TEXT where the column has its type, which is that of no literal.
+/// The value in a row of VALUES before planning cast it to its column's type. Only casts from text
+/// in a column of decimals were made this way: others are casts that the user has written. So are
+/// casts to TEXT in a column of TEXT, which is the type of no literal.
 fn uncast<'e>(value: &'e Expr, own: &DataType) -> Option<&'e Expr> {
     let Expr::Cast(Cast { expr, field }) = value else { return None };
     let is_written = || match (own, expr.get_type(&DFSchema::empty())) {
@@ -441,6 +442,7 @@ impl AnalyzerRule for CommonTypes {
     fn name(&self) -> &str {
         "common_types"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut is_changed = false;
         let plan = match has_nested_unions(&plan)? {
@@ -456,7 +458,7 @@ impl AnalyzerRule for CommonTypes {
             };
             let plan = plan.transform_data(of_expressions)?;
             is_changed |= plan.transformed;
-            // The columns of what is below may be of other types now.
+            // The columns of the input may have other types now.
             if is_changed { plan.map_data(LogicalPlan::recompute_schema) } else { Ok(plan) }
         });
         Ok(plan?.data)

@@ -2,10 +2,10 @@
 //! that it would lose.
 //!
 //! The rule takes inner joins apart and puts them together again by their conditions. It uses a
-//! pair of keys only where one lies in what is joined already, and the other in the next input;
-//! pairs that it does not use, it forgets. So pairs that may not be used become part of the join's
-//! filter first, which it keeps: `a.x + b.x = c.x`, while a and b are not joined, and keys without
-//! a hash.
+//! pair of keys only if one lies in the relations joined so far and the other in the next input; it
+//! forgets pairs that it does not use. So pairs that may not be used first become part of the
+//! join's filter, which it keeps. These are `a.x + b.x = c.x` while a and b are not joined, and
+//! keys without a hash.
 
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, NullEquality, Result};
@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, binar
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// See the module.
+/// DataFusion's rule for cross joins, with its unusable key pairs moved into filters.
 #[derive(Debug, Default)]
 pub struct CrossJoins(EliminateCrossJoin);
 
@@ -43,7 +43,7 @@ fn has_pairs_to_lose(plan: &LogicalPlan) -> Result<bool> {
     Ok(has)
 }
 
-/// The join, with such pairs in its filter.
+/// The join, with these pairs in its filter.
 fn with_filters(mut join: Join) -> Transformed<LogicalPlan> {
     let (lost, kept): (Vec<_>, Vec<_>) =
         std::mem::take(&mut join.on).into_iter().partition(|pair| may_be_lost(pair, &join));
@@ -64,9 +64,11 @@ impl OptimizerRule for CrossJoins {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.0.apply_order()
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if !has_pairs_to_lose(&plan)? {
             return self.0.rewrite(plan, config);

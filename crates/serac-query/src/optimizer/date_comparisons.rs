@@ -1,9 +1,9 @@
 //! Dates that are compared with times: `day >= now() - INTERVAL '7 days'`,
 //! `day < DATE '1995-01-01' + INTERVAL '1 year'`.
 //!
-//! The date is cast to the midnight it begins with, and neither indexes nor zone maps know of that.
-//! Here the constant becomes a date: a midnight is after a time on the day of which it is not the
-//! beginning from the next day on.
+//! The date is cast to the midnight it begins with, which neither indexes nor zone maps recognise.
+//! Here the constant becomes a date. If the constant is not a midnight, the midnights after it
+//! begin with the next day.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -13,7 +13,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 use serac_functions::rewrite_typed;
 use std::cell::Cell;
 
-/// See the module.
+/// Compares dates with constants as dates.
 #[derive(Debug, Default)]
 pub struct DateComparisons;
 
@@ -37,8 +37,7 @@ fn day(time: &ScalarValue) -> Option<(i32, bool)> {
     Some((i32::try_from(ticks.div_euclid(per_day)).ok()?, ticks.rem_euclid(per_day) == 0))
 }
 
-/// The comparison of dates that comes to the same; none if it is no comparison of a date and a
-/// time.
+/// The equivalent comparison of dates; `None` if it is no comparison of a date and a time.
 fn of_dates(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return None };
     let (cast, op, time) = match (&**left, &**right) {
@@ -65,9 +64,11 @@ impl OptimizerRule for DateComparisons {
     fn name(&self) -> &str {
         "date_comparisons"
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let changed = Cell::new(false);
         let plan = rewrite_typed(plan, is_comparison, |expr, schema| {

@@ -1,6 +1,6 @@
-//! DataFusion's rule that drops operators over relations that are known to be empty, but that the
-//! one branch of a UNION that it leaves gets the columns of the UNION: their names and qualifiers,
-//! by which the operators above know them, and their types.
+//! DataFusion's rule that drops operators over empty relations. Here the only branch left of a
+//! UNION keeps the UNION's columns: their names and qualifiers, by which the operators above know
+//! them, and their types.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
@@ -8,7 +8,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
 use datafusion::optimizer::propagate_empty_relation::PropagateEmptyRelation;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// See the module.
+/// The rule, which keeps the columns of a UNION.
 #[derive(Debug, Default)]
 pub struct EmptyBranches(PropagateEmptyRelation);
 
@@ -16,12 +16,15 @@ impl OptimizerRule for EmptyBranches {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.0.apply_order()
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let LogicalPlan::Union(union) = &plan else { return self.0.rewrite(plan, config) };
         let is_empty = |plan: &LogicalPlan| matches!(plan, LogicalPlan::EmptyRelation(empty) if !empty.produce_one_row);

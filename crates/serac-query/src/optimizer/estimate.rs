@@ -1,17 +1,17 @@
 //! Estimates over logical plans: how many rows a plan gives, and how many different values a column
 //! of it has.
 //!
-//! Tables are sampled (rows that their filters leave) or have statistics (distinct values); what
-//! stands above them follows the textbook: values are independent, and of two joined columns the
-//! smaller set of values is contained in the larger. Who knows the rows of a plan passes them on
-//! ([`distinct_of`]): asked for twice at each join, they would cost time exponential in the depth.
+//! Tables are sampled (rows that their filters leave) or have statistics (distinct values).
+//! Operators above follow the textbook: values are independent, and the smaller value set of two
+//! joined columns is contained in the larger. A caller that knows a plan's rows passes them on
+//! ([`distinct_of`]): asking twice at each join would cost time exponential in the depth.
 
 use crate::scan::SeracTable;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::{Column, JoinType};
 use datafusion::logical_expr::{Aggregate, Distinct, Expr, Join, LogicalPlan, TableScan};
 
-/// Rows of something about which nothing is known.
+/// The assumed rows of an unknown input.
 const UNKNOWN_ROWS: f64 = 1_000.0;
 /// Share of rows that a condition leaves about which nothing is known.
 pub(super) const UNKNOWN_SELECTIVITY: f64 = 0.25;
@@ -58,7 +58,7 @@ fn joined(join: &Join) -> f64 {
     // The different values of each key, on both sides.
     let keys: Vec<(f64, f64)> =
         join.on.iter().map(|(l, r)| (distinct_of(&join.left, left, l), distinct_of(&join.right, right, r))).collect();
-    // Of a side's values, the share that the other side has as well.
+    // The share of a side's values that the other side has as well.
     let left_met = || keys.iter().map(|(l, r)| (r / l).min(1.0)).product::<f64>();
     let right_met = || keys.iter().map(|(l, r)| (l / r).min(1.0)).product::<f64>();
     let pairs: f64 = keys.iter().map(|(l, r)| l.max(*r)).product();
@@ -83,7 +83,7 @@ pub(super) fn distinct_of(plan: &LogicalPlan, rows: f64, expr: &Expr) -> f64 {
     let rows = rows.max(1.0);
     let column = match expr {
         Expr::Column(column) => column,
-        // What a cast or an alias does keeps values apart.
+        // Casts and aliases keep values distinct.
         Expr::Cast(cast) => return distinct_of(plan, rows, &cast.expr),
         Expr::Alias(alias) => return distinct_of(plan, rows, &alias.expr),
         Expr::Literal(..) => return 1.0,
@@ -91,8 +91,8 @@ pub(super) fn distinct_of(plan: &LogicalPlan, rows: f64, expr: &Expr) -> f64 {
     };
     match domain(plan, column) {
         Some((domain, all_rows)) if all_rows > rows => {
-            // Of `domain` values that all rows share out evenly, those that a part of the rows
-            // still meets.
+            // All rows are spread evenly over `domain` values: the number of values among a part of
+            // the rows.
             let missed = (1.0 - rows / all_rows).powf(all_rows / domain);
             (domain * (1.0 - missed)).clamp(1.0, rows)
         }

@@ -1,7 +1,7 @@
-//! DataFusion's rule that brings filters down to tables, but for filters that it must not bring
-//! below an aggregation of all rows, alone or among grouping sets: that has a row even where it
-//! aggregates none. The rule looks at the columns that a condition names, and `1 < (SELECT …)`
-//! names none. And its comparisons are brought into one form first, in which it recognises them.
+//! DataFusion's rule that pushes filters down to tables, except filters that must not go below an
+//! aggregation of all rows, alone or among grouping sets. Such an aggregation has a row even if its
+//! input is empty. The rule looks at the columns that a condition names, and `1 < (SELECT …)` has
+//! no columns. The rule's comparisons are first brought into one form, in which it recognises them.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, lit};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// See the module.
+/// DataFusion's pushdown of filters, with filters over aggregations of all rows held back.
 #[derive(Debug, Default)]
 pub struct Filters(PushDownFilter);
 
@@ -62,12 +62,15 @@ impl OptimizerRule for Filters {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.0.apply_order()
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         if stands_on_aggregation(&plan) {
             return Ok(Transformed::no(plan));

@@ -1,6 +1,7 @@
-//! `CASE x WHEN y …` of floats. Arrow's kernels compare them by their bits there, for which -0.0
-//! and 0.0 differ; so it becomes `CASE WHEN x = y …`, unless `x` may be another value each time. So
-//! are the values of IN: where its list may have a zero, all of them go through [`one_zero`].
+//! `CASE x WHEN y …` of floats. Arrow's kernels compare these floats by their bits, and so -0.0 and
+//! 0.0 differ. So the expression becomes `CASE WHEN x = y …`, unless `x` may be another value each
+//! time. The values of IN are handled the same way: if the list may have a zero, all of them go
+//! through [`one_zero`].
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -12,7 +13,7 @@ use datafusion::optimizer::AnalyzerRule;
 use serac_functions::one_zero;
 use serac_functions::rewrite_typed;
 
-/// See the module. Comes after types are coerced.
+/// Rewrites CASE and IN over floats. Comes after types are coerced.
 #[derive(Debug)]
 pub struct FloatCases;
 
@@ -56,6 +57,7 @@ impl AnalyzerRule for FloatCases {
     fn name(&self) -> &str {
         "float_cases"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_typed(plan, is_ours, rewrite)
     }

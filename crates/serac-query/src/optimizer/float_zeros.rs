@@ -1,6 +1,6 @@
-//! 0 and -0, which are equal, where DataFusion and Arrow compare floats by their bits: sorts,
-//! windows, and the sets of values that joins hand down to filter the rows of their other side.
-//! There, floats go through [`one_zero`], which makes 0 of both.
+//! 0 and -0 are equal, but DataFusion and Arrow compare floats by their bits in sorts, windows, and
+//! the value sets that joins pass down to filter the rows of their other side. There, floats go
+//! through [`one_zero`], which makes 0 of both.
 //!
 //! Comparisons and the keys of groups are right without it.
 
@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use serac_functions::{has_one_zero, one_zero};
 
-/// See the module. Comes last: what makes joins of subqueries has done so then.
+/// Maps both zeros to one. Comes last, after the rules that make joins of subqueries.
 #[derive(Debug, Default)]
 pub struct FloatZeros;
 
@@ -51,12 +51,15 @@ impl OptimizerRule for FloatZeros {
     fn name(&self) -> &str {
         "float_zeros"
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         Some(ApplyOrder::BottomUp)
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         match plan {
             LogicalPlan::Sort(sort) if sort.expr.iter().any(|key| has_two_zeros(&key.expr, sort.input.schema())) => {

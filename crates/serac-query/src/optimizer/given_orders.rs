@@ -1,5 +1,5 @@
-//! The order that a subquery in FROM gives its rows, for what depends on it: `string_agg(x, ',')`
-//! or `row_number() OVER ()` over `(SELECT x FROM t ORDER BY x)`.
+//! The order that a subquery in FROM gives its rows, for expressions that depend on it:
+//! `string_agg(x, ',')` or `row_number() OVER ()` over `(SELECT x FROM t ORDER BY x)`.
 //!
 //! A plan has no order between its operators, so that rules drop the sort, or mix its rows. Here,
 //! the aggregate or the window gets the keys of the sort as its own ORDER BY. Projections on the
@@ -22,7 +22,7 @@ use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module.
+/// Keeps the order of rows that a query gives.
 #[derive(Debug, Default)]
 pub struct GivenOrders {
     /// Numbers for names.
@@ -36,6 +36,7 @@ impl AnalyzerRule for GivenOrders {
     fn name(&self) -> &str {
         "given_orders"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         plan.transform_up_with_subqueries(|plan| {
             let (input, takes_order) = match &plan {
@@ -60,7 +61,7 @@ impl AnalyzerRule for GivenOrders {
                 }
                 other => other,
             };
-            // A window hands on what has been added below it.
+            // A window passes on columns that were added below it.
             Ok(Transformed::yes(match ordered.schema().fields().len() == shown.len() {
                 true => ordered,
                 false => {
@@ -74,7 +75,7 @@ impl AnalyzerRule for GivenOrders {
 }
 
 impl GivenOrders {
-    /// The plan, and the keys by which its rows are sorted, as columns of it; none if it has no
+    /// The plan, and the keys by which its rows are sorted, as columns of it; `None` if it has no
     /// order.
     fn ordered(&self, plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Vec<SortKey>)>> {
         let input = match plan {
@@ -141,7 +142,7 @@ fn of_columns(keys: Vec<SortKey>, rename: impl Fn(Column) -> Column) -> Result<V
     keys.into_iter().map(renamed).collect()
 }
 
-/// Whether it depends on the order of its rows, and has none of its own.
+/// Whether it depends on the order of its rows, and does not have its own.
 fn has_no_order(expr: &Expr) -> bool {
     match expr {
         Expr::Alias(alias) => has_no_order(&alias.expr),
@@ -165,7 +166,7 @@ fn is_unordered(keys: &[SortKey]) -> bool {
     keys.iter().all(|key| matches!(key.expr, Expr::Literal(..)))
 }
 
-/// The same with an order, if it has none.
+/// The same with an order, if it lacks one.
 fn with_order(expr: Expr, keys: &[SortKey]) -> Result<Expr> {
     if !has_no_order(&expr) {
         return Ok(expr);

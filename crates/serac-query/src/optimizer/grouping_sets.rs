@@ -1,11 +1,11 @@
-//! What DataFusion's physical plans know of rows that are grouped by several sets of columns.
+//! Grouping sets hide properties that DataFusion's physical plans assume of their rows.
 //!
-//! They know of the rows of an aggregation what they know of the rows below it: that two columns
-//! are equal, or that one is constant. That does not hold where a grouping set leaves a column out,
-//! which then is NULL, and a sort by it is nevertheless left out. The same rows are told to have no
-//! two groups with the same columns, though one may have NULL where another leaves the column out.
-//! So each step of such an aggregation is followed by an operator that passes rows on and knows
-//! nothing of them.
+//! DataFusion assumes that the rows of an aggregation keep the properties of the rows below: that
+//! two columns are equal, or that one is constant. That does not hold if a grouping set leaves a
+//! column out, which then is NULL; but a sort by the column would be dropped. DataFusion also
+//! assumes that no two groups have the same columns, though one may have NULL where another leaves
+//! the column out. So each step of such an aggregation is followed by an operator that passes rows
+//! on and states no properties.
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -18,7 +18,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Exe
 use std::fmt;
 use std::sync::Arc;
 
-/// See the module. Comes before what looks for sorts.
+/// Adds the operators above grouping sets. Comes before the rules that look for sorts.
 #[derive(Debug)]
 pub struct GroupingSets;
 
@@ -29,9 +29,11 @@ impl PhysicalOptimizerRule for GroupingSets {
     fn name(&self) -> &str {
         "grouping_sets"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let is_ours = |aggregate: &AggregateExec| {
             let group = aggregate.group_expr();
@@ -76,24 +78,30 @@ impl ExecutionPlan for Unknown {
     fn name(&self) -> &str {
         "GroupingSetsExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.rows]
     }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self::new(children[0].clone())))
     }
+
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.rows.execute(partition, context)
     }

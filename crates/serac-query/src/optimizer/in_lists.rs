@@ -1,9 +1,9 @@
 //! IN over more than constants, as equalities.
 //!
-//! DataFusion's simplifier joins two lists that the same value is compared with, as sets of
-//! expressions: `a IN (1, 2) AND a NOT IN (b)` becomes `a IN (1, 2)`, `a IN (1) AND a IN (b)`
-//! becomes false, and NULL in a list is an element like others. That is right for constants that
-//! are not NULL alone, so only they stay in lists.
+//! DataFusion's simplifier merges two lists over the same value as sets of expressions.
+//! `a IN (1, 2) AND a NOT IN (b)` becomes `a IN (1, 2)`, `a IN (1) AND a IN (b)` becomes false, and
+//! NULL in a list is an element like others. That is right only for constants that are not NULL, so
+//! only they stay in lists.
 
 use super::list_guards::guard_lists;
 use datafusion::common::config::ConfigOptions;
@@ -77,7 +77,7 @@ fn without_nulls(conjunct: Expr) -> Expr {
 /// The expression with constants alone in its lists.
 ///
 /// # Errors
-/// None of its own.
+/// No error of its own.
 pub fn without_lists_of_expressions(expr: Expr) -> Result<Expr> {
     guard_lists(expr.transform_up(|expr| Ok(rewrite(expr)))?.data, false)
 }
@@ -86,6 +86,7 @@ impl AnalyzerRule for InLists {
     fn name(&self) -> &str {
         "in_lists"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
             let names = NamePreserver::new(&plan);

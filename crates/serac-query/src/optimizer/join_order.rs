@@ -1,12 +1,12 @@
 //! The order of inner joins, by estimated cost.
 //!
-//! A region of inner joins (seen through projections of bare columns) is taken apart into its
-//! relations, the classes of expressions that its conditions make equal, and the other conditions.
-//! Equality is transitive, so any two members of a class may be joined, whichever pair the query
-//! names. The cheapest tree is found by dynamic programming over all sets of up to [`MAX_EXACT`]
-//! relations, beyond that by joining the two parts with the smallest result again and again. The
-//! cost counts the rows that are put into hash tables twice, those that are looked up once, and
-//! those that come out once. Smaller inputs become the build side.
+//! A region of inner joins (seen through projections of bare columns) is taken apart. Its parts are
+//! the relations, the classes of expressions that its conditions make equal, and the other
+//! conditions. Equality is transitive, so any two members of a class may be joined, also pairs that
+//! the query does not name. Dynamic programming over all sets of up to [`MAX_EXACT`] relations
+//! finds the cheapest tree. Beyond that, the two parts with the smallest result are joined
+//! repeatedly. The cost counts the rows that are put into hash tables twice, those that are looked
+//! up once, and those that come out once. Smaller inputs become the build side.
 
 use super::estimate;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -22,7 +22,7 @@ const MAX_EXACT: usize = 10;
 /// Relations up to which a region is ordered at all: sets of them are bits of a word.
 const MAX_RELATIONS: usize = 64;
 
-/// See the module.
+/// Chooses the order of inner joins by cost.
 #[derive(Debug, Default)]
 pub struct JoinOrder;
 
@@ -30,9 +30,11 @@ impl OptimizerRule for JoinOrder {
     fn name(&self) -> &str {
         "join_order"
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         order(plan)
     }
@@ -45,7 +47,7 @@ fn order(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let mut region = Region::default();
     region.take_apart(&plan)?;
     let Some(joining) = region.cheapest() else { return plan.map_children(order) };
-    // What lies below the region may hold regions of its own.
+    // Relations below the region may hold regions of their own.
     for relation in &mut region.relations {
         *relation = Arc::new(order(Arc::unwrap_or_clone(relation.clone()))?.data);
     }
@@ -84,7 +86,7 @@ struct Region {
     conditions: Vec<Expr>,
 }
 
-/// What a set of relations costs, and how it is joined.
+/// The cost of a set of relations, and its join.
 #[derive(Clone)]
 struct Candidate {
     cost: f64,
@@ -98,14 +100,14 @@ enum Tree {
     Join(Arc<(Tree, Tree)>),
 }
 
-/// How a region is to be joined.
+/// The plan for joining a region.
 struct Joining {
     tree: Tree,
     classes: Vec<Class>,
     conditions: Vec<Condition>,
 }
 
-/// What costing needs to know of a region.
+/// A region's data for costing.
 struct Costing<'a> {
     classes: &'a [Class],
     /// Different values of each member of each class.
@@ -127,7 +129,7 @@ impl Region {
         Ok(())
     }
 
-    /// The relations whose columns `expr` names; none if one is unknown or named by several.
+    /// The relations whose columns `expr` names; `None` if a column is unknown or ambiguous.
     fn relations_of(&self, expr: &Expr) -> Option<Set> {
         let mut set = 0;
         for column in expr.column_refs() {
@@ -241,7 +243,7 @@ impl Region {
     }
 }
 
-/// `plan` with those conditions whose relations are as asked for.
+/// `plan` with the conditions whose relations are `wanted`.
 fn filtered(plan: LogicalPlan, conditions: &[Condition], wanted: impl Fn(Set) -> bool) -> Result<LogicalPlan> {
     Ok(match conjunction(conditions.iter().filter(|(_, set)| wanted(*set)).map(|(expr, _)| expr.clone())) {
         Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::new(plan))?),
@@ -259,7 +261,7 @@ impl Costing<'_> {
             .min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Rows of the join of two sets; none if no condition joins them.
+    /// Rows of the join of two sets; `None` if no condition joins them.
     fn join_rows(&self, (a, a_rows): (Set, f64), (b, b_rows): (Set, f64)) -> Option<f64> {
         /// A class that both sets have: the narrowest member of each.
         struct Shared {
@@ -321,7 +323,7 @@ impl Costing<'_> {
                 }
                 let (Some(x), Some(y)) = (&best[a as usize], &best[b as usize]) else { continue };
                 let Some(rows) = self.join_rows((a, x.rows), (b, y.rows)) else { continue };
-                // How many rows a set has does not depend on how it is joined: the first estimate
+                // The row count of a set does not depend on its join order: the first estimate
                 // stays.
                 let rows = best[set as usize].as_ref().map_or(rows, |known| known.rows);
                 let candidate = Self::joined(x, y, rows);

@@ -1,12 +1,11 @@
 //! Several lists about one value that may be NULL.
 //!
 //! DataFusion's simplifier merges lists that stand side by side: `b IN (1) AND b IN (2)` becomes
-//! false and `b NOT IN (1) OR b NOT IN (2)` becomes true, which is wrong where `b` is NULL: both
-//! are NULL then. (Lists that it makes of `b = 1 OR b = 2` itself are merged as well.) A list is
-//! kept from that by a guard, `b IN (1) AND (b IS NOT NULL OR NULL)`, which is as true as the list,
-//! and which the simplifier drops where `b` is never NULL. Where NULL is as good as false, in
-//! WHERE, lists need no guards of which the value must be in each: what the simplifier makes of
-//! them is false instead of NULL at the worst.
+//! false and `b NOT IN (1) OR b NOT IN (2)` becomes true. That is wrong if `b` is NULL: both are
+//! NULL then. (Lists that it makes of `b = 1 OR b = 2` itself are merged as well.) A guard keeps a
+//! list from that: `b IN (1) AND (b IS NOT NULL OR NULL)`. It has the list's truth value, and the
+//! simplifier drops it if `b` is never NULL. In WHERE, NULL is as good as false. There, lists that
+//! are joined by AND need no guards: at worst the simplifier makes false of NULL.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
@@ -20,7 +19,7 @@ fn bare(expr: &Expr) -> &Expr {
     }
 }
 
-/// What an equality is about that the simplifier may take into a list.
+/// The value of an equality that the simplifier may take into a list.
 fn equality(expr: &Expr) -> Option<&Expr> {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = expr else { return None };
     match (bare(left), bare(right)) {
@@ -29,8 +28,8 @@ fn equality(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// What a list is about, and whether it is one of NOT IN. Equalities joined by OR are a list, one
-/// alone is none.
+/// The value of a list, and whether the list is one of NOT IN. Equalities joined by OR are a list;
+/// a single one is not.
 fn list(expr: &Expr) -> Option<(&Expr, bool)> {
     match expr {
         Expr::InList(list) => Some((bare(&list.expr), list.negated)),
@@ -49,8 +48,7 @@ fn is_guard(expr: &Expr) -> bool {
         && matches!(**right, Expr::Literal(ScalarValue::Boolean(None), _))
 }
 
-/// The lists in a tree of AND, OR and NOT: what they are about, and whether the value must not be
-/// in them.
+/// The lists in a tree of AND, OR and NOT: their values, and whether the value must not be in them.
 fn lists<'e>(tree: &'e Expr, negated: bool, found: &mut Vec<(&'e Expr, bool)>) {
     if let Some((about, not_in)) = list(tree) {
         found.push((about, not_in != negated));
@@ -89,7 +87,7 @@ fn guarded(tree: Expr) -> Expr {
 /// false.
 ///
 /// # Errors
-/// None of its own.
+/// No error of its own.
 pub(super) fn guard_lists(expr: Expr, is_condition: bool) -> Result<Expr> {
     let mut is_root = true;
     let guard = |expr: Expr| {
@@ -101,7 +99,7 @@ pub(super) fn guard_lists(expr: Expr, is_condition: bool) -> Result<Expr> {
         let repeats = (1..found.len()).any(|i| found[..i].iter().any(|earlier| matters(earlier, &found[i])));
         Ok(match (repeats, &expr) {
             (true, _) => Transformed::yes(guarded(expr)),
-            // What is below in the same tree has been looked at.
+            // Operators below in the same tree have been looked at.
             (false, Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }) | Expr::Not(_))
                 if is_condition =>
             {
@@ -113,7 +111,7 @@ pub(super) fn guard_lists(expr: Expr, is_condition: bool) -> Result<Expr> {
     Ok(expr.transform_down(guard)?.data)
 }
 
-/// Guards in what a condition is made of.
+/// Guards in the parts of a condition.
 fn leaves(condition: Expr) -> Result<Transformed<Expr>> {
     let children = condition.map_children(|child| match &child {
         Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }) | Expr::Not(_) => leaves(child),

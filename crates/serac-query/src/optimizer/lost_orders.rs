@@ -1,7 +1,7 @@
-//! Sorts that DataFusion's rules have lost. They hand a sort down to the branches of a UNION ALL,
-//! and afterwards do not see that the rows come in its order where the key is a column that the
-//! branches give twice: `SELECT a, a AS b FROM t UNION ALL SELECT a, a FROM u ORDER BY b`. The plan
-//! would be refused. There, the rows are sorted once more.
+//! Sorts that DataFusion's rules have lost. They push a sort down to the branches of a UNION ALL.
+//! Then they do not see the rows' order if the branches give the key's column twice:
+//! `SELECT a, a AS b FROM t UNION ALL SELECT a, a FROM u ORDER BY b`. The plan would be refused.
+//! There, the rows are sorted once more.
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -13,7 +13,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use std::sync::Arc;
 
-/// See the module. Comes right before the plan is checked.
+/// Sorts again where an order was lost. Comes right before the plan is checked.
 #[derive(Debug)]
 pub struct LostOrders;
 
@@ -21,9 +21,11 @@ impl PhysicalOptimizerRule for LostOrders {
     fn name(&self) -> &str {
         "lost_orders"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let sorted = plan.transform_up(|plan| {
             let mut changed = false;

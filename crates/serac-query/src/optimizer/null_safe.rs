@@ -1,12 +1,12 @@
 //! Comparisons for which NULL is equal to NULL, `a IS NOT DISTINCT FROM b`, of two columns.
 //!
-//! DataFusion makes them keys of a join for which NULL is equal to NULL, and then takes other
-//! equalities for keys of the same join, `t.b = u.b` among them, which would hold for two NULLs. So
-//! they are equalities of values of which none is NULL:
+//! DataFusion makes them join keys for which NULL equals NULL. It then takes other equalities as
+//! keys of the same join, for example `t.b = u.b`, which would hold for two NULLs. So they become
+//! equalities of values that are never NULL:
 //! `coalesce(a, 0) = coalesce(b, 0) AND (a IS NULL) = (b IS NULL)`.
 //!
 //! `x IS TRUE` and its like, which are such comparisons with constants, become
-//! `x IS NOT NULL AND x`: whether they may be NULL, DataFusion's plans are not at one.
+//! `x IS NOT NULL AND x`: DataFusion's plans disagree about whether they may be NULL.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -17,7 +17,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 use datafusion::optimizer::AnalyzerRule;
 use serac_functions::rewrite_typed;
 
-/// See the module. Comes after types are coerced.
+/// Rewrites comparisons for which NULL equals NULL. Comes after types are coerced.
 #[derive(Debug)]
 pub struct NullSafe;
 
@@ -43,7 +43,7 @@ fn is_small(operand: &Expr) -> bool {
     parts <= SMALL
 }
 
-/// What `IS TRUE` or one of its like looks at.
+/// The operand of `IS TRUE` or one of its like.
 fn tested(expr: &Expr) -> Option<&Expr> {
     match expr {
         Expr::IsTrue(operand) | Expr::IsFalse(operand) | Expr::IsUnknown(operand) => Some(operand),
@@ -52,7 +52,7 @@ fn tested(expr: &Expr) -> Option<&Expr> {
     }
 }
 
-/// The same without such a test.
+/// The same without a test of this kind.
 fn without_test(expr: Expr) -> Expr {
     match expr {
         Expr::IsTrue(x) => x.clone().is_not_null().and(*x),
@@ -66,7 +66,7 @@ fn without_test(expr: Expr) -> Expr {
 }
 
 /// Two pairs of values that are equal where `left` and `right`, of the type, are equal or both
-/// NULL; none of them is NULL itself. None for types of which no value is known.
+/// NULL; the values are never NULL. `None` for types without a known value.
 pub(super) fn keys(left: Expr, right: Expr, data_type: &DataType) -> Option<[(Expr, Expr); 2]> {
     let some = ScalarValue::new_default(data_type).ok()?;
     let value = |expr: &Expr| coalesce(vec![expr.clone(), lit(some.clone())]);
@@ -95,6 +95,7 @@ impl AnalyzerRule for NullSafe {
     fn name(&self) -> &str {
         "null_safe"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_typed(plan, is_ours, rewrite)
     }

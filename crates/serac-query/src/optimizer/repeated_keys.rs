@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use serac_functions::rewrite_typed;
 
-/// See the module.
+/// Drops sort keys that stand twice.
 #[derive(Debug, Default)]
 pub struct RepeatedKeys;
 
@@ -47,6 +47,7 @@ impl AnalyzerRule for RepeatedKeys {
     fn name(&self) -> &str {
         "repeated_keys"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| match plan {
             LogicalPlan::Distinct(Distinct::On(DistinctOn {

@@ -1,9 +1,9 @@
 //! EXCEPT ALL and INTERSECT ALL, which count how often a row is there.
 //!
-//! DataFusion makes a join of them that keeps each row of the left side for which there is none, or
-//! one, on the right. So the copies of a row are numbered on both sides, and the number is a column
-//! more to join on: the second 1 of the left side is kept by EXCEPT ALL if there is no second 1 on
-//! the right.
+//! DataFusion makes a semi or anti join of them: it keeps each row of the left side with a match on
+//! the right, or each one without. So the copies of a row are numbered on both sides, and the
+//! number becomes one more join column. EXCEPT ALL keeps the second 1 of the left side if there is
+//! no second 1 on the right.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -14,12 +14,12 @@ use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBu
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// See the module. Comes after types are coerced, and before joins of other origin are made that
-/// take NULL for equal to NULL.
+/// Plans INTERSECT ALL and EXCEPT ALL over numbered copies. Comes after types are coerced, and
+/// before the other joins for which NULL equals NULL are made.
 #[derive(Debug)]
 pub struct SetOperations;
 
-/// The name of the number of a copy: one that no column has.
+/// The name of the number of a copy, which no column has.
 const COPY: &str = "__serac_copy";
 
 /// The plan with the number of each row among its equals.
@@ -46,6 +46,7 @@ impl AnalyzerRule for SetOperations {
     fn name(&self) -> &str {
         "set_operations"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| match &plan {
             // Without ALL the left side is made distinct; where it is that anyhow, each row is

@@ -1,8 +1,8 @@
-//! The order of rows that one stream gives (`generate_series`, `unnest`, a window) on the way to
-//! the client, and into aggregates and windows without an order of their own. DataFusion deals the
-//! batches of such a stream out to several threads, so that all of them compute an expression above
-//! it; the batches come back in any order. Without ORDER BY any order is right, but PostgreSQL
-//! gives the stream's, and people rely on it.
+//! The order of rows from one stream (`generate_series`, `unnest`, a window) on the way to the
+//! client, and into aggregates and windows without an order of their own. DataFusion distributes
+//! the batches of such a stream over several threads, so that all of them compute an expression
+//! above it. The batches come back in any order. Without ORDER BY any order is right, but
+//! PostgreSQL gives the stream's, and people rely on it.
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -29,15 +29,17 @@ impl PhysicalOptimizerRule for SourceOrder {
     fn name(&self) -> &str {
         "source_order"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         kept(plan, true)
     }
 }
 
-/// A plan whose streams are not dealt out where `is_seen` is the order of its rows.
+/// A plan whose streams are not distributed if `is_seen` is the order of its rows.
 fn kept(plan: Arc<dyn ExecutionPlan>, is_seen: bool) -> Result<Arc<dyn ExecutionPlan>> {
     let passes_on = plan.is::<ProjectionExec>()
         || plan.is::<FilterExec>()

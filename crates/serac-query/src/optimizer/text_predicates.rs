@@ -1,11 +1,10 @@
 //! Predicates on texts, evaluated below joins.
 //!
 //! `sum(CASE WHEN p_type LIKE 'PROMO%' THEN … END)` over a join carries a text per row through the
-//! join, to look at it once. Where a projection or an aggregation above joins reads a text column
-//! in nothing but predicates over that column and constants, these are evaluated in the relation
-//! that the column comes from, and the joins carry their truth values, a bit each. The predicates
-//! that are moved cannot fail, so it does not matter that rows are tested which then meet no
-//! partner.
+//! join, to look at it once. A projection or an aggregation above joins may read a text column only
+//! in predicates over that column and constants. These are then evaluated in the column's relation,
+//! and the joins carry their truth values, a bit each. The predicates that are moved cannot fail,
+//! so testing rows that meet no partner does no harm.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinType, Result};
@@ -16,7 +15,7 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// See the module.
+/// Evaluates predicates over texts below joins.
 #[derive(Debug, Default)]
 pub struct TextPredicates;
 
@@ -24,12 +23,15 @@ impl OptimizerRule for TextPredicates {
     fn name(&self) -> &str {
         "text_predicates"
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         Some(ApplyOrder::TopDown)
     }
+
     fn supports_rewrite(&self) -> bool {
         true
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let input = match &plan {
             LogicalPlan::Aggregate(aggregate) => aggregate.input.clone(),
@@ -68,7 +70,7 @@ impl OptimizerRule for TextPredicates {
     }
 }
 
-/// Whether what gives the rows is a join, seen through what only renames and computes.
+/// Whether the rows come from a join, possibly through renames and computed columns.
 fn stands_on_join(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => stands_on_join(&projection.input),
@@ -127,8 +129,8 @@ fn movable(expressions: &[Expr], schema: &DFSchema) -> Result<Vec<(Expr, Column)
     Ok(predicates)
 }
 
-/// `plan` with `predicate`, which is over its `column`, as one column more, `name`, computed below
-/// the joins; none if there is no join that would carry the column for that alone.
+/// `plan` with `predicate`, which is over its `column`, as one more column, `name`, computed below
+/// the joins. `None` if no join would carry the column for that alone.
 fn sink(plan: &LogicalPlan, column: &Column, predicate: &Expr, name: &str) -> Result<Option<LogicalPlan>> {
     Ok(match plan {
         LogicalPlan::Projection(projection) => {
@@ -155,8 +157,8 @@ fn sink(plan: &LogicalPlan, column: &Column, predicate: &Expr, name: &str) -> Re
             if conditions.any(|condition| condition.column_refs().contains(column)) {
                 return Ok(None);
             }
-            // On the side whose rows a join completes with NULLs, the truth value of a row that is
-            // not there would be missing, too; yet not for every predicate.
+            // On the side that a join completes with NULLs, a missing row would lack the truth
+            // value, too. Not every predicate is NULL for it.
             let keeps_left = matches!(
                 join.join_type,
                 JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark

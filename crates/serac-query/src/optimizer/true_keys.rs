@@ -1,15 +1,16 @@
-//! Rules that conclude from keys, kept to what is true.
+//! Rules that conclude from keys, restricted to true keys.
 //!
 //! DataFusion derives from a plan's functional dependencies which sort keys, groups, DISTINCTs and
 //! joins are superfluous. Two of its derivations are false:
-//! - A key among the columns of an aggregation decides *all* of its columns there, also where it is
-//!   the key of one of several joined relations, or of one of several inner aggregations.
-//! - What decides a row decides the rows that `unnest` makes of it.
+//! - A key among the columns of an aggregation decides *all* of its columns there. DataFusion has
+//!   that also for the key of one of several joined relations, or of one of several inner
+//!   aggregations.
+//! - A key of a row counts as a key of the rows that `unnest` makes of it.
 //!
 //! `SELECT c.id, o.state FROM c JOIN o … GROUP BY 1, 2 ORDER BY 1, 2` lost its second sort key.
 //!
 //! [`TrueKeys`] puts an [`Unknown`] above each such node while a rule works that concludes from
-//! keys. Nothing is known of the rows of that, so nothing false is concluded.
+//! keys. It has no known properties, so no false conclusion is possible.
 
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DFSchemaRef, FunctionalDependencies, Result, internal_err};
@@ -50,11 +51,13 @@ impl OptimizerRule for TrueKeys {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.0.apply_order()
     }
+
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        // One that is shown every node concludes at these alone.
+        // A rule that is shown every node concludes at these alone.
         let concludes = self.apply_order().is_none() || matches!(plan, LogicalPlan::Sort(_) | LogicalPlan::Distinct(_));
         if !concludes || !has_overstated(&plan)? {
             return self.0.rewrite(plan, config);
@@ -85,7 +88,7 @@ fn has_overstated(plan: &LogicalPlan) -> Result<bool> {
     Ok(has)
 }
 
-/// Whether the dependencies of such a plan's schema are not all true.
+/// Whether the schema of a plan has false dependencies.
 fn is_overstated(plan: &LogicalPlan) -> bool {
     let aggregate = match plan {
         LogicalPlan::Aggregate(aggregate) => aggregate,
@@ -118,7 +121,8 @@ impl Unknown {
         let schema = independent(input.schema())?;
         Ok(LogicalPlan::Extension(Extension { node: Arc::new(Self { input, schema }) }))
     }
-    /// What is beneath one; none if the plan is another.
+
+    /// The plan beneath such an operator; `None` for another plan.
     fn beneath(plan: &LogicalPlan) -> Option<LogicalPlan> {
         let LogicalPlan::Extension(extension) = plan else { return None };
         extension.node.as_any().downcast_ref::<Self>().map(|unknown| unknown.input.clone())
@@ -135,18 +139,23 @@ impl UserDefinedLogicalNodeCore for Unknown {
     fn name(&self) -> &str {
         "Unknown"
     }
+
     fn inputs(&self) -> Vec<&LogicalPlan> {
         vec![&self.input]
     }
+
     fn schema(&self) -> &DFSchemaRef {
         &self.schema
     }
+
     fn expressions(&self) -> Vec<Expr> {
         Vec::new()
     }
+
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
         let (Some(input), true) = (inputs.pop(), inputs.is_empty()) else {
             return internal_err!("it has one input");
@@ -154,6 +163,7 @@ impl UserDefinedLogicalNodeCore for Unknown {
         let schema = independent(input.schema())?;
         Ok(Self { input, schema })
     }
+
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
         Some(vec![output_columns.to_vec()])
     }

@@ -1,9 +1,9 @@
-//! Columns of subqueries with volatile functions, which PostgreSQL computes though nobody reads
-//! them: `SELECT 1 FROM (SELECT setval('s', 100)) x` sets the sequence.
+//! Columns of subqueries with volatile functions, which PostgreSQL computes even if they are not
+//! read: `SELECT 1 FROM (SELECT setval('s', 100)) x` sets the sequence.
 //!
 //! DataFusion leaves out the columns that are not read, and makes one projection of two. So an
 //! operator stands above each projection, aggregation or window that has such a column below
-//! another operator. It needs all columns of its input, whichever of its own are read.
+//! another operator. It needs all columns of its input, even if its own are not read.
 //!
 //! ```text
 //! Projection(1)                                Projection(1)
@@ -66,6 +66,7 @@ impl AnalyzerRule for VolatileColumns {
     fn name(&self) -> &str {
         "volatile_columns"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let kept = plan.transform_up_with_subqueries(|plan| match Kept::volatile_of(&plan) {
             Some(volatile) if !volatile.is_empty() => Ok(Transformed::yes(Kept::above(plan, volatile)?)),
@@ -93,13 +94,15 @@ impl Kept {
         let kept = LogicalPlan::Extension(Extension { node: Arc::new(Self { input, volatile }) });
         Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(kept))?))
     }
-    /// What is beneath both; none if the plan is another.
+
+    /// The plan beneath both; `None` for another plan.
     fn beneath(plan: &LogicalPlan) -> Option<&LogicalPlan> {
         let LogicalPlan::Projection(projection) = plan else { return None };
         let LogicalPlan::Extension(extension) = projection.input.as_ref() else { return None };
         extension.node.as_any().downcast_ref::<Self>().map(|kept| &kept.input)
     }
-    /// The names of an operator's volatile columns; none if the operator computes no columns.
+
+    /// The names of an operator's volatile columns; `None` if the operator computes no columns.
     fn volatile_of(plan: &LogicalPlan) -> Option<Vec<String>> {
         let (exprs, before): (Vec<&Expr>, usize) = match plan {
             LogicalPlan::Projection(projection) => (projection.expr.iter().collect(), 0),
@@ -136,27 +139,34 @@ impl UserDefinedLogicalNodeCore for Kept {
     fn name(&self) -> &str {
         "VolatileColumns"
     }
+
     fn inputs(&self) -> Vec<&LogicalPlan> {
         vec![&self.input]
     }
+
     fn schema(&self) -> &DFSchemaRef {
         self.input.schema()
     }
+
     fn expressions(&self) -> Vec<Expr> {
         Vec::new()
     }
+
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
         self.volatile.iter().cloned().collect()
     }
+
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(UserDefinedLogicalNodeCore::name(self))
     }
+
     fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
         let (Some(input), true) = (inputs.pop(), inputs.is_empty()) else {
             return internal_err!("it has one input");
         };
         Ok(Self { input, volatile: self.volatile.clone() })
     }
+
     fn supports_limit_pushdown(&self) -> bool {
         true
     }
@@ -212,30 +222,38 @@ impl ExecutionPlan for KeptExec {
     fn name(&self) -> &str {
         "VolatileColumnsExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         self.rows.properties()
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.rows]
     }
+
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
     }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
+
     fn supports_limit_pushdown(&self) -> bool {
         true
     }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self { rows: children[0].clone() }))
     }
+
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.rows.execute(partition, context)
     }

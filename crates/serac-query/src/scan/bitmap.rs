@@ -1,16 +1,16 @@
 //! Filters answered by bitmap indexes (the CUBIT paper, §F): bitvector algebra in place of a scan
 //! of the columns.
 //!
-//! Comparisons of an indexed column with constants, and what AND, OR and NOT make of them, say for
-//! which values of each index a row is taken. NOT is pushed down to the comparisons, where it means
+//! Comparisons of an indexed column with constants, combined by AND, OR and NOT, say for which
+//! values of each index a row is taken. NOT is pushed down to the comparisons, where it means
 //! "false", not "not true": so NULL is treated as SQL wants it. Conditions on the same index become
 //! one set of values first (BETWEEN: one range). A set that more than half of the rows have is
-//! computed as what it leaves out, and stays inverse as far as it can. Any other expression over
-//! one indexed column (LIKE, functions) is evaluated once for each value in the index's directory.
+//! computed as its complement, and stays inverse as far as it can. Any other expression over one
+//! indexed column (LIKE, functions) is evaluated once for each value in the index's directory.
 //!
-//! Which of a filter's conjuncts are left to the indexes is a matter of cost. The indexes know
-//! exactly how many rows have the values; making a bitvector looks at that many at the most, a scan
-//! at all that are left.
+//! Costs decide which of a filter's conjuncts are left to the indexes. The indexes know exactly how
+//! many rows have the values. Making a bitvector looks at that many at the most, a scan at all
+//! remaining rows.
 //!
 //! The bitvectors are made for one segment of the table at a time ([`super::segments`]).
 
@@ -39,17 +39,17 @@ use std::ops::{Bound, Range};
 use std::sync::{Arc, OnceLock};
 
 /// Nanoseconds that a scan takes to test a row, by comparison of numbers and by an expression, and
-/// an index to put a row into a bitvector: set so that the scans of
-/// `serac-bench tpch --bitmap-indexes` that gain nothing are left alone. The rows of a value that
-/// many have lie in bitmaps, which are put together 64 slots at a time.
+/// that an index takes to put a row into a bitvector. They are set so that scans of
+/// `serac-bench tpch --bitmap-indexes` that gain nothing stay scans. The rows of a frequent value
+/// lie in bitmaps, which are combined 64 slots at a time.
 const COMPARE_NS: f64 = 0.5;
 const EXPRESSION_NS: f64 = 8.0;
 const BITVECTOR_NS: f64 = 1.5;
 const WORD_NS: f64 = 0.5;
 const CONTAINER_NS: f64 = 20.0;
-/// Where no more than one row in so many is left, its value lies in a cache line of its own, …
+/// If at most one row in this many is left, its value lies in a cache line of its own, …
 const ROWS_PER_GATHERED: f64 = 8.0;
-/// … which is what testing it costs at the least.
+/// … which is the least cost of testing it.
 const GATHER_NS: f64 = 6.0;
 /// And to find the rows of a join's key.
 const KEY_NS: f64 = 200.0;
@@ -59,12 +59,12 @@ const MOST_TRIED_VALUES: u64 = 4_096;
 /// … if there are so many rows for each.
 const ROWS_PER_TRIED_VALUE: u64 = 16;
 
-/// How many keys of a join it is worth looking up in place of testing so many rows.
+/// The number of join keys that are worth looking up instead of testing `rows` rows.
 pub(super) fn most_keys(rows: f64) -> usize {
     (rows * COMPARE_NS / KEY_NS) as usize
 }
 
-/// Which rows are taken, by their values in indexed columns.
+/// A condition on the values in indexed columns, which says which rows are taken.
 #[derive(Clone, Debug)]
 enum Condition {
     /// In the index with this number, one of these.
@@ -100,19 +100,19 @@ impl Indexed<'_> {
     }
 }
 
-/// What an expression over one column says of each of these values.
+/// The results of an expression over one column for each of these values.
 fn evaluated(expr: &Expr, column: &Field, values: ArrayRef) -> Option<BooleanArray> {
     let schema = Arc::new(Schema::new(vec![column.clone().with_nullable(true)]));
     let (of_columns, context) = (DFSchema::try_from(schema.clone()).ok()?, PhysicalPlanningContext::default());
     let expr = create_physical_expr(expr, &of_columns, &ExecutionProps::new(), &context).ok()?;
     let batch = RecordBatch::try_new(schema, vec![values]).ok()?;
-    // If it fails, the reason may be a value whose rows other conjuncts take away.
+    // If it fails, the reason may be a value whose rows other conjuncts exclude.
     let outcome = expr.evaluate(&batch).ok()?.into_array(batch.num_rows()).ok()?;
     outcome.as_boolean_opt().cloned()
 }
 
 impl Condition {
-    /// The rows for which `expr` is true (`negated`: false); none if indexes do not know.
+    /// The rows for which `expr` is true (`negated`: false); `None` if indexes cannot tell.
     fn new(expr: &Expr, negated: bool, table: &Indexed<'_>) -> Option<Self> {
         Self::by_comparison(expr, negated, table).or_else(|| Self::by_values(expr, negated, table))
     }
@@ -179,7 +179,7 @@ impl Condition {
             Expr::InList(list) => {
                 let index = find(&list.expr)?;
                 let keys: Vec<Key> = list.list.iter().map(|constant| key(index, constant)).collect::<Option<_>>()?;
-                // Where lists of floating-point numbers are searched, the two zeros differ.
+                // A search in lists of floating-point numbers distinguishes the two zeros.
                 let is_zero = |key: &Key| match indexes[index].index().value(key).as_value() {
                     Value::Float32(v) => v == 0.0,
                     Value::Float64(v) => v == 0.0,
@@ -210,6 +210,7 @@ impl Condition {
         let mut parts = merged(flat, ValueSet::and);
         if parts.len() == 1 { parts.remove(0) } else { Self::All(parts) }
     }
+
     fn any(parts: Vec<Self>) -> Self {
         let flat = parts.into_iter().flat_map(|part| if let Self::Any(parts) = part { parts } else { vec![part] });
         let mut parts = merged(flat, ValueSet::or);
@@ -238,14 +239,15 @@ impl Condition {
             }
         }
     }
-    /// What a scan takes for a row.
+
+    /// The cost of a row in a scan.
     fn scan_ns(&self, indexes: &Indexes) -> f64 {
         match self {
             Self::Values(index, _) if indexes[*index].index().column_type.physical() == PhysicalType::View => {
                 EXPRESSION_NS
             }
             Self::Values(..) => COMPARE_NS,
-            // Anything but a comparison is an expression.
+            // Everything but a comparison is an expression.
             Self::All(parts) | Self::Any(parts) => EXPRESSION_NS * parts.len() as f64,
         }
     }
@@ -429,31 +431,37 @@ impl BitmapFilter {
     pub(super) fn estimated_rows(&self) -> f64 {
         self.estimated_rows
     }
+
     /// The rows that it leaves, in the segment of a block.
     pub(super) fn rows(&self, no: BlockNo) -> &Rows {
         self.segment(self.rows.of(no))
     }
-    /// Parts that [`segment`](Self::segment) gives one by one.
+
+    /// The number of parts that [`segment`](Self::segment) gives.
     pub(super) fn segments(&self) -> usize {
         self.rows.len()
     }
+
     /// The rows that it leaves in a segment.
     pub(super) fn segment(&self, segment: usize) -> &Rows {
         self.rows.get(segment, |blocks| {
             self.found.get_or_init(|| self.condition.find(&self.indexes, self.total)).rows(blocks)
         })
     }
+
     /// Rows of the table.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
-    /// How many rows it leaves, if that is known without their bitvectors.
+
+    /// The number of rows that it leaves, if that is known without their bitvectors.
     pub(super) fn count(&self) -> Option<u64> {
         match &self.condition {
             Condition::Values(index, set) => Some(set.count(&self.indexes[*index])),
             _ => None,
         }
     }
+
     /// The values that it takes, if it is about this index alone.
     pub(super) fn values_of(&self, index: &BitmapReader) -> Option<&ValueSet> {
         match &self.condition {

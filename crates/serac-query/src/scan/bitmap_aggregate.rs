@@ -1,10 +1,10 @@
 //! `CubitAggregateExec`: GROUP BY on indexed columns with few values (the CUBIT paper, §F).
 //!
 //! For aggregates that [`super::block_aggregate`] does not have. The groups' columns are neither
-//! read nor hashed. Which group a row belongs to is in the bitvectors of the columns' values: block
+//! read nor hashed. The bitvectors of the columns' values say to which group a row belongs. Block
 //! by block they are written into an array of group numbers by slot, and DataFusion's accumulators
-//! take the arguments with the numbers of their rows. Below stands the scan with the columns that
-//! the arguments need and the row ids.
+//! take the arguments with the group numbers of their rows. Below stands the scan with the columns
+//! that the arguments need and the row ids.
 //!
 //! [`BitmapAggregation`] puts it in the place of an aggregation's first (or only) step, where the
 //! rows are not so few that reading is cheaper.
@@ -49,7 +49,7 @@ pub struct CubitAggregateExec {
     input: Arc<dyn ExecutionPlan>,
     groups: Vec<BitmapReader>,
     aggregates: Vec<Arc<AggregateFunctionExpr>>,
-    /// Of each aggregate, over the input's columns.
+    /// Each aggregate's arguments, over the input's columns.
     arguments: Vec<Vec<Arc<dyn PhysicalExpr>>>,
     /// Whether another step follows, which takes states.
     partial: bool,
@@ -59,18 +59,18 @@ pub struct CubitAggregateExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// What one partition has found so far.
+/// The state of one partition.
 struct Aggregating {
     columns: Arc<OnceLock<Vec<GroupColumn>>>,
     accumulators: Vec<Box<dyn GroupsAccumulator>>,
     arguments: Vec<Vec<Arc<dyn PhysicalExpr>>>,
     block: BlockGroups,
-    /// Of each combination of values, its place among those met; [`NOT_MET`] of others.
+    /// The place of each combination of values among those met; [`NOT_MET`] for others.
     places: Vec<u32>,
     /// Combinations that have rows, in the order they were met in: accumulators take it that every
     /// group they are told of has rows.
     met: Vec<usize>,
-    /// Of each row of a batch, the place of its group.
+    /// The place of each row's group in a batch.
     groups: Vec<usize>,
 }
 
@@ -133,21 +133,26 @@ impl ExecutionPlan for CubitAggregateExec {
     fn name(&self) -> &str {
         "CubitAggregateExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
     }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         apply_expression_roots(self.arguments.iter().flatten(), f)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let input = children[0].clone();
         let partitions = input.output_partitioning().partition_count();
@@ -206,9 +211,11 @@ impl PhysicalOptimizerRule for BitmapAggregation {
     fn name(&self) -> &str {
         "bitmap_aggregation"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         replace_nodes(plan, |aggregate| Ok(aggregated(aggregate)?.map(|aggregate| Arc::new(aggregate) as _)))
     }

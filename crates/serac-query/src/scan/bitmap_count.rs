@@ -1,8 +1,8 @@
 //! `CubitCountExec`: COUNT(*), COUNT(*) per value of an indexed column and its different values,
 //! from bitmap indexes alone.
 //!
-//! [`BitmapCounts`] puts it in the place of an aggregation's first (or only) step, with the scan
-//! below it, where the filter is one that bitmap indexes answer and no other column is needed.
+//! [`BitmapCounts`] replaces an aggregation's first (or only) step and the scan below it. It does
+//! so if bitmap indexes answer the whole filter and no other column is needed.
 
 use super::bitmap::{BitmapFilter, least};
 use super::exec::SeracScanExec;
@@ -33,14 +33,14 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Counting by hashing takes about so long per row, and the rows of a value that are in a filter's
-/// bitvector so long per value and block.
+/// Costs: counting by hashing takes this long per row. Counting a value's rows in a filter's
+/// bitvector takes this long per value and block.
 const HASH_NS: f64 = 10.0;
 const AND_NS: f64 = 100.0;
 
 const EVERYTHING: Predicate<'static> = Predicate::Range(Bound::Unbounded, Bound::Unbounded);
 
-/// What is counted.
+/// The counted columns and their indexes.
 #[derive(Clone, Debug)]
 struct Counting {
     /// The index on the column that rows are grouped by.
@@ -50,7 +50,7 @@ struct Counting {
     any: BitmapReader,
 }
 
-/// What a filter's bitvectors have, by segments of the table, which threads share.
+/// A filter's bitvectors, by segments of the table, which threads share.
 struct Counts {
     filter: Arc<BitmapFilter>,
     group: Option<GroupColumn>,
@@ -85,11 +85,12 @@ impl Counting {
             }
         }
     }
+
     /// The same from the bitvectors of `filter`, by so many threads.
     fn counted(&self, filter: &Arc<BitmapFilter>, threads: usize) -> Vec<(Key, u64)> {
         let (group, by_segment) = (self.group.as_ref().map(GroupColumn::new), Shared::new(filter.segments()));
         let counts = Arc::new(Counts { filter: filter.clone(), group, by_segment });
-        // Nobody waits for those who help: what they have not begun is done here.
+        // The helpers are not waited for: parts that they have not begun are done here.
         let help = |_| {
             let counts = counts.clone();
             SpawnedTask::spawn(async move { counts.by_segment().for_each(drop) })
@@ -126,7 +127,7 @@ impl Counting {
 #[derive(Debug)]
 pub struct CubitCountExec {
     counting: Counting,
-    /// So many share the work where there is much.
+    /// The number of threads that share the work if there is much.
     threads: usize,
     table: String,
     properties: Arc<PlanProperties>,
@@ -150,18 +151,22 @@ impl ExecutionPlan for CubitCountExec {
     fn name(&self) -> &str {
         "CubitCountExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         Vec::new()
     }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
+
     fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
@@ -187,6 +192,7 @@ impl ExecutionPlan for CubitCountExec {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         let rows = match &self.counting.group {
             None => Precision::Exact(1),
@@ -204,9 +210,11 @@ impl PhysicalOptimizerRule for BitmapCounts {
     fn name(&self) -> &str {
         "bitmap_counts"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         replace_nodes(plan, |aggregate| Ok(counted(aggregate).map(|count| Arc::new(count) as _)))
     }

@@ -2,9 +2,8 @@
 //! the CUBIT paper, §F).
 //!
 //! The keys of the other side become the union of their bitvectors, and the scan begins with these
-//! rows; for an anti-join, with all others, NULLs among them. No hash table is built and no row is
-//! tested. [`BitmapJoin`] puts it in the place of a hash join where the keys are expected to be
-//! few.
+//! rows; for an anti-join, with all other rows, NULLs among them. No hash table is built and no row
+//! is tested. [`BitmapJoin`] replaces a hash join by it if few keys are expected.
 
 use super::bitmap::most_keys;
 use super::exec::SeracScanExec;
@@ -39,7 +38,8 @@ use std::sync::{Arc, OnceLock};
 /// Done when the scan knows its rows.
 type Found = Shared<BoxFuture<'static, Result<(), Arc<DataFusionError>>>>;
 
-/// Gives the rows of a scan whose key is, or is not, among other rows' keys; see the module.
+/// Gives the rows of a scan whose key is, or is not, among other rows' keys; see the module's
+/// header.
 #[derive(Debug)]
 pub struct CubitJoinExec {
     /// One partition.
@@ -68,6 +68,7 @@ impl CubitJoinExec {
         let (found, metrics) = Default::default();
         Self { keys, key, scan, column, anti, found, properties, metrics }
     }
+
     fn scan(&self) -> Result<&SeracScanExec> {
         let scan = self.scan.downcast_ref::<SeracScanExec>();
         scan.ok_or_else(|| DataFusionError::Internal("the join has lost its scan".into()))
@@ -81,7 +82,7 @@ impl CubitJoinExec {
         let find = async move {
             let mut keys = Vec::new();
             while let Some(batch) = batches.try_next().await? {
-                // The keys themselves, and what they become.
+                // The keys themselves, and the sorted list of them.
                 reservation.try_grow(4 * 8 * batch.num_rows())?;
                 note_keys(&key.evaluate(&batch)?.into_array(batch.num_rows())?, &mut keys);
             }
@@ -107,21 +108,26 @@ impl ExecutionPlan for CubitJoinExec {
     fn name(&self) -> &str {
         "CubitJoinExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.keys, &self.scan]
     }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false, false]
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         apply_expression_roots([&self.key], f)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         let (keys, scan) = (children[0].clone(), children[1].clone());
         Ok(Arc::new(Self::new(keys, self.key.clone(), scan, self.column, self.anti)))
@@ -146,6 +152,7 @@ impl ExecutionPlan for CubitJoinExec {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         Ok(Arc::new(Statistics::new_unknown(&self.schema())))
     }
@@ -159,15 +166,17 @@ impl PhysicalOptimizerRule for BitmapJoin {
     fn name(&self) -> &str {
         "bitmap_join"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         replace_nodes(plan, joined)
     }
 }
 
-/// What lies below the dealing out and collecting of rows.
+/// The plan below the operators that distribute and collect rows.
 fn undealt(mut plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
     while plan.downcast_ref::<RepartitionExec>().is_some()
         || plan.downcast_ref::<CoalescePartitionsExec>().is_some()

@@ -1,5 +1,5 @@
-//! Scans of one table that go round it together: what one brings into the cache, the others find
-//! there.
+//! Scans of one table that go round it together: a scan finds in the cache the blocks that another
+//! scan has read.
 //!
 //! The scans of a table that run at the same time, each for its own query, are a *convoy*. The
 //! convoy has a *trail*: the numbers of the blocks whose values were read last, in that order. It
@@ -16,27 +16,27 @@
 //! 1. **Attach.** A scan attaches when it takes its first block. Its place is the end of the trail,
 //!    so it begins where the others are. The first scan of a table begins a convoy, at block 0.
 //! 2. **Take.** A scan *follows*: it takes the oldest block behind its place on the trail that it
-//!    has not had. If there is none, it *leads*: it takes the first block behind the trail's last
-//!    one that it has not had, around the end of the table.
+//!    has not had. Otherwise it *leads*: it takes the first block behind the trail's last one that
+//!    it has not had, around the end of the table.
 //! 3. **Note.** A scan that leads puts the block on the trail once it reads the block's values. A
 //!    block that zone maps, dictionaries or bitmaps exclude is not noted: nothing of it is in the
 //!    cache. So a scan that skips most of the table does not pull the others along.
-//! 4. **Leave.** Nobody waits for anybody. A scan whose place has fallen back by more than its
-//!    window leaves: what lies there is not in the cache any more. It attaches again at the end of
-//!    the trail, and what it has missed it takes later, with others or alone. The window has as
+//! 4. **Leave.** Scans do not wait for each other. A scan whose place has fallen back by more than
+//!    its window leaves: the blocks there are not in the cache any more. It attaches again at the
+//!    end of the trail, and takes the missed blocks later, with others or alone. The window has as
 //!    many blocks as have room in the cache with the columns that the scan reads.
-//! 5. **Detach.** A scan detaches when it has had all blocks, or when nobody reads it any more (a
-//!    LIMIT that is reached, a cancelled or failed query). The convoy ends with its last scan.
+//! 5. **Detach.** A scan detaches when it has had all blocks, or when it has no reader any more (a
+//!    reached LIMIT, a cancelled or failed query). The convoy ends with its last scan.
 //!
-//! Each block once: a scan has a bit for each block that there was when it attached, which is after
-//! its snapshot was taken, so blocks that come later have nothing that it sees. Whoever takes a
-//! block for the scan sets its bit under the scan's mutex, and a scan ends when all bits are set.
-//! The trail is a hint. Whatever it says, no block comes twice and none is left out, and what
-//! freezes, thaws, moves or is recycled meanwhile is as it is for any scan: `BlockReader` reads a
-//! block by its number, as the snapshot sees it.
+//! Each block once: a scan has a bit for each block that exists when it attaches. That is after its
+//! snapshot was taken, so later blocks hold no row that it sees. The thread that takes a block for
+//! the scan sets its bit under the scan's mutex, and a scan ends when all bits are set. The trail
+//! is a hint. With any trail, no block comes twice and every block comes. Blocks that freeze, thaw,
+//! move or are recycled meanwhile are as for any scan: `BlockReader` reads a block by its number,
+//! as the snapshot sees it.
 //!
 //! All state lies behind mutexes: a scan's, and, taken below it, its convoy's. The map of convoys
-//! has a third, under which none of these is taken. No block is read under any of them.
+//! has a third mutex, which is never held with these. No block is read under any of them.
 
 use datafusion::execution::TaskContext;
 use parking_lot::Mutex;
@@ -50,7 +50,8 @@ use std::sync::{Arc, LazyLock, Weak};
 const TRAIL_BLOCKS: usize = 1_024;
 /// Blocks of a table from which on `auto` may share its scans.
 const SHARED_BLOCKS: u32 = 8;
-/// What is read before others have their turn: they shall find it in the core's own cache.
+/// Bytes that are read before other scans have their turn: they should find them in the core's own
+/// cache.
 const TURN_BYTES: usize = 1 << 20;
 /// Blocks of a turn at the most.
 const TURN_BLOCKS: usize = 16;
@@ -60,7 +61,7 @@ const MOST_CACHE_BYTES: usize = 64 << 20;
 /// The cache of a machine that does not tell.
 const USUAL_CACHE_BYTES: usize = 32 << 20;
 
-/// The bytes of the last-level cache; none where the system does not tell.
+/// The bytes of the last-level cache; `None` if the system does not report them.
 pub fn last_level_cache_bytes() -> Option<usize> {
     let bytes = |index: u32| {
         let text = read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
@@ -105,13 +106,14 @@ impl SharedScans {
             Self::Off => "off",
         }
     }
-    /// The setting of a name, in whatever case.
+
+    /// The setting of a name, in any case.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|setting| setting.name().eq_ignore_ascii_case(name))
     }
 }
 
-/// What a scan reads.
+/// The columns and blocks of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     /// Blocks of the table.
@@ -129,6 +131,7 @@ impl Reading {
         let bytes = self.bytes_per_block.saturating_mul(self.blocks as usize);
         !self.is_selective && self.blocks >= SHARED_BLOCKS && bytes > cache_bytes
     }
+
     /// Blocks whose columns have room in a cache.
     fn blocks_in(self, bytes: usize, most: usize) -> usize {
         (bytes / self.bytes_per_block.max(1)).clamp(1, most)
@@ -155,21 +158,25 @@ impl SharedScanFigures {
     pub fn attached(&self) -> u64 {
         self.attached.load(Ordering::Relaxed)
     }
+
     /// Scans that are attached now.
     pub fn now(&self) -> u64 {
         // Looked at first: who has detached has attached before.
         let detached = self.detached.load(Ordering::Relaxed);
         self.attached().saturating_sub(detached)
     }
+
     /// Blocks that scans have taken because another one had just read them.
     pub fn followed(&self) -> u64 {
         self.followed.load(Ordering::Relaxed)
     }
+
     /// Blocks that scans have taken as the first.
     pub fn led(&self) -> u64 {
         self.led.load(Ordering::Relaxed)
     }
-    /// How often scans have left because they were slow.
+
+    /// The number of times that scans have left because they were slow.
     pub fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }
@@ -188,12 +195,15 @@ impl Trail {
     fn begin(&self) -> u64 {
         self.end - self.blocks.len() as u64
     }
+
     fn at(&self, place: u64) -> BlockNo {
         self.blocks[(place - self.begin()) as usize]
     }
+
     fn last(&self) -> Option<BlockNo> {
         self.blocks.back().copied()
     }
+
     fn push(&mut self, no: BlockNo) {
         // Two scans may have led to it.
         if self.last() == Some(no) {
@@ -207,7 +217,7 @@ impl Trail {
     }
 }
 
-/// What the scans of one table know of each other.
+/// The shared state of the scans of one table.
 #[derive(Debug)]
 struct Convoy {
     /// Kept, so that no other table has its address.
@@ -224,10 +234,11 @@ pub struct Convoys {
 }
 
 impl Convoys {
-    /// What has been counted.
+    /// The counters.
     pub fn figures(&self) -> &SharedScanFigures {
         &self.figures
     }
+
     fn join(&self, table: &Arc<DataTable>) -> Arc<Convoy> {
         let mut running = self.running.lock();
         running.retain(|_, convoy| convoy.strong_count() > 0);
@@ -254,20 +265,24 @@ impl ScanSharing {
     pub fn new(convoys: Arc<Convoys>) -> Self {
         Self { setting: AtomicU8::new(SharedScans::Auto as u8), convoys }
     }
-    /// Of the session whose query it is.
+
+    /// The sharing of the query's session.
     pub(super) fn of(context: &TaskContext) -> Option<Arc<Self>> {
         context.session_config().get_extension()
     }
+
     /// The session's setting.
     pub fn setting(&self) -> SharedScans {
         // Relaxed, here and below: the session's own statements change it.
         SharedScans::ALL[self.setting.load(Ordering::Relaxed) as usize]
     }
+
     /// Changes the setting.
     pub fn set(&self, setting: SharedScans) {
         self.setting.store(setting as u8, Ordering::Relaxed);
     }
-    /// A scan of the table in its convoy; none if it goes alone.
+
+    /// A scan of the table in its convoy; `None` if it goes alone.
     pub(super) fn attach(&self, table: &Arc<DataTable>, reading: Reading) -> Option<Arc<Member>> {
         let attaches = match self.setting() {
             SharedScans::Auto => reading.pays(cache_bytes()),
@@ -290,15 +305,18 @@ impl Taken {
     fn new(blocks: u32) -> Self {
         Self { words: vec![0; blocks.div_ceil(64) as usize], blocks, left: blocks }
     }
+
     /// Whether the scan has nothing to do with the block any more, or at all.
     fn has(&self, no: BlockNo) -> bool {
         no.0 >= self.blocks || self.words[no.0 as usize / 64] >> (no.0 % 64) & 1 == 1
     }
+
     fn take(&mut self, no: BlockNo) {
         assert!(!self.has(no), "a scan takes a block once");
         self.words[no.0 as usize / 64] |= 1 << (no.0 % 64);
         self.left -= 1;
     }
+
     /// The first one from `from` on that is left.
     fn next_from(&self, from: u32) -> Option<BlockNo> {
         let mut mask = u64::MAX << (from % 64);
@@ -312,6 +330,7 @@ impl Taken {
         }
         None
     }
+
     /// The first one behind a block that is left, around the end of the table.
     fn next_behind(&self, last: Option<BlockNo>) -> Option<BlockNo> {
         let behind = last.map_or(0, |no| no.0 + 1);
@@ -321,10 +340,10 @@ impl Taken {
 
 #[derive(Debug)]
 struct State {
-    /// None once it has detached.
+    /// `None` once it has detached.
     convoy: Option<Arc<Convoy>>,
     taken: Taken,
-    /// On the trail: what lies before it is taken or missed.
+    /// The place on the trail: earlier blocks are taken or missed.
     place: u64,
     /// Partitions that read.
     readers: usize,
@@ -342,7 +361,7 @@ pub(super) struct Step {
     pub(super) alone: bool,
 }
 
-/// A scan in a convoy, or one that was: its partitions share it.
+/// A scan in a convoy, or a former member: its partitions share it.
 #[derive(Debug)]
 pub(super) struct Member {
     convoys: Arc<Convoys>,
@@ -367,7 +386,7 @@ impl Member {
         }
     }
 
-    /// The next block; none if all are taken.
+    /// The next block; `None` if all are taken.
     fn next(&self) -> Option<Step> {
         let mut state = self.state.lock();
         let State { convoy, taken, place, .. } = &mut *state;
@@ -402,12 +421,14 @@ impl Member {
         }
         Some(Step { no, follows: followed.is_some(), left, alone })
     }
+
     /// Puts a block on the trail.
     fn note(&self, no: BlockNo) {
         if let Some(convoy) = &self.state.lock().convoy {
             convoy.trail.lock().push(no);
         }
     }
+
     fn detach(&self, state: &mut State) {
         if state.convoy.take().is_some() {
             add_one(&self.convoys.figures.detached);
@@ -437,7 +458,8 @@ impl MemberReader {
         member.state.lock().readers += 1;
         Self { member: member.clone(), leads_to: None, taken: 0, alone: true }
     }
-    /// The next block; none if all are taken.
+
+    /// The next block; `None` if all are taken.
     pub(super) fn next(&mut self) -> Option<Step> {
         let step = self.member.next()?;
         self.leads_to = (!step.follows).then_some(step.no);
@@ -445,12 +467,14 @@ impl MemberReader {
         self.taken += 1;
         Some(step)
     }
+
     /// The values of the block that was taken last are about to be read.
     pub(super) fn reads(&mut self) {
         if let Some(no) = self.leads_to.take() {
             self.member.note(no);
         }
     }
+
     /// Whether others should have their turn before the next block is taken. Asked once for each.
     pub(super) fn gives_way(&mut self) -> bool {
         let turn = if self.alone { TURN_BLOCKS } else { self.member.turn };
@@ -481,17 +505,20 @@ mod tests {
         let column = ColumnSchema { name: "c".into(), column_type: ColumnType::Int32, nullable: true };
         DataTable::new(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap()
     }
+
     /// A scan of so many blocks, of which `window` have room in the cache.
     fn scan(convoys: &Arc<Convoys>, table: &Arc<DataTable>, blocks: u32, window: usize) -> MemberReader {
         let reading = Reading { blocks, bytes_per_block: 1 << 20, is_selective: false };
         MemberReader::new(&Arc::new(Member::new(convoys.clone(), table, reading, window << 20)))
     }
+
     /// Takes and reads the next block: its number, and whether the scan has followed to it.
     fn step(reader: &mut MemberReader) -> Option<(u32, bool)> {
         let step = reader.next()?;
         reader.reads();
         Some((step.no.0, step.follows))
     }
+
     fn rest(reader: &mut MemberReader) -> Vec<(u32, bool)> {
         std::iter::from_fn(|| step(reader)).collect()
     }
@@ -520,7 +547,7 @@ mod tests {
         (0..3).for_each(|_| _ = step(&mut fast));
         assert_eq!(step(&mut slow), Some((1, true)), "two behind");
         (0..3).for_each(|_| _ = step(&mut fast));
-        // Of 2 to 5, more than three.
+        // Blocks 2 to 5: more than a window of three.
         let left = slow.next().unwrap();
         slow.reads();
         assert_eq!(left, Step { no: BlockNo(6), follows: false, left: true, alone: false });
@@ -561,7 +588,7 @@ mod tests {
         let member = second.member.clone();
         drop(second);
         assert_eq!(convoys.figures.now(), 0, "a LIMIT that is reached");
-        // A partition that is asked late finds what is left, alone.
+        // A partition that is asked late finds the remaining blocks, alone.
         let mut late = MemberReader::new(&member);
         assert_eq!(rest(&mut late), [(3, false)]);
         drop((late, member));

@@ -1,9 +1,9 @@
 //! One conjunct of a scan's filter.
 //!
-//! A comparison of a number, date or short decimal column with a constant or with another such
-//! column runs on the raw values with the operators' select kernels (decimals as scaled 64-bit
-//! integers), and so does the key filter of a join. Everything else is a DataFusion expression over
-//! just the columns it names, evaluated on the words of a dictionary where a block has one
+//! A comparison of a number, date or short decimal column with a constant or another such column
+//! runs on the raw values with the operators' select kernels (decimals as scaled 64-bit integers).
+//! So does the key filter of a join. Other conjuncts are DataFusion expressions over just the
+//! columns they name. They are evaluated on the words of a dictionary if a block has one
 //! ([`super::dictionary_predicate`]).
 
 use super::dictionary_predicate::constants_of;
@@ -40,8 +40,8 @@ pub(super) enum Test {
     Expression {
         expr: Arc<dyn PhysicalExpr>,
         schema: SchemaRef,
-        /// Of an expression over one column of variable length: the constants of which a value must
-        /// be one.
+        /// For an expression over one column of variable length: the constants that a value must be
+        /// among.
         constants: Option<Vec<Vec<u8>>>,
     },
 }
@@ -51,7 +51,7 @@ pub(super) enum Test {
 pub(super) struct Conjunct {
     pub(super) columns: Vec<(usize, ColumnForm)>,
     pub(super) test: Test,
-    /// A filter that a join or a top-k found at run time. It only saves work: whoever found it
+    /// A filter that a join or a top-k found at run time. It only saves work: the join or top-k
     /// applies it again.
     pub(super) optional: bool,
     rows_in: usize,
@@ -141,8 +141,8 @@ fn raw_of(array: &ArrayRef) -> Raw<'_> {
     }
 }
 
-/// The positions of the views of a column that are one of the constants; none if that is not for
-/// views to say.
+/// The positions of the views of a column that equal one of the constants; `None` if views do not
+/// decide that.
 fn select_constants(array: &ArrayRef, constants: &[Vec<u8>]) -> Option<Vec<u32>> {
     fn of<T: ByteViewType>(array: &GenericByteViewArray<T>, constants: &[Vec<u8>]) -> Vec<u32> {
         select_views(array.views(), array.nulls(), constants, |at| array.value(at).as_ref())
@@ -207,8 +207,8 @@ impl Conjunct {
         self.optional && self.rows_in >= TRIAL_ROWS && self.rows_out * 10 > self.rows_in * 8
     }
 
-    /// Whether no value between the smallest and the largest of its column in a block can hold: the
-    /// block's zone map speaks for all its rows.
+    /// Whether no value between the smallest and the largest of its column in a block can qualify:
+    /// the block's zone map holds for all its rows.
     pub(super) fn excludes(&self, zone: impl Fn(ColumnId) -> Option<Zone>) -> bool {
         let zone = |at: usize| zone(ColumnId(self.columns[at].0 as u16));
         match &self.test {
@@ -232,8 +232,7 @@ impl Conjunct {
         }
     }
 
-    /// Cost per row that it takes away, by what was seen so far: conjuncts run in ascending order
-    /// of this.
+    /// Cost per row that it excludes, by the rows so far: conjuncts run in ascending order of this.
     pub(super) fn rank(&self) -> f64 {
         let cost = match &self.test {
             Test::Compare(..) => 1.0,
@@ -244,7 +243,7 @@ impl Conjunct {
         cost / (1.0 - left).max(1e-3)
     }
 
-    /// The positions, among `rows` rows, at which the conjunct holds; none if it holds for all.
+    /// The positions, among `rows` rows, at which the conjunct holds; `None` if it holds for all.
     pub(super) fn select(&mut self, arrays: Vec<ArrayRef>, rows: usize) -> Result<Option<Vec<u32>>> {
         let positions = match &self.test {
             Test::Compare(comparison, constant) => {
@@ -297,7 +296,7 @@ impl Conjunct {
         Ok(self.selected(positions, rows))
     }
 
-    /// Notes that `positions` of `rows` rows are left; none if that is all.
+    /// Notes that `positions` of `rows` rows are left; `None` if that is all.
     pub(super) fn selected(&mut self, positions: Vec<u32>, rows: usize) -> Option<Vec<u32>> {
         self.rows_in += rows;
         self.rows_out += positions.len();

@@ -1,9 +1,9 @@
 //! A conjunct over one column of variable length, in a frozen block that keeps the column as a
-//! sorted dictionary: tested on the words, not on the rows.
+//! sorted dictionary. It is tested on the words, not on the rows.
 //!
 //! Equality with constants (`=`, `IN`, and `OR` of these) looks the constants up in the dictionary
-//! and compares codes; a block that has none of them has no row to give. Any other test is
-//! evaluated once per word (and once for NULL, where there are any), if that is less work than once
+//! and compares codes. A block that has none of them has no qualifying row. Any other test is
+//! evaluated once per word (and once for NULL, if there are any), if that is less work than once
 //! per row.
 
 use super::conjunct::{Conjunct, Test};
@@ -30,8 +30,8 @@ fn bytes_of(literal: &Arc<dyn PhysicalExpr>) -> Option<Vec<u8>> {
     }
 }
 
-/// The constants of which the expression's only column must be one; none if the expression says
-/// something else.
+/// The constants that the expression's only column must be among; `None` for another kind of
+/// expression.
 pub(super) fn constants_of(expr: &Arc<dyn PhysicalExpr>) -> Option<Vec<Vec<u8>>> {
     let is_column = |expr: &Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().is_some();
     if let Some(list) = expr.downcast_ref::<InListExpr>() {
@@ -62,8 +62,8 @@ fn codes_of<'d>(dictionary: &'d ColumnDictionary, selection: &Selection) -> Cow<
     }
 }
 
-/// For each word, and for NULL if there are any, whether the expression holds; none if that cannot
-/// be said (rows that have gone may be the reason).
+/// For each word, and for NULL if there are any, whether the expression holds. `None` if that
+/// cannot be evaluated, for example because of words of deleted rows.
 fn holds_for_words(
     expr: &Arc<dyn PhysicalExpr>,
     schema: &SchemaRef,
@@ -86,16 +86,16 @@ impl Conjunct {
         }
     }
 
-    /// Whether the dictionary of its column has none of the constants of which the column must be
-    /// one.
+    /// Whether the dictionary of its column has none of the constants that the column must be
+    /// among.
     pub(super) fn finds_no_word(&self, reader: &BlockReader<'_>) -> bool {
         let Test::Expression { constants: Some(constants), .. } = &self.test else { return false };
         self.dictionary_in(reader)
             .is_some_and(|dictionary| constants.iter().all(|constant| dictionary.find(constant).is_none()))
     }
 
-    /// As [`select`](Self::select), by the dictionary of the conjunct's column; none where there is
-    /// no dictionary, or the rows are fewer than the words.
+    /// As [`select`](Self::select), by the dictionary of the conjunct's column; `None` if there is
+    /// no dictionary, or there are fewer rows than words.
     pub(super) fn select_by_words(
         &mut self,
         reader: &BlockReader<'_>,

@@ -1,9 +1,9 @@
 //! `SeracScanExec`: reads the blocks of a table in a snapshot.
 //!
-//! Partitions take segments of blocks, and blocks of others' segments in the end
-//! ([`super::segments`]), so that threads balance by themselves; or the blocks that other scans of
-//! the table have just read ([`super::circular`]). With a [`BitmapFilter`] it is the CUBIT scan: it
-//! looks only at rows that the filter names.
+//! Partitions take segments of blocks, and at the end blocks of other partitions' segments
+//! ([`super::segments`]), so that threads balance by themselves. Or they take the blocks that other
+//! scans of the table have just read ([`super::circular`]). With a [`BitmapFilter`] it is the CUBIT
+//! scan: it looks only at rows that the filter names.
 
 mod blocks;
 
@@ -140,28 +140,35 @@ impl SeracScanExec {
             _ => plan.downcast_ref(),
         }
     }
+
     pub(super) fn table(&self) -> &Arc<Table> {
         &self.table
     }
+
     pub(super) fn indexes(&self) -> &Indexes {
         &self.indexes
     }
-    /// What bitmap indexes answer of the filter.
+
+    /// The part of the filter that bitmap indexes answer.
     pub(super) fn bitmap(&self) -> Option<&Arc<BitmapFilter>> {
         self.bitmap.as_ref()
     }
+
     /// Whether no row is looked at but those that bitmap indexes name.
     pub fn is_selective(&self) -> bool {
         self.bitmap.is_some()
     }
+
     /// Whether the scan gives all rows that bitmap indexes name, or all that there are.
     pub(super) fn tests_nothing(&self) -> bool {
         self.filters.is_empty() && self.key_filters.is_empty() && self.limit.is_none()
     }
+
     pub(super) fn estimated_rows(&self) -> f64 {
         self.estimated_rows as f64
     }
-    /// Whether another scan finds the same rows, whatever joins know.
+
+    /// Whether another scan finds the same rows, apart from filters of joins.
     pub(super) fn finds_the_same(&self, other: &Self) -> bool {
         let same_bitmap = match (&self.bitmap, &other.bitmap) {
             (None, None) => true,
@@ -179,6 +186,7 @@ impl SeracScanExec {
             && fixed(other)
             && self.filters == other.filters
     }
+
     /// The scan that gives these of its output columns, and then the row ids.
     pub(super) fn with_row_ids(&self, outputs: &[usize]) -> Result<Self> {
         let row_id = self.table.definition.columns.len();
@@ -187,6 +195,7 @@ impl SeracScanExec {
         let properties = projected(&self.full_schema, &projection, partitions)?;
         Ok(Self { projection, properties, ..self.clone() })
     }
+
     /// The scan that gives decimals of up to 18 digits as Arrow's Decimal64, which is how they are
     /// stored.
     pub fn with_short_decimals(&self) -> Self {
@@ -201,28 +210,35 @@ impl SeracScanExec {
         let properties = properties(schema.into(), self.partitions(), EmissionType::Incremental);
         Self { properties, ..self.clone() }
     }
-    /// The table's column behind an output column; none for the row id.
+
+    /// The table's column behind an output column; `None` for the row id.
     pub(super) fn column_of(&self, output: usize) -> Option<usize> {
         self.projection.get(output).copied().filter(|&column| !self.is_row_id(column))
     }
+
     /// Blocks are dealt out to so many threads.
     pub(super) fn partitions(&self) -> usize {
         self.properties.partitioning.partition_count()
     }
+
     /// Whether rows without a partner in a join are left out.
     pub(super) fn has_key_filters(&self) -> bool {
         !self.key_filters.is_empty()
     }
+
     pub(super) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
+
     pub(super) fn filters(&self) -> &[Arc<dyn PhysicalExpr>] {
         &self.filters
     }
+
     pub(super) fn full_schema(&self) -> &SchemaRef {
         &self.full_schema
     }
-    /// The scan with key filters on some columns in place of the dynamic filter `id`.
+
+    /// The scan with key filters on columns in place of the dynamic filter `id`.
     pub(super) fn with_key_filters(
         &self,
         id: u64,
@@ -239,26 +255,31 @@ impl SeracScanExec {
         }
         scan
     }
-    /// The table's columns that these columns of its output are; none if a row id is among them, or
-    /// rows are left out that follow from the others.
+
+    /// The table columns behind these output columns. `None` if a row id is among them, or if rows
+    /// are left out that follow from the others.
     pub(super) fn columns_of(&self, outputs: &[usize]) -> Option<Vec<usize>> {
         let columns = outputs.iter().map(|&at| self.projection.get(at).copied().filter(|&full| !self.is_row_id(full)));
         if self.limit.is_some() { None } else { columns.collect() }
     }
+
     /// The scan without the dynamic filter `id`.
     pub(super) fn without_filter(&self, id: Option<u64>) -> Self {
         let mut scan = self.clone();
         scan.filters.retain(|filter| id.is_none() || filter.expression_id() != id);
         scan
     }
+
     /// Rows that it looks at to find those that it gives.
     pub(super) fn looked_at(&self) -> f64 {
         self.bitmap.as_ref().map_or(table_rows(&self.table), |bitmap| bitmap.estimated_rows())
     }
+
     /// The bitmap index on a column of the table.
     pub(super) fn index_on(&self, column: usize) -> Option<&BitmapReader> {
         self.indexes.iter().find(|index| index.index().definition.column == column)
     }
+
     /// The rows with the keys of joins, if indexes have been worth asking for them and the keys are
     /// known by now.
     fn joined(&self) -> Option<&KeyRows> {
@@ -269,18 +290,22 @@ impl SeracScanExec {
         let (index, keys) = listed.min_by_key(|(_, keys)| keys.len())?;
         Some(self.joined.get_or_init(|| self.rows_with(index, keys, false)))
     }
+
     fn rows_with(&self, index: &BitmapReader, keys: Arc<Vec<i64>>, anti: bool) -> KeyRows {
         KeyRows::new(index.clone(), keys, anti, self.table.data.block_count())
     }
-    /// Lets the scan, and all that share its state, begin with the rows that have, or have not
-    /// (`anti`), one of the ascending `keys` in an indexed column of integers or dates.
+
+    /// Lets the scan, and all that share its state, begin with the rows that have one of the
+    /// ascending `keys` in an indexed column of integers or dates; with `anti`, with the rows that
+    /// have none.
     pub(super) fn join(&self, column: usize, keys: Vec<i64>, anti: bool) -> Result<()> {
         let index = self.index_on(column);
         let index = index.ok_or_else(|| DataFusionError::Internal("the join has lost its index".into()))?;
         let _ = self.joined.set(self.rows_with(index, Arc::new(keys), anti));
         Ok(())
     }
-    /// The order of the blocks: with other scans, unless someone relies on the table's.
+
+    /// The order of the blocks: with other scans, unless the plan relies on the table's order.
     fn new_order(&self, sharing: Option<&ScanSharing>) -> BlockOrder {
         let blocks = self.table.data.block_count();
         let reading = Reading { blocks, bytes_per_block: self.bytes_per_block(), is_selective: self.bitmap.is_some() };
@@ -290,8 +315,9 @@ impl SeracScanExec {
             None => BlockOrder::Alone(BlockQueue::new(blocks)),
         }
     }
-    /// Bytes of a block's columns that filters or the output name. Of texts, only what lies in the
-    /// block itself.
+
+    /// Bytes of a block's columns that filters or the output name. A text counts only with its part
+    /// in the block itself.
     fn bytes_per_block(&self) -> usize {
         let filtered = self.filters.iter().flat_map(collect_columns).map(|column| column.index());
         let keys = self.key_filters.iter().map(|(column, _)| *column);
@@ -344,7 +370,7 @@ pub(super) fn sampled_share(table: &Table, snapshot: &Snapshot, conjuncts: &mut 
         let visible = reader.visible().clone();
         left += filter_block(&mut reader, visible, conjuncts)?.0.len();
     }
-    // That no row of the sample is left does not mean that none is.
+    // A sample without remaining rows does not mean that no row is left.
     Ok(if seen == 0 { 1.0 } else { (left as f64).max(0.5) / seen as f64 })
 }
 
@@ -422,21 +448,26 @@ impl ExecutionPlan for SeracScanExec {
     fn name(&self) -> &str {
         if self.bitmap.is_some() { "CubitScanExec" } else { "SeracScanExec" }
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         Vec::new()
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         apply_expression_roots(&self.filters, f)
     }
+
     fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
+
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let mut fresh = (*self).clone();
         fresh.blocks = Arc::default();
@@ -498,9 +529,11 @@ impl ExecutionPlan for SeracScanExec {
     fn supports_limit_pushdown(&self) -> bool {
         false
     }
+
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         Some(Arc::new(Self { limit, ..self.clone() }))
     }
+
     fn fetch(&self) -> Option<usize> {
         self.limit
     }

@@ -1,10 +1,10 @@
 //! Filters on their way down a physical plan.
 //!
 //! DataFusion's rules hand filters, and the dynamic filters of joins and sorts, from node to node
-//! and find their columns by name. That is another column where two have one name (of tables that
-//! are joined), where the inputs of a union call it otherwise, and where an aggregation groups by
-//! an expression that is called like a column below. [`ByNames`] has a [`Barrier`] stand above such
-//! nodes while a rule works, which no filter passes that names such a column.
+//! and find their columns by name. By name, that may be another column: if two columns of joined
+//! tables have one name, if the inputs of a union call it otherwise, or if an aggregation groups by
+//! an expression that has the name of a column below. While a rule works, [`ByNames`] puts a
+//! [`Barrier`] above such nodes, which filters that name such a column do not pass.
 
 use crate::optimizer::Physical;
 use datafusion::common::Result;
@@ -39,9 +39,11 @@ impl PhysicalOptimizerRule for ByNames {
     fn name(&self) -> &str {
         self.0.name()
     }
+
     fn schema_check(&self) -> bool {
         self.0.schema_check()
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let with_barriers = plan.transform_up(|node| {
             let passing = columns_by_name(node.as_ref());
@@ -65,7 +67,7 @@ impl PhysicalOptimizerRule for ByNames {
     }
 }
 
-/// The places of a node's columns whose names mean these to DataFusion's rules, not others.
+/// The places of a node's columns whose names mean the same columns to DataFusion's rules.
 fn columns_by_name(node: &dyn ExecutionPlan) -> HashSet<usize> {
     let schema = node.schema();
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -83,7 +85,7 @@ fn columns_by_name(node: &dyn ExecutionPlan) -> HashSet<usize> {
     (0..schema.fields().len()).filter(is_plain).collect()
 }
 
-/// What only filters pass that name nothing but certain columns of the node below.
+/// A node that only lets filters pass that name nothing but certain columns of the node below.
 #[derive(Debug)]
 struct Barrier {
     node: Arc<dyn ExecutionPlan>,
@@ -100,24 +102,30 @@ impl ExecutionPlan for Barrier {
     fn name(&self) -> &str {
         "Barrier"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         self.node.properties()
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.node]
     }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self { node: children[0].clone(), passing: self.passing.clone() }))
     }
+
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.node.execute(partition, context)
     }
+
     fn gather_filters_for_pushdown(
         &self,
         _: FilterPushdownPhase,
@@ -128,6 +136,7 @@ impl ExecutionPlan for Barrier {
             ChildFilterDescription::from_child_with_allowed_indices(&filters, self.passing.clone(), &self.node)?;
         Ok(FilterDescription::new().with_child(child))
     }
+
     fn handle_child_pushdown_result(
         &self,
         _: FilterPushdownPhase,

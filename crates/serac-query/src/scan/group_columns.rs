@@ -22,7 +22,7 @@ pub(super) struct GroupColumn {
     vectors: Shared<Bitvector>,
 }
 
-/// The table's column below a projection, if it is one.
+/// The table's column below a projection, if it is a bare column.
 pub(super) fn column_of(
     expr: &Arc<dyn PhysicalExpr>,
     projection: Option<&ProjectionExec>,
@@ -49,20 +49,23 @@ pub(super) fn indexes_of(
 }
 
 impl GroupColumn {
-    /// That of an index.
+    /// The group column of an index.
     pub(super) fn new(index: &BitmapReader) -> Self {
         let all = Predicate::Range(Bound::Unbounded, Bound::Unbounded);
         let keys: Vec<Key> = index.counts(all).into_iter().map(|(key, _)| key).collect();
         Self { index: index.clone(), vectors: Shared::new(keys.len()), keys }
     }
+
     /// The values' bitvectors, which the threads of a query make together.
     pub(super) fn vectors(&self) -> impl Iterator<Item = &Bitvector> {
         self.vectors.all(|value| self.index.query(Predicate::Equals(&self.keys[value])))
     }
+
     /// Combinations of values.
     pub(super) fn combinations(columns: &[Self]) -> usize {
         columns.iter().map(|column| column.keys.len()).product()
     }
+
     /// The columns' values in each of these groups.
     pub(super) fn values(columns: &[Self], groups: &[usize]) -> Vec<ArrayRef> {
         let mut stride = 1;
@@ -77,8 +80,8 @@ impl GroupColumn {
         }
         arrays
     }
-    /// Calls `f` with each group that has rows in a block, and with these rows as bits; of `wanted`
-    /// ones only.
+
+    /// Calls `f` with each group that has `wanted` rows in a block, and with these rows as bits.
     pub(super) fn for_each_group(columns: &[Self], block: BlockNo, wanted: &[u64], mut f: impl FnMut(usize, &[u64])) {
         fn combine(
             columns: &[GroupColumn],
@@ -134,6 +137,7 @@ impl BlockGroups {
             stride *= column.keys.len() as u32;
         }
     }
+
     /// The number of a row of the block.
     pub(super) fn number(&self, slot: Slot) -> u32 {
         self.numbers[slot.0 as usize]

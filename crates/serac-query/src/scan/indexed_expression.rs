@@ -1,10 +1,10 @@
-//! Indexes on expressions, and partial ones: what of a filter their hidden columns stand for.
+//! Indexes on expressions, and partial ones: the parts of a filter that their hidden columns
+//! replace.
 //!
-//! A part of a filter that is the expression of an index is the hidden column that keeps its
-//! values, and so finds rows as any other column of an index does. With a partial index that holds
-//! where the filter has all of its condition; the column that the condition hides is then the
-//! hidden one. The filter itself is tested on the rows that are found, so a lookup only has to find
-//! enough of them.
+//! A part of a filter that is the expression of an index becomes the hidden column that keeps its
+//! values, and so finds rows as any other indexed column does. For a partial index, the filter must
+//! contain all of its condition; the column that the condition hides is then the hidden one. The
+//! filter itself is tested on the rows that are found, so a lookup only has to find enough of them.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result};
@@ -17,13 +17,13 @@ use serac_numeric_functions::keys;
 pub struct IndexedExpression {
     /// The expression over columns of bare names.
     pub expression: Expr,
-    /// What must hold for it.
+    /// The conditions under which it applies.
     pub conditions: Vec<Expr>,
     /// The column.
     pub hidden: Expr,
 }
 
-/// An expression without what it says of columns but their names.
+/// An expression with bare column names.
 ///
 /// # Errors
 /// DataFusion's.

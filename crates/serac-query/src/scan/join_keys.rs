@@ -13,7 +13,7 @@ pub(super) struct KeyFilter {
     /// Partitions of the build side.
     partitions: usize,
     state: RwLock<State>,
-    /// So many keys are kept as a list, too.
+    /// Up to this many keys are kept as a list, too.
     most_listed: AtomicUsize,
 }
 
@@ -30,19 +30,23 @@ impl KeyFilter {
     pub(super) fn new(partitions: usize) -> Self {
         Self { partitions, state: RwLock::default(), most_listed: AtomicUsize::new(0) }
     }
+
     /// The keys, if they are known by now.
     pub(super) fn keys(&self) -> Option<Arc<KeySet>> {
         self.state.read().keys.clone()
     }
+
     /// Makes the filter keep up to so many keys as a list. At planning.
     pub(super) fn list_keys(&self, most: usize) {
         // Relaxed: execution begins after planning.
         self.most_listed.store(most, Ordering::Relaxed);
     }
+
     /// The keys, ascending and different, if they are known by now and a list was asked for.
     pub(super) fn listed(&self) -> Option<Arc<Vec<i64>>> {
         self.state.read().list.clone()
     }
+
     /// Adds the keys of a partition that has ended.
     pub(super) fn finish_partition(&self, keys: Vec<i64>) {
         let mut state = self.state.write();
@@ -58,13 +62,14 @@ impl KeyFilter {
             state.keys = Some(Arc::new(KeySet::new(&parts)));
         }
     }
+
     /// Forgets everything, for another execution of the same plan.
     pub(super) fn reset(&self) {
         *self.state.write() = State::default();
     }
 }
 
-/// Whether values of a type can be such keys.
+/// Whether values of a type can be keys of this kind.
 pub(super) fn is_key_type(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Date32)
 }

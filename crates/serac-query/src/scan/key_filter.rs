@@ -1,16 +1,15 @@
 //! Key filters: a hash join tells the scans of its probe side which keys its build side has.
 //!
-//! DataFusion finds out which scans a join's dynamic filter reaches; where it cannot, because
-//! columns have one name, [`key_path`] does. [`KeyFilterPushdown`] puts ours in its place where all
-//! keys are integers or dates: [`KeyFilterBuildExec`], in the build side, notes the keys that pass
-//! by; when all partitions have ended they become a [`KeySet`](serac_operators::key_set::KeySet),
-//! and from then on the scan tests its rows against that before it reads anything else. A filter
-//! that never becomes known (a build side that is given up half-way) lets all rows pass; the join
-//! decides in any case.
+//! DataFusion finds out which scans a join's dynamic filter reaches; if it cannot, because columns
+//! share a name, [`key_path`] does. If all keys are integers or dates, [`KeyFilterPushdown`] uses
+//! our filter instead. [`KeyFilterBuildExec`], in the build side, notes the keys that pass by. When
+//! all partitions have ended, they become a [`KeySet`](serac_operators::key_set::KeySet). From then
+//! on the scan tests its rows against it before it reads other columns. A filter that never becomes
+//! known (a build side that is given up half-way) lets all rows pass; the join decides in any case.
 //!
-//! Where the scan has a bitmap index on the key, a filter keeps the keys themselves, too, up to as
-//! many as the scan would look up (the CUBIT join, §F): the scan then takes the union of their
-//! bitvectors in place of testing every row.
+//! If the scan has a bitmap index on the key, a filter keeps the keys themselves, too, up to as
+//! many as the scan would look up (the CUBIT join, §F). The scan then takes the union of their
+//! bitvectors instead of testing every row.
 
 use super::exec::SeracScanExec;
 use super::join_keys::{KeyFilter, is_key_type, note_keys};
@@ -52,27 +51,34 @@ impl ExecutionPlan for KeyFilterBuildExec {
     fn name(&self) -> &str {
         "KeyFilterBuildExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         self.input.properties()
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.input]
     }
+
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
     }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         apply_expression_roots(self.keys.iter().map(|(key, _)| key), f)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self { input: children[0].clone(), keys: self.keys.clone() }))
     }
+
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         self.keys.iter().for_each(|(_, filter)| filter.reset());
         Ok(self)
@@ -81,7 +87,7 @@ impl ExecutionPlan for KeyFilterBuildExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         struct Noting {
             input: SendableRecordBatchStream,
-            /// None once memory has run short.
+            /// `None` once memory has run short.
             noted: Option<Vec<Vec<i64>>>,
         }
         let schema: SchemaRef = self.schema();
@@ -98,7 +104,7 @@ impl ExecutionPlan for KeyFilterBuildExec {
                     }
                     return Ok(None);
                 };
-                // The keys themselves, and what they become.
+                // The keys themselves, and the set of them.
                 if reservation.try_grow(2 * 8 * batch.num_rows() * keys.len()).is_err() {
                     noting.noted = None;
                 }
@@ -120,9 +126,11 @@ impl PhysicalOptimizerRule for KeyFilterPushdown {
     fn name(&self) -> &str {
         "key_filter_pushdown"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         if !config.optimizer.enable_join_dynamic_filter_pushdown {
             return Ok(plan);
@@ -158,8 +166,8 @@ fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     {
         return Ok(None);
     }
-    // Below what deals the rows out: all of these partitions have ended before any of those above
-    // has, so that the probe side begins with the filter.
+    // Below the distribution of rows: all of these partitions end before any of those above, so
+    // that the probe side begins with the filter.
     let dealt = join.left().downcast_ref::<RepartitionExec>().filter(|dealt| !dealt.preserve_order());
     let noted = dealt.map_or(join.left(), |dealt| dealt.input());
     let partitions = noted.output_partitioning().partition_count();

@@ -1,5 +1,5 @@
-//! The way of a plan's columns down to the scans that read them, by their places: as far as rows
-//! with other values of them may be left out below.
+//! The way of a plan's columns down to the scans that read them, by their places. It ends where
+//! rows with other values may not be left out below.
 
 use super::exec::SeracScanExec;
 use datafusion::common::{JoinType, Result};
@@ -15,8 +15,8 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use std::sync::Arc;
 
-/// The plan with what `replace` puts in the place of the scan, all of `columns` of which are the
-/// plan's `keys`; none if there is no such scan.
+/// The plan with the result of `replace` in place of the scan, all of whose `columns` are the
+/// plan's `keys`. `None` if there is no such scan.
 pub(super) fn replace_scan(
     plan: &Arc<dyn ExecutionPlan>,
     keys: &[usize],

@@ -1,9 +1,9 @@
 //! `SeracLookupExec`: rows found by their keys in an ordered index, without looking at any other.
 //!
-//! A filter that fixes the first columns of an index to constants (`=`, `IN`, or a few `=` joined
-//! by OR), or bounds the one behind them, names keys or ranges of keys. What the index has for them
-//! in any snapshot is read in the scan's, own writes included, and the whole filter is applied to
-//! it, so the lookup only has to find enough.
+//! A filter names keys or ranges of keys if it fixes the first columns of an index to constants
+//! (`=`, `IN`, or a few `=` joined by OR), or bounds the one behind them. The index's entries for
+//! them are read in the scan's snapshot, own writes included. The whole filter is applied to the
+//! rows, so the lookup only has to find enough.
 
 use super::plan::properties;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
@@ -29,8 +29,8 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// So many rows are looked up in any case; more only if they are less than a hundredth of the table
-/// by whole keys, less than a [`RANGE_SHARE`]th by others.
+/// This many rows are always looked up. More only if they are less than a hundredth of the table by
+/// whole keys, less than a [`RANGE_SHARE`]th by other keys.
 const FEW_ROWS: u64 = 64;
 /// A row is read by itself in about the time in which a scan passes so many.
 const RANGE_SHARE: u64 = 256;
@@ -45,7 +45,7 @@ pub(super) struct KeyLookup {
     index: Arc<TableIndex>,
     /// Values of the index's first columns.
     keys: Vec<Vec<OwnedValue>>,
-    /// Of the column behind them.
+    /// The bounds of the column behind them.
     bounds: Bounds<OwnedValue>,
     /// Rows that the index has for them, in any snapshot.
     candidates: usize,
@@ -128,14 +128,14 @@ fn prefix_bounds(pattern: &ScalarValue) -> Option<Bounds<ScalarValue>> {
     Some((Bound::Included(text(prefix)), after))
 }
 
-/// Whether an index has the values of such a column in the order in which filters compare them.
+/// Whether an index orders the values of a column as filters compare them.
 fn is_ordered_alike(column_type: ColumnType) -> bool {
     use ColumnType::{Float32, Float64, Interval, Json};
     !matches!(column_type, Float32 | Float64 | Interval | Json)
 }
 
-/// The constant as a value of the column; none if it is not exactly that (then only the filter
-/// itself knows what it means).
+/// The constant as a value of the column; `None` if it is not exactly one (then only the filter
+/// itself knows its meaning).
 pub(super) fn exact(value: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
     // Filters have the keys of such numbers.
     if column_type == ColumnType::Numeric {
@@ -233,6 +233,7 @@ impl KeyLookup {
         }
         Some(lookup)
     }
+
     /// Rows to look at, at the most.
     pub(super) fn candidates(&self) -> usize {
         self.candidates
@@ -253,7 +254,7 @@ impl KeyLookup {
         self.ranges(|range| reads.note_keys(table, &self.index, range));
     }
 
-    /// How many rows the index has for the keys; none if they are more than `most`.
+    /// The number of rows that the index has for the keys; `None` if they are more than `most`.
     fn count(&self, most: u64) -> Option<usize> {
         let mut count = 0;
         self.ranges(|range| {
@@ -264,7 +265,8 @@ impl KeyLookup {
         });
         (count <= most).then_some(count as usize)
     }
-    /// The rows that have one of the keys in some snapshot, each once.
+
+    /// The rows that have one of the keys in any snapshot, each once.
     fn rows(&self) -> Vec<RowId> {
         let mut found = Vec::with_capacity(self.candidates);
         self.ranges(|range| {
@@ -280,7 +282,7 @@ impl KeyLookup {
     }
 }
 
-/// Reads the rows with some keys; see the module.
+/// Reads the rows with given keys; see the module's header.
 #[derive(Debug, Clone)]
 pub struct SeracLookupExec {
     table: Arc<Table>,
@@ -380,21 +382,26 @@ impl ExecutionPlan for SeracLookupExec {
     fn name(&self) -> &str {
         "SeracLookupExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         Vec::new()
     }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         apply_expression_roots(&self.filters, f)
     }
+
     fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
+
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self { metrics: ExecutionPlanMetricsSet::new(), ..(*self).clone() }))
     }
@@ -406,7 +413,7 @@ impl ExecutionPlan for SeracLookupExec {
         let (lookup, batch_size) = (self.clone(), context.session_config().batch_size());
         let mut left = self.limit.unwrap_or(usize::MAX);
         let mut rows = None;
-        // Nothing is looked up before the first batch is wanted.
+        // No row is looked up before the first batch is wanted.
         let batches = std::iter::from_fn(move || {
             let _timer = baseline.elapsed_compute().timer();
             let (rows, at) = rows.get_or_insert_with(|| {
@@ -433,13 +440,16 @@ impl ExecutionPlan for SeracLookupExec {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         let rows = self.lookup.candidates.min(self.limit.unwrap_or(usize::MAX));
         Ok(Arc::new(Statistics { num_rows: Precision::Inexact(rows), ..Statistics::new_unknown(&self.schema()) }))
     }
+
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         Some(Arc::new(Self { limit, ..self.clone() }))
     }
+
     fn fetch(&self) -> Option<usize> {
         self.limit
     }

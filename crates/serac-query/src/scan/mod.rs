@@ -1,11 +1,11 @@
 //! Tables as DataFusion sees them, and the scan that reads their blocks.
 //!
-//! Filters run inside the scan: each conjunct loads only the columns it needs, for the rows that
-//! the conjuncts before it left, and the output columns are read last, for the surviving rows only
-//! (late materialisation). A filter that names keys of an index is a lookup instead, and what
-//! bitmap indexes know of a filter is not tested at all: the scan begins with the rows that they
-//! name (the CUBIT scan). Aggregations that can do without batches take the blocks' columns as they
-//! are (`block_aggregate`). Scans of one large table that run beside each other read its blocks
+//! Filters run inside the scan. Each conjunct loads only the columns it needs, for the rows that
+//! the conjuncts before it left. The output columns are read last, for the surviving rows only
+//! (late materialisation). A filter that names keys of an index is a lookup instead. Conjuncts that
+//! bitmap indexes answer are not tested at all: the scan begins with the rows that the indexes name
+//! (the CUBIT scan). Aggregations that can do without batches take the blocks' columns as they are
+//! (`block_aggregate`). Scans of one large table that run beside each other read its blocks
 //! together (`circular`).
 
 mod bitmap;

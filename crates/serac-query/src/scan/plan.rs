@@ -1,5 +1,4 @@
-//! What the physical plans of this folder, and the rules that put them into queries, have in
-//! common.
+//! Common parts of the physical plans of this folder, and of the rules that put them into queries.
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
@@ -19,8 +18,8 @@ pub(super) fn properties(schema: SchemaRef, partitions: usize, emission: Emissio
     ))
 }
 
-/// The plan, from the leaves up with those nodes of a kind replaced for which `other` has something
-/// in their place.
+/// The plan, from the leaves up, with nodes of a kind replaced by the result of `other`, if it
+/// gives one.
 pub(super) fn replace_nodes<T: ExecutionPlan>(
     plan: Arc<dyn ExecutionPlan>,
     other: impl Fn(&T) -> Result<Option<Arc<dyn ExecutionPlan>>>,

@@ -1,5 +1,4 @@
-//! Who may read which columns: checked when a scan is planned, which names the columns that are
-//! read.
+//! Privileges on columns: checked when a scan is planned, which names the columns that are read.
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -17,7 +16,7 @@ pub fn denied(table: &str) -> SqlError {
 }
 
 /// Refuses a scan that reads other columns than those allowed. `names` are the provider's columns
-/// in order; those beyond the allowed ones are no user's.
+/// in order; columns beyond the allowed ones are not visible to users.
 pub(super) fn check_scan(
     readable: &Columns,
     table: &str,
@@ -41,7 +40,7 @@ pub(super) fn check_scan(
     Err(DataFusionError::External(Box::new(denied(table))))
 }
 
-/// Rows that a statement has in memory of a table, of which it may read some columns alone.
+/// Rows of a table that a statement has in memory, of which it may read a part of the columns.
 #[derive(Debug)]
 pub struct Readable {
     /// The rows.
@@ -57,9 +56,11 @@ impl TableProvider for Readable {
     fn schema(&self) -> SchemaRef {
         self.rows.schema()
     }
+
     fn table_type(&self) -> TableType {
         TableType::Temporary
     }
+
     async fn scan(
         &self,
         state: &dyn Session,

@@ -40,22 +40,22 @@ pub struct SeracTable {
     constraints: Constraints,
     /// The table's bitmap indexes, as far as they may be asked.
     indexes: Indexes,
-    /// Where a serializable transaction notes what it reads.
+    /// The read set of a serializable transaction.
     reads: Option<ReadSet>,
     /// The columns that may be read.
     columns: Columns,
-    /// What of filters the table's indexes on expressions know.
+    /// The table's indexes on expressions, for filters.
     expressions: Vec<IndexedExpression>,
-    /// What is known of filters: planning asks again and again.
+    /// The planning results for filters: planning asks repeatedly.
     planned: Mutex<HashMap<Vec<Expr>, Planned>>,
 }
 
-/// What is known of some filters before they run.
+/// The planning results for one list of filters.
 #[derive(Clone, Debug)]
 struct Planned {
     /// Rows that an ordered index finds.
     lookup: Option<KeyLookup>,
-    /// What bitmap indexes answer of them.
+    /// The part that bitmap indexes answer.
     bitmap: Option<Arc<BitmapFilter>>,
     /// The conjuncts that are left.
     others: Vec<Expr>,
@@ -64,8 +64,8 @@ struct Planned {
 }
 
 impl SeracTable {
-    /// The table as `snapshot` sees it, with or without a last column of row ids. `own` is what the
-    /// snapshot's transaction has changed in bitmap indexes; without it they are not used.
+    /// The table as `snapshot` sees it, with or without a last column of row ids. `own` has the
+    /// transaction's changes of bitmap indexes; without it the indexes are not used.
     pub fn new(table: Arc<Table>, snapshot: Snapshot, own: Option<&OwnChanges>, with_row_id: bool) -> Self {
         let columns = table.definition.columns.iter();
         let mut fields: Vec<Field> =
@@ -75,7 +75,7 @@ impl SeracTable {
         visible.extend(with_row_id.then(|| row_id.clone()));
         fields.push(row_id);
         let full_schema = Arc::new(Schema::new(fields));
-        // The primary key alone: DataFusion takes a unique key for one without NULLs, and lets a
+        // The primary key alone: DataFusion assumes that a unique key has no NULLs, and lets a
         // query name columns that depend on it.
         let primary = table.definition.primary_key().filter(|key| key.constraint);
         let constraints = primary.map(|key| Constraint::PrimaryKey(key.columns.clone())).into_iter().collect();
@@ -97,30 +97,36 @@ impl SeracTable {
 }
 
 impl SeracTable {
-    /// The same, whose scans note in `reads` what they read.
+    /// The same table, whose scans note their reads in `reads`.
     pub fn noting(self, reads: Option<ReadSet>) -> Self {
         Self { reads, ..self }
     }
+
     /// The same, whose scans are refused if they read other columns.
     pub fn allowing(self, columns: Columns) -> Self {
         Self { columns, ..self }
     }
+
     /// The columns that scans may read.
     pub fn allowed(&self) -> &Columns {
         &self.columns
     }
+
     /// The same, whose scans find rows by these expressions, too.
     pub fn knowing(self, expressions: Vec<IndexedExpression>) -> Self {
         Self { expressions, ..self }
     }
+
     /// The lookup that an index allows.
     fn lookup(&self, filters: &[Expr]) -> Option<KeyLookup> {
         KeyLookup::find(&self.table, &indexed_expression::with_columns_of_indexes(&self.expressions, filters))
     }
+
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
+
     /// The conjuncts of `filters`, over the table's columns and the row id.
     fn conjuncts(
         &self,
@@ -141,8 +147,8 @@ impl SeracTable {
         self.planned(filters).rows
     }
 
-    /// Whether an ordered index finds the rows; else what bitmap indexes answer of `filters`, of
-    /// which the rest is tried on a few blocks.
+    /// Whether an ordered index finds the rows; otherwise the part of `filters` that bitmap indexes
+    /// answer, with the rest tried on a few blocks.
     fn planned(&self, filters: &[Expr]) -> Planned {
         let all = self.table.data.approximate_rows() as f64;
         if filters.is_empty() {
@@ -174,15 +180,15 @@ impl SeracTable {
             let mut conjuncts = conjuncts_of(&self.table, &self.full_schema, &conjuncts)?;
             sampled_share(&self.table, &self.snapshot, &mut conjuncts)
         });
-        // What cannot be tried (a filter that fails on some row) fails when it runs, with its own
-        // message.
+        // A filter that cannot be tried, because it fails on a row, fails when it runs, with its
+        // own message.
         let rows = bitmap.as_ref().map_or(all, |bitmap| bitmap.estimated_rows()) * share.unwrap_or(1.0);
         let planned = Planned { lookup: None, bitmap, others, rows };
         self.planned.lock().insert(filters, planned.clone());
         planned
     }
 
-    /// How many different values a column has among how many rows; none where it is not known.
+    /// The number of a column's distinct values among a number of rows; `None` if it is not known.
     pub fn distinct_values(&self, column: &str) -> Option<(f64, f64)> {
         let at = self.table.definition.columns.iter().position(|c| c.name == column)?;
         let rows = self.table.data.approximate_rows() as f64;
@@ -197,12 +203,15 @@ impl TableProvider for SeracTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+
     fn constraints(&self) -> Option<&Constraints> {
         Some(&self.constraints)
     }
+
     fn table_type(&self) -> TableType {
         TableType::Base
     }
+
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(filters
             .iter()

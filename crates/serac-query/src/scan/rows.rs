@@ -25,6 +25,7 @@ impl Rows {
             Self::Except(rows) => Self::Only(rows),
         }
     }
+
     pub(super) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Only(a), Self::Only(b)) => Self::Only(a.and(&b)),
@@ -32,14 +33,17 @@ impl Rows {
             (Self::Except(a), Self::Except(b)) => Self::Except(a.or(&b)),
         }
     }
+
     pub(super) fn or(self, other: Self) -> Self {
         self.inverse().and(other.inverse()).inverse()
     }
+
     /// Whether no row of the block is among them.
     pub(super) fn skips(&self, no: BlockNo) -> bool {
         matches!(self, Self::Only(rows) if rows.block(no).is_none())
     }
-    /// Those of a block, of whose rows these are visible.
+
+    /// The rows of a block, whose visible rows are given.
     pub(super) fn select(&self, no: BlockNo, visible: &Selection) -> Selection {
         let (rows, container) = match self {
             Self::Only(rows) => (true, rows.block(no)),
@@ -74,7 +78,8 @@ impl Rows {
         }
         Selection::Positions(slots)
     }
-    /// Those of a block that has the rows 0 to `all` − 1, as bits, if they are more than half of
+
+    /// The rows of a block that has the rows 0 to `all` − 1, as bits, if they are more than half of
     /// them.
     pub(super) fn bits(&self, no: BlockNo, all: u32) -> Option<Vec<u64>> {
         let (rows, container) = match self {
@@ -96,7 +101,8 @@ impl Rows {
         }
         Some(bits)
     }
-    /// Those of the slots of a block.
+
+    /// The rows among the slots of a block.
     pub(super) fn narrow(&self, no: BlockNo, slots: &[u32]) -> Selection {
         let (rows, container) = match self {
             Self::Only(rows) => (true, rows.block(no)),
@@ -114,18 +120,19 @@ pub(super) struct KeyRows {
     /// Ascending and different.
     keys: Arc<Vec<i64>>,
     anti: bool,
-    /// Of the keys, part by part.
+    /// The bitvectors of the keys, part by part.
     found: Shared<Bitvector>,
     rows: BySegment<Rows>,
 }
 
 impl KeyRows {
-    /// The rows with one of the ascending `keys` (`anti`: with none) in a table of so many blocks.
-    /// The index's column has integers or dates.
+    /// The rows with one of the ascending `keys` (`anti`: with other keys) in a table of `blocks`
+    /// blocks. The index's column has integers or dates.
     pub(super) fn new(index: BitmapReader, keys: Arc<Vec<i64>>, anti: bool, blocks: u32) -> Self {
         let found = Shared::new(keys.len().div_ceil(KEYS_PER_PART));
         Self { index, keys, anti, found, rows: BySegment::new(blocks) }
     }
+
     fn find(&self, part: usize) -> Bitvector {
         let keys = &self.keys[part * KEYS_PER_PART..];
         let index = self.index.index();
@@ -137,7 +144,8 @@ impl KeyRows {
         let keys: Vec<Key> = keys.iter().take(KEYS_PER_PART).map(|key| index.key(value(key))).collect();
         self.index.query(Predicate::In(&keys))
     }
-    /// Those in the segment of a block.
+
+    /// The rows in the segment of a block.
     pub(super) fn rows(&self, no: BlockNo) -> &Rows {
         self.rows.get(self.rows.of(no), |blocks| {
             let parts: Vec<&Bitvector> = self.found.all(|part| self.find(part)).collect();

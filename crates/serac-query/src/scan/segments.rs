@@ -1,11 +1,11 @@
-//! How the threads of a query share its blocks, and what they make together.
+//! The distribution of a query's blocks over threads, and their common results.
 //!
-//! A *segment* is a range of blocks. A partition of a scan takes a segment after the other, and
-//! when there are no more, blocks of those that others have begun, so none of them idles. What
-//! bitmap indexes answer is put together segment by segment ([`BySegment`]), by the partition that
-//! comes there first: bitvectors of 32 blocks stay in the caches of the core that reads the blocks
-//! next. What is divided otherwise (the keys of a join, the values of a group) is
-//! [`Shared`](serac_index::cubit::Shared) among those who need the whole.
+//! A *segment* is a range of blocks. A partition of a scan takes one segment after the other. When
+//! there are no more, it takes blocks of segments that others have begun, so no partition idles.
+//! The partition that comes first to a segment combines the bitmap indexes' answers for it
+//! ([`BySegment`]): bitvectors of 32 blocks stay in the caches of the core that reads the blocks
+//! next. Work that is divided otherwise (the keys of a join, the values of a group) is
+//! [`Shared`](serac_index::cubit::Shared) among the partitions that need the whole.
 
 use serac_storage::BlockNo;
 use std::ops::Range;
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Blocks of a segment: chunks of bitvectors (16 blocks) are not cut.
 const SEGMENT_BLOCKS: u32 = 32;
 
-/// Segments of a table that has so many blocks, at least one. The last one has all that come
-/// behind, too.
+/// The segments of a table with this many blocks, at least one. The last one also has all later
+/// blocks.
 fn segments(blocks: u32) -> u32 {
     blocks.div_ceil(SEGMENT_BLOCKS).max(1)
 }
@@ -24,7 +24,7 @@ fn segments(blocks: u32) -> u32 {
 /// Deals the numbers of blocks out to partitions, each once.
 #[derive(Debug)]
 pub(super) struct BlockQueue {
-    /// Those that nobody has taken begin here.
+    /// The segments from here on are free.
     segment: AtomicU32,
     /// The next block of each.
     next: Box<[AtomicU32]>,
@@ -37,12 +37,14 @@ impl BlockQueue {
         let next = (0..segments(blocks)).map(|segment| AtomicU32::new(segment * SEGMENT_BLOCKS)).collect();
         Self { segment: AtomicU32::new(0), next, blocks }
     }
+
     fn take(&self, segment: u32) -> Option<BlockNo> {
         let end = self.blocks.min((segment + 1) * SEGMENT_BLOCKS);
         // Relaxed, here and below: numbers need only be handed out once.
         let no = self.next[segment as usize].fetch_add(1, Ordering::Relaxed);
         (no < end).then_some(BlockNo(no))
     }
+
     /// The next block for a partition that had one of the segment `current`.
     pub(super) fn next(&self, current: &mut Option<u32>) -> Option<BlockNo> {
         let count = self.next.len() as u32;
@@ -53,7 +55,7 @@ impl BlockQueue {
             let left = self.segment.load(Ordering::Relaxed) < count;
             left.then(|| self.segment.fetch_add(1, Ordering::Relaxed)).filter(|segment| *segment < count)
         });
-        // Of those that are begun, the last have most blocks left.
+        // Segments begun last have most blocks left.
         unbegun.chain((0..count).rev()).find_map(|segment| {
             let no = self.take(segment)?;
             *current = Some(segment);
@@ -62,7 +64,7 @@ impl BlockQueue {
     }
 }
 
-/// Something for each segment of a table.
+/// A value for each segment of a table.
 #[derive(Debug)]
 pub(super) struct BySegment<T>(Box<[OnceLock<T>]>);
 
@@ -71,15 +73,18 @@ impl<T> BySegment<T> {
     pub(super) fn new(blocks: u32) -> Self {
         Self((0..segments(blocks)).map(|_| OnceLock::new()).collect())
     }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
-    /// What the segment has, made for its blocks by whoever is first.
+
+    /// The segment's value; the first caller makes it for the segment's blocks.
     pub(super) fn get(&self, segment: usize, make: impl FnOnce(Range<u32>) -> T) -> &T {
         let first = segment as u32 * SEGMENT_BLOCKS;
         let end = if segment + 1 == self.len() { u32::MAX } else { first + SEGMENT_BLOCKS };
         self.0[segment].get_or_init(|| make(first..end))
     }
+
     /// The segment of a block.
     pub(super) fn of(&self, no: BlockNo) -> usize {
         ((no.0 / SEGMENT_BLOCKS) as usize).min(self.len() - 1)
@@ -100,7 +105,7 @@ mod tests {
             };
             let taken = std::thread::scope(|scope| {
                 let take = &take;
-                // One gives up early: others take what is left of its segment.
+                // One gives up early: others take the rest of its segment.
                 let handles = [5, 2_000, 2_000].map(|most| scope.spawn(move || take(most)));
                 handles.map(|handle| handle.join().unwrap())
             });

@@ -5,7 +5,7 @@ use serac_index::cubit::{Key, Predicate, Selected};
 use serac_operators::select::Comparison;
 use std::ops::Bound;
 
-/// A place between keys: before (false) or behind (true) one.
+/// A cut between keys: before (false) or behind (true) a key.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Cut {
     Lowest,
@@ -13,14 +13,14 @@ enum Cut {
     Highest,
 }
 
-/// See the module. Intervals do not touch and are not empty.
+/// A set of index keys, as ascending intervals. Intervals do not touch and are not empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ValueSet {
     intervals: Vec<(Cut, Cut)>,
     null: bool,
 }
 
-/// What a set is asked for as.
+/// The terms by which a set is asked for.
 #[derive(Default)]
 struct Parts<'s> {
     /// Single values, ascending, NULL with them.
@@ -36,10 +36,12 @@ impl ValueSet {
     pub(super) fn null() -> Self {
         Self { intervals: Vec::new(), null: true }
     }
+
     /// Every value but NULL.
     pub(super) fn not_null() -> Self {
         Self { intervals: vec![(Cut::Lowest, Cut::Highest)], null: false }
     }
+
     /// These values.
     pub(super) fn of(mut keys: Vec<Key>) -> Self {
         keys.sort_unstable();
@@ -47,8 +49,8 @@ impl ValueSet {
         let point = |key: Key| (Cut::At(key.clone(), false), Cut::At(key, true));
         Self { intervals: keys.into_iter().map(point).collect(), null: false }
     }
-    /// Of all values that there are, ascending (NULL last), those that are taken. Neighbours become
-    /// one interval.
+
+    /// The taken values among all values, ascending (NULL last). Neighbours become one interval.
     pub(super) fn of_all(values: impl IntoIterator<Item = (Key, bool)>) -> Self {
         let (mut intervals, mut null): (Vec<(Cut, Cut)>, _) = (Vec::new(), false);
         let mut neighbour = false;
@@ -66,6 +68,7 @@ impl ValueSet {
         }
         Self { intervals, null }
     }
+
     /// The values that compare so with `key`.
     pub(super) fn compared(comparison: Comparison, key: Key) -> Self {
         let (low, high) = match comparison {
@@ -78,6 +81,7 @@ impl ValueSet {
         };
         Self { intervals: vec![(low, high)], null: false }
     }
+
     /// The values, NULL not among them, that are not in the set: where a comparison is false.
     pub(super) fn others(&self) -> Self {
         let mut intervals = Vec::new();
@@ -93,10 +97,12 @@ impl ValueSet {
         }
         Self { intervals, null: false }
     }
+
     /// Everything that is not in the set.
     pub(super) fn complement(&self) -> Self {
         Self { null: !self.null, ..self.others() }
     }
+
     pub(super) fn and(&self, other: &Self) -> Self {
         let (mut a, mut b) = (self.intervals.iter().peekable(), other.intervals.iter().peekable());
         let mut intervals = Vec::new();
@@ -113,6 +119,7 @@ impl ValueSet {
         }
         Self { intervals, null: self.null && other.null }
     }
+
     pub(super) fn or(&self, other: &Self) -> Self {
         self.complement().and(&other.complement()).complement()
     }
@@ -141,10 +148,11 @@ impl ValueSet {
         }
         Parts { points, ranges, unbounded }
     }
+
     /// Calls `f` with predicates that select the set, each row by one of them.
     pub(super) fn for_each_predicate(&self, mut f: impl FnMut(Predicate<'_>)) {
         let Parts { points, ranges, unbounded } = self.parts();
-        // What has no lower bound goes up to NULL, which is last; so does what has no upper bound.
+        // An interval without bounds ends before NULL, which is last.
         let null = Key::null();
         if unbounded {
             f(Predicate::Range(Bound::Unbounded, Bound::Excluded(&null)));
@@ -156,18 +164,21 @@ impl ValueSet {
             keys => f(Predicate::In(keys)),
         }
     }
-    /// How many rows have one of the values.
+
+    /// The number of rows that have one of the values.
     pub(super) fn count(&self, index: &BitmapReader) -> u64 {
         let mut count = 0;
         self.for_each_predicate(|predicate| count += index.count(predicate));
         count
     }
+
     /// See [`serac_index::cubit::Cubit::effort`].
     pub(super) fn effort(&self, index: &BitmapReader, vector: f64, row: f64) -> f64 {
         let mut effort = 0.0;
         self.for_each_predicate(|predicate| effort += index.effort(predicate, vector, row));
         effort
     }
+
     /// The rows that have one of the values.
     pub(super) fn select(&self, index: &BitmapReader) -> Vec<Selected> {
         let mut parts = Vec::new();
@@ -218,6 +229,7 @@ mod tests {
     fn key(value: u8) -> Key {
         Key::new(&[1, value])
     }
+
     /// The values from 0 to 9, and 10 for NULL, that the set's predicates select, each once.
     fn members(set: &ValueSet) -> BTreeSet<u8> {
         let mut found = BTreeSet::new();

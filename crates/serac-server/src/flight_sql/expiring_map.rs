@@ -1,9 +1,9 @@
-//! What is kept for clients under names that they cannot guess, for a time from its last use on,
-//! and not more than so much.
+//! Values that are kept for clients under unguessable names, for a time since their last use, and
+//! up to a limit.
 //!
-//! What is kept is its owner's: under another's name nothing is found. An owner may keep as much as
-//! is left for others: one alone half of the room, each of two a third. So there is room for a
-//! newcomer, whatever the others keep.
+//! A value belongs to its owner: under another owner's name it is not found. An owner may keep as
+//! much as is left for others: a single owner half of the room, each of two a third. So there is
+//! room for a newcomer, however much the others keep.
 
 use super::error;
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::Status;
 
-/// A name that nobody else knows.
+/// An unguessable name.
 pub(super) type Id = [u8; 16];
 
 pub(super) fn random_id() -> Id {
@@ -29,7 +29,7 @@ pub(super) fn hex(id: &Id) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// For whom something is kept: a role, and the name under which it calls.
+/// The owner of a value: a role, and the name under which it calls.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Owner(RoleId, Option<Arc<str>>);
 
@@ -45,7 +45,7 @@ struct Expiring<T> {
     owner: Owner,
 }
 
-/// See the module.
+/// A map from names to clients' values that expire.
 pub(super) struct ExpiringMap<T> {
     kind: &'static str,
     lifetime: Duration,
@@ -64,7 +64,8 @@ impl<T> Held<T> {
         self.forget(&owner);
         Some(what)
     }
-    /// Something of the owner's is gone.
+
+    /// Notes that a value of the owner's is gone.
     fn forget(&mut self, owner: &Owner) {
         if let Some(count) = self.counts.get_mut(owner) {
             *count -= 1;
@@ -81,12 +82,13 @@ impl<T: Clone> ExpiringMap<T> {
         Self { kind, lifetime, limit, held: Mutex::new(held) }
     }
 
-    /// Keeps something under a name.
+    /// Keeps a value under a name.
     pub(super) fn keep(&self, owner: Owner, id: impl Into<Vec<u8>>, what: T) -> Result<(), Status> {
         self.keep_instead(owner, id, what, |_| false).map(|_| ())
     }
-    /// Keeps something under a name; where the owner has no more room, instead of what it has not
-    /// used for the longest time, of that which `may_go`. What was there before.
+
+    /// Keeps a value under a name. If the owner has no more room, it replaces the owner's least
+    /// recently used value among those that `may_go`. Returns the replaced value.
     pub(super) fn keep_instead(
         &self,
         owner: Owner,
@@ -113,37 +115,44 @@ impl<T: Clone> ExpiringMap<T> {
         held.things.insert(id, Expiring { what, used: Instant::now(), owner });
         Ok(gone)
     }
-    /// What has this name, which is used with that.
+
+    /// The value with this name; the call counts as a use.
     pub(super) fn find(&self, owner: &Owner, id: &[u8]) -> Option<T> {
         let mut held = self.held.lock();
         let kept = held.things.get_mut(id).filter(|kept| kept.owner == *owner)?;
         kept.used = Instant::now();
         Some(kept.what.clone())
     }
-    /// As [`find`](Self::find), for what its name alone is enough, whosever it is.
+
+    /// As [`find`](Self::find), for values whose name is enough, for any owner.
     pub(super) fn find_any(&self, id: &[u8]) -> Option<T> {
         let mut held = self.held.lock();
         let kept = held.things.get_mut(id)?;
         kept.used = Instant::now();
         Some(kept.what.clone())
     }
+
     pub(super) fn remove_any(&self, id: &[u8]) -> Option<T> {
         self.held.lock().remove(id)
     }
+
     pub(super) fn get(&self, owner: &Owner, id: &[u8]) -> Result<T, Status> {
         self.find(owner, id).ok_or_else(|| self.missing())
     }
+
     pub(super) fn remove(&self, owner: &Owner, id: &[u8]) -> Option<T> {
         let mut held = self.held.lock();
         held.things.get(id).filter(|kept| kept.owner == *owner)?;
         held.remove(id)
     }
+
     pub(super) fn take(&self, owner: &Owner, id: &[u8]) -> Result<T, Status> {
         self.remove(owner, id).ok_or_else(|| self.missing())
     }
+
     fn missing(&self) -> Status {
         let (kind, seconds) = (self.kind, self.lifetime.as_secs_f64());
-        let message = format!("there is no such {kind}, or it has not been used for {seconds} seconds");
+        let message = format!("the {kind} does not exist, or has not been used for {seconds} seconds");
         let mut status = Status::not_found(message);
         status
             .metadata_mut()
@@ -151,12 +160,13 @@ impl<T: Clone> ExpiringMap<T> {
         status
     }
 
-    /// What nobody has used for so long.
+    /// The values that were not used for this time.
     pub(super) fn idle(&self, time: Duration) -> Vec<T> {
         let held = self.held.lock();
         held.things.values().filter(|kept| kept.used.elapsed() > time).map(|kept| kept.what.clone()).collect()
     }
-    /// Takes down what nobody has used in a long time, and hands it out. What is in use stays.
+
+    /// Removes the values that were not used for a long time, and returns them. Values in use stay.
     pub(super) fn sweep(&self, is_in_use: impl Fn(&T) -> bool) -> Vec<T> {
         let now = Instant::now();
         let mut held = self.held.lock();
@@ -211,7 +221,7 @@ mod tests {
         assert!(keep(3, 40) && !keep(1, 50));
         assert_eq!((shelf.find(&owner(2), &[0]), shelf.find(&owner(1), &[0])), (None, Some(0)));
         assert!(shelf.remove(&owner(2), &[0]).is_none());
-        // Its own makes room: what has not been used for the longest time, and may go.
+        // Its own values make room: the least recently used one that may go.
         let gone = shelf.keep_instead(owner(1), [60], 60, |what| *what != 1).unwrap();
         assert_eq!((gone, shelf.find(&owner(1), &[1])), (Some(2), Some(1)));
         for id in 0..=60 {

@@ -1,15 +1,15 @@
-//! Results in the form that the client wants: texts and binary values as Arrow's views or, for
-//! clients that do not know these, with offsets, which costs a copy; texts of few different values
-//! as dictionaries; decimals of up to 18 digits in 128 bits or, for clients that know them, in 64.
-//! Numbers with digits of their own are texts.
+//! Results in the form that the client wants. Texts and binary values are Arrow's views or, for
+//! clients that do not know these, have offsets, which costs a copy. Texts of few distinct values
+//! may be dictionaries. Decimals of up to 18 digits have 64 bits for clients that know that form,
+//! otherwise 128. Numbers with digits of their own are texts.
 //!
-//! A client says what it wants with the headers `serac-strings: view`, `utf8` or `dictionary`
-//! (other texts with offsets) and `serac-decimals: decimal128` or `decimal64` (parameters of these
-//! names in JDBC's URL). Arrow's JDBC driver does not know views, and says nothing: what comes from
-//! gRPC's library for Java gets offsets unless it says otherwise.
+//! A client states its form with the headers `serac-strings: view`, `utf8` or `dictionary` (other
+//! texts with offsets) and `serac-decimals: decimal128` or `decimal64` (parameters of these names
+//! in JDBC's URL). Arrow's JDBC driver does not know views, and sends no header: a client that uses
+//! gRPC's library for Java gets offsets unless it asks otherwise.
 //!
-//! Which columns are dictionaries is seen from the first rows. So a FlightInfo says no schema to a
-//! client that wants them: the stream does.
+//! The first rows decide which columns are dictionaries. So a FlightInfo has no schema for a client
+//! that wants them: the stream has it.
 
 use super::result_dictionary::ResultDictionary;
 use super::{of_arrow, statement};
@@ -31,7 +31,7 @@ use tonic::Status;
 const STRINGS: &str = "serac-strings";
 const DECIMALS: &str = "serac-decimals";
 
-/// What the client of a call wants.
+/// The form that the client of a call wants.
 pub(super) fn wanted(headers: &HeaderMap) -> Form {
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let views = match value(STRINGS) {
@@ -42,7 +42,7 @@ pub(super) fn wanted(headers: &HeaderMap) -> Form {
     Form { views, dictionaries, short_decimals: value(DECIMALS) == Some("decimal64") }
 }
 
-/// How the caller wants decimals of up to 18 digits.
+/// The caller's form of decimals of up to 18 digits.
 pub(super) fn decimals(caller: &Caller) -> DecimalForm {
     if caller.form.short_decimals { DecimalForm::Decimal64 } else { DecimalForm::Decimal128 }
 }
@@ -88,7 +88,7 @@ pub(super) fn schema_bytes(caller: &Caller, bytes: Bytes) -> Result<Bytes, Statu
 }
 
 pub(super) fn info(caller: &Caller, mut info: FlightInfo) -> Result<FlightInfo, Status> {
-    // What has no rows to ask for will never say its schema otherwise.
+    // A result without an endpoint has no stream that could give its schema.
     if caller.form.dictionaries && !info.endpoint.is_empty() {
         info.schema = Bytes::new();
     } else {

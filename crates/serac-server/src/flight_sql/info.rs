@@ -1,4 +1,4 @@
-//! What this server can do, and which types it has.
+//! The server's abilities and its types.
 
 use super::{FlightSqlOptions, of_flight};
 use arrow_flight::sql::metadata::{

@@ -17,9 +17,9 @@ use tonic::{Status, Streaming};
 const MAX_PARAMETERS: usize = 256 << 20;
 /// Bytes of a message that is read where it arrives.
 const MOST_READ_IN_PLACE: usize = 64 << 10;
-/// A value counts as so many bytes at the least: a NULL of a column of nothing else has none, and
-/// takes this when it is one of its parameter's type. So does a row without values, which is
-/// executed like others.
+/// The least number of bytes that a value counts. A NULL in a column of NULLs has no bytes of its
+/// own, and takes these when it becomes a value of its parameter's type. So does a row without
+/// values, which is executed like others.
 const LEAST_VALUE: usize = 16;
 
 /// The messages of a put that carry Arrow: a client may send its descriptor alone before.
@@ -39,8 +39,8 @@ fn decoded(
     })
 }
 
-/// Reads a message. A large one takes its time, because it is checked and unpacked, so it does that
-/// on a thread that nobody else waits for.
+/// Reads a message. Checking and unpacking a large message takes time, so it happens on a thread of
+/// its own.
 async fn read(mut arrow: ArrowMessages, message: FlightData) -> Result<(ArrowMessage, ArrowMessages), SqlError> {
     let FlightData { data_header, data_body, .. } = message;
     let is_small = data_header.len() + data_body.len() <= MOST_READ_IN_PLACE;
@@ -96,7 +96,10 @@ impl FlightSql {
     ) -> Result<Bytes, Status> {
         let options = command.table_definition_options.unwrap_or_default();
         let unsaid = |what: &str| {
-            error(sqlstate::INVALID_PARAMETER_VALUE, format!("it is not said what is done if the table {what}"))
+            error(
+                sqlstate::INVALID_PARAMETER_VALUE,
+                format!("the action is missing for the case that the table {what}"),
+            )
         };
         let create = match options.if_not_exist() {
             TableNotExistOption::Create => true,

@@ -1,13 +1,13 @@
-//! Who calls: the bearer of the server's token, or a user who has shown the password and got a
-//! token for it; and which session is the client's.
+//! The caller and its session. A caller is the bearer of the server's token, or a user who has
+//! shown the password and got a token for it.
 //!
 //! A user shows name and password (`authorization: Basic …`) at the handshake, or with any call,
-//! and gets a token back in the header `authorization`. The token stands for the role and what was
-//! kept of its password, not for the name: at each call both are compared with what they are now.
-//! It ends when nobody uses it, and at last at an absolute time.
+//! and gets a token back in the header `authorization`. The token stands for the role and its
+//! password verifier, not for the name: each call compares both with their present state. It ends
+//! after a time without use, and at an absolute time.
 //!
-//! Every client is offered a cookie; one that sends it back has a session, which keeps settings and
-//! temporary tables between calls.
+//! Every client is offered a cookie. A client that sends it back has a session, which keeps
+//! settings and temporary tables between calls.
 
 use super::expiring_map::{Owner, hex, random_id};
 use super::{FlightSql, form, status_of};
@@ -60,7 +60,7 @@ impl FlightSql {
         Ok(caller)
     }
 
-    /// The user's login, if one is named, and the role.
+    /// The user's login, if a user is named, and the role.
     async fn user(&self, headers: &HeaderMap) -> Result<(Option<Login>, RoleId), Status> {
         let has_passwords = !self.options.users.is_empty() || self.db.database().catalog().security.has_passwords();
         let is_open = self.options.token.is_none() && !has_passwords;
@@ -103,7 +103,7 @@ impl FlightSql {
         };
         match (&self.options.token, shown) {
             (Some(token), Some(shown)) if token.is(shown) => Ok((None, nobody()?)),
-            // A user's token that is good no more is no leave to call as somebody else.
+            // A user's expired token does not permit a call as another user.
             (_, shown) if is_open && !shown.is_some_and(is_of_user) => Ok((None, nobody()?)),
             (_, Some(_)) => Err(super::error(
                 sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
@@ -150,8 +150,8 @@ impl FlightSql {
         entered.map_err(|error| status_of(&error))
     }
 
-    /// A token for a user who has shown the password, or a token, with whose end it ends. Others
-    /// get none, and may call if the server is open to all.
+    /// A token for a user who has shown the password, or a token; it ends with that one. Other
+    /// callers get no token, and may call if the server is open to all.
     pub(super) fn log_in(&self, caller: &Caller) -> Result<HeaderMap, Status> {
         let mut headers = HeaderMap::new();
         if let Some(login) = caller.proof.as_ref().and_then(|proof| proof.downcast_ref::<Login>()) {

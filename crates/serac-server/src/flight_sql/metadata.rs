@@ -1,4 +1,4 @@
-//! What there is: catalogs, schemas, tables, keys.
+//! The database's objects: catalogs, schemas, tables, keys.
 
 use super::expiring_map::Owner;
 use super::{FlightSql, form, info, of_arrow, of_flight, status_of};
@@ -150,7 +150,7 @@ fn foreign_keys(references: Vec<Reference<'_>>, by_parent: bool) -> Result<Recor
 }
 
 impl FlightSql {
-    /// The tables of the client's session, if it has some.
+    /// The tables of the client's session, if it has any.
     async fn temporary_tables(&self, caller: &Caller) -> Result<Vec<Arc<Table>>, Status> {
         let Some(seat) = Self::session_key(caller).and_then(|key| self.clients.find(&Owner::of(caller), &key)) else {
             return Ok(Vec::new());
@@ -185,8 +185,8 @@ impl FlightSql {
                     let query = format!("SELECT * FROM {}.{}", quoted(schema_name), quoted(&view.name));
                     let query = parse(&query).map_err(|error| status_of(&error))?.pop().expect("one was written");
                     let mut session = seat.take().await?;
-                    // Whoever may not read a view, or whose view does not work any more, is not
-                    // told its columns.
+                    // The columns of a view are left out if the caller may not read it, or if it
+                    // does not work any more.
                     let described = seat.attend(async move { session.describe_statement(query, &[]).await }).await;
                     if let Ok(Some(schema)) = described.map(|description| description.schema) {
                         columns = form::schema(caller, schema);
@@ -214,7 +214,7 @@ impl FlightSql {
         schemas.build().map_err(of_flight)
     }
 
-    /// What a command asks for; none for one that does not ask what there is.
+    /// The answer to a command that asks for metadata; `None` for another command.
     pub(super) async fn metadata(&self, caller: &Caller, command: &Command) -> Result<Option<RecordBatch>, Status> {
         let catalog = self.db.database().catalog();
         Ok(Some(match command {

@@ -2,11 +2,11 @@
 //! JDBC).
 //!
 //! It is an [`Extension`](serac_export::flight::Extension) of the Flight server, on the same
-//! address as the tables' flights, and its results leave in the same way: a batch that is a frozen
+//! address as the tables' flights. Its results leave in the same way: a batch that is a frozen
 //! block's own buffers goes to the socket without a copy.
 //!
-//! A query is planned at GetFlightInfo, for its schema, and runs at DoGet; anything else runs at
-//! GetFlightInfo, once, and its ticket, if it has rows, names what came out. Statements run in
+//! A query is planned at GetFlightInfo, for its schema, and runs at DoGet. Any other statement runs
+//! at GetFlightInfo, once, and its ticket, if it has rows, names the result. Statements run in
 //! sessions ([`seat`]): that of their transaction, that of the client if it keeps the server's
 //! cookie, or one of their own.
 //!
@@ -55,13 +55,13 @@ use stream::Running;
 use tonic::{Code, Status};
 use transaction::OpenTransaction;
 
-/// How Flight SQL is served.
+/// The settings of Flight SQL.
 #[derive(Clone, Debug)]
 pub struct FlightSqlOptions {
     /// A secret that lets its bearer in as `role`.
     pub token: Option<Token>,
-    /// The role of those who show the token, or nothing where nothing is wanted; the bootstrap role
-    /// if none is named.
+    /// The role of callers with the token, or of all callers on an open server; by default the
+    /// bootstrap role.
     pub role: Option<String>,
     /// Passwords of those who may connect, besides those of roles. If there are neither, and no
     /// token, everybody may.
@@ -72,7 +72,7 @@ pub struct FlightSqlOptions {
     pub longest_login: Duration,
     /// For how long a transaction stays open of which nothing is heard; then it is rolled back.
     pub transaction_timeout: Duration,
-    /// For how long a session or a prepared statement is kept that nobody uses.
+    /// The time that an unused session or prepared statement is kept.
     pub session_timeout: Duration,
     /// For how long a client may read nothing of a result before that is given up.
     pub stall: Duration,
@@ -97,7 +97,7 @@ impl Default for FlightSqlOptions {
     }
 }
 
-/// Flight SQL on a database. See the module.
+/// Flight SQL on a database. The header of this module describes it.
 pub struct FlightSql {
     db: SqlDatabase,
     options: FlightSqlOptions,

@@ -1,7 +1,7 @@
 //! Rows of parameters for prepared statements.
 //!
-//! They stay the columns as which they have come until a row's turn is there: a row of values takes
-//! many times what it takes in columns, and in a column of NULLs it takes nothing.
+//! They stay in the columns in which they came until a row is executed. A row of values takes many
+//! times its size in columns, and in a column of NULLs it takes no space.
 
 use super::{error, of_arrow};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
@@ -13,12 +13,12 @@ use serac_sql::free_numbers::given;
 use serac_storage::ColumnType;
 use tonic::Status;
 
-/// See the module.
+/// The rows of parameters that a client has bound.
 pub(super) struct Parameters(Vec<Batch>);
 
 struct Batch {
     rows: usize,
-    /// Of the parameters' types, where these are known.
+    /// The columns, in the parameters' types if these are known.
     columns: Vec<ArrayRef>,
 }
 
@@ -27,6 +27,7 @@ impl Parameters {
     pub(super) fn none() -> Self {
         Self(vec![Batch { rows: 1, columns: Vec::new() }])
     }
+
     /// Each value of its parameter's type where that is known.
     pub(super) fn new(batches: &[RecordBatch], types: &[Option<ColumnType>]) -> Result<Self, Status> {
         let options = CastOptions { safe: false, ..CastOptions::default() };
@@ -39,7 +40,7 @@ impl Parameters {
                 ));
             }
             let columns = batch.columns().iter().zip(types).map(|(column, wanted)| match wanted.map(|t| t.arrow()) {
-                // What is to become a document is still a text.
+                // A value that becomes a document is still a text.
                 Some(DataType::LargeUtf8) => cast_with_options(column, &DataType::Utf8, &options).map_err(of_arrow),
                 Some(wanted) if *column.data_type() != wanted && can_cast_types(column.data_type(), &wanted) => {
                     cast_with_options(column, &wanted, &options).map_err(of_arrow)
@@ -51,10 +52,11 @@ impl Parameters {
         batches.iter().map(columns_of).collect::<Result<_, _>>().map(Self)
     }
 
-    /// How many rows.
+    /// The number of rows.
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|batch| batch.rows).sum()
     }
+
     /// The rows, each made when it is wanted.
     pub(super) fn rows(&self) -> impl Iterator<Item = Result<Vec<ScalarValue>, SqlError>> + Send {
         let places = self.0.iter().flat_map(|batch| (0..batch.rows).map(move |row| (&batch.columns, row)));

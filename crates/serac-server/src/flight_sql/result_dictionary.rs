@@ -1,10 +1,9 @@
-//! Texts of few different values as dictionaries: what a client of many rows gets is then a byte or
-//! two for each.
+//! Texts of few distinct values as dictionaries: a client of many rows then gets a byte or two for
+//! each.
 //!
-//! Whether a column is one of those, and how wide its codes are, is seen from the first batch. The
-//! words of a result grow with its batches, so that a code means the same in all of them, unless
-//! there come to be too many; the words begin anew then. A batch that has too many by itself must
-//! come in parts.
+//! The first batch decides whether a column is a dictionary, and how wide its codes are. The words
+//! of a result grow with its batches, so that a code keeps its meaning. If there come to be too
+//! many words, they begin anew. A batch that has too many by itself must come in parts.
 
 use datafusion::arrow::array::types::{ArrowDictionaryKeyType, UInt8Type, UInt16Type};
 use datafusion::arrow::array::{
@@ -19,14 +18,14 @@ use std::sync::Arc;
 
 /// Rows of the first batch that are looked at.
 const FIRST_ROWS: usize = 1 << 16;
-/// ResultDictionary that are kept for the next batch.
+/// The most words that are kept for the next batch.
 const MOST_WORDS: usize = 1 << 12;
-/// A column that begins with so many words has codes of one byte, and room for three times as many
-/// more.
+/// A column with at most this many words at its beginning has codes of one byte, and room for
+/// three times as many more.
 const FEW_WORDS: usize = 64;
-/// A column of fewer rows than so many for each word is no dictionary.
+/// A column with fewer rows than this for each word is no dictionary.
 const ROWS_PER_WORD: usize = 32;
-/// ResultDictionary that are found without the map.
+/// The number of words that are found without the map.
 const SLOTS: usize = 256;
 
 /// The words of a column.
@@ -34,8 +33,8 @@ const SLOTS: usize = 256;
 pub(super) struct ResultDictionary {
     numbers: HashMap<Box<str>, u16>,
     words: Vec<Box<str>>,
-    /// Recent words, by some bits of their views: of a short word, all of it; of a long one, its
-    /// length and its first bytes.
+    /// Recent words, by a part of their views: a short word by all of it, a long one by its length
+    /// and first bytes.
     slots: Box<[u128; SLOTS]>,
     /// Their codes.
     codes: Box<[u16; SLOTS]>,
@@ -45,7 +44,7 @@ pub(super) struct ResultDictionary {
     has_short_codes: bool,
 }
 
-/// What of a view is compared, and the slot that a word has.
+/// The part of a view that is compared, and the slot of its word.
 #[inline]
 fn place(view: u128) -> (u128, usize) {
     let key = if view as u32 <= INLINE { view } else { view & HEAD };
@@ -72,8 +71,9 @@ impl ResultDictionary {
             has_short_codes,
         }
     }
-    /// For a column of texts, which are no documents, that begins so; none if it has too many
-    /// different ones.
+
+    /// For a column of texts, which are no documents, with these first rows; `None` if it has too
+    /// many distinct ones.
     pub(super) fn of(first: &ArrayRef) -> Option<Self> {
         if !matches!(first.data_type(), DataType::Utf8 | DataType::Utf8View) {
             return None;
@@ -84,7 +84,8 @@ impl ResultDictionary {
         words.has_short_codes = words.words.len() <= FEW_WORDS;
         (!rows.is_empty() && words.words.len() * ROWS_PER_WORD <= rows.len()).then_some(words)
     }
-    /// What the column becomes.
+
+    /// The type that the column gets.
     pub(super) fn data_type(&self) -> DataType {
         let codes = if self.has_short_codes { DataType::UInt8 } else { DataType::UInt16 };
         DataType::Dictionary(codes.into(), DataType::Utf8.into())
@@ -98,6 +99,7 @@ impl ResultDictionary {
     pub(super) fn encode(&mut self, texts: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         if self.has_short_codes { self.encode_as::<UInt8Type>(texts) } else { self.encode_as::<UInt16Type>(texts) }
     }
+
     fn encode_as<K: ArrowDictionaryKeyType>(&mut self, texts: &ArrayRef) -> Result<ArrayRef, ArrowError>
     where
         K::Native: TryFrom<u16>,
@@ -121,8 +123,8 @@ impl ResultDictionary {
         let words = self.array.get_or_insert_with(|| Arc::new(self.words.iter().map(Some).collect::<StringArray>()));
         let codes = PrimitiveArray::<K>::try_new(codes.into(), texts.nulls().cloned())?;
         // SAFETY: A code is the place of a word among `self.words`, of which `words` has all, or 0
-        // for NULL. ResultDictionary are only ever added, unless all are dropped with the codes
-        // that stand for them.
+        // for NULL. Words are only ever added, unless all are dropped with the codes that stand for
+        // them.
         Ok(Arc::new(unsafe { DictionaryArray::new_unchecked(codes, words.clone()) }))
     }
 
@@ -142,6 +144,7 @@ impl ResultDictionary {
         }
         Some(codes)
     }
+
     /// Sets codes from a row on, up to the first word that does not stand in its slot: that row.
     fn known_codes<C: ArrowNativeType>(
         &self,
@@ -165,9 +168,11 @@ impl ResultDictionary {
         }
         texts.len()
     }
+
     fn is_word(&self, code: u16, text: &str) -> bool {
         *self.words[usize::from(code)] == *text
     }
+
     /// A word has two places, so that two that fall together do not drive each other out.
     #[inline(never)]
     fn look_up<K: ArrowPrimitiveType>(&mut self, word: &str, key: u128, at: usize) -> Option<K::Native>
@@ -204,7 +209,7 @@ mod tests {
 
     #[test]
     fn codes_mean_what_was_there() {
-        // Short and long words, long ones that begin alike, nulls.
+        // Short and long words, long ones with a common prefix, nulls.
         let value = |row: usize| match row % 7 {
             0 => None,
             1 => Some(String::new()),

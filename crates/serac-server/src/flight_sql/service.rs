@@ -1,4 +1,4 @@
-//! Which call goes where.
+//! The routing of calls.
 
 use super::expiring_map::{Id, Owner};
 use super::statement::flight_info;
@@ -97,7 +97,7 @@ impl Extension for FlightSql {
             other => {
                 let Some(batch) = self.metadata(caller, &other).await? else { return unsupported(&other) };
                 let (ticket, rows) = (descriptor.cmd.to_vec(), batch.num_rows() as i64);
-                // Flight SQL says what columns it has, whatever the caller wants of results.
+                // Flight SQL defines its columns, independently of the caller's form for results.
                 return flight_info(descriptor, Some(&batch.schema()), Some(ticket), rows);
             }
         };
@@ -231,7 +231,7 @@ impl Extension for FlightSql {
         for transaction in self.transactions.sweep(|transaction| transaction.seat.is_in_use()) {
             transaction.seat.expire();
         }
-        // One that was begun by a statement.
+        // A transaction that a statement has begun.
         self.clients.idle(self.options.transaction_timeout).iter().for_each(|seat| seat.expire());
         for seat in self.clients.sweep(|seat| seat.is_in_use()) {
             seat.expire();

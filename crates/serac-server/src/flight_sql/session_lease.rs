@@ -1,9 +1,9 @@
-//! Sessions, and who has them.
+//! Sessions, and their leases.
 //!
-//! A session does one thing after the other. One that sends the rows of a query is not free before
-//! the last of them is computed; if somebody waits for it meanwhile, the rows that are left are
-//! computed ahead of the client, up to a limit ([`super::stream`]), so that a client that reads two
-//! results in turns does not wait for itself.
+//! A session does one task at a time. A session that sends the rows of a query is not free before
+//! the last of them is computed. If another call waits for it, the remaining rows are computed
+//! ahead of the client, up to a limit ([`super::stream`]). So a client that reads two results in
+//! turns does not wait for itself.
 
 use super::expiring_map::Owner;
 use super::{FlightSql, error, status_of};
@@ -18,29 +18,29 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard, mpsc};
 use tonic::Status;
 
-/// How long a call waits for its session.
+/// The time that a call waits for its session.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A session that somebody has.
+/// A session in use.
 pub(super) type LeasedSession = OwnedMutexGuard<Session>;
 
-/// Whose a session is.
+/// The owner of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Of one call or of one prepared statement: what it would keep for later is lost.
+    /// One call or one prepared statement: the session's state is lost afterwards.
     Lone,
-    /// Of transactions, one after the other.
+    /// Successive transactions.
     Transactions,
-    /// Of a client that keeps the server's cookie.
+    /// A client that keeps the server's cookie.
     Client,
 }
 
-/// A session and what is known of it without having it.
+/// A session and its known state without a lease.
 pub(super) struct SessionLease {
     session: Arc<Mutex<Session>>,
     pub(super) cancel: CancelHandle,
     kind: Kind,
-    /// How many wait for it.
+    /// The number of calls that wait for it.
     waiting: AtomicUsize,
     wanted: Notify,
     /// Its transaction was rolled back behind the client's back.
@@ -51,7 +51,7 @@ struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // Relaxed: who counts too many computes ahead for nothing.
+        // Relaxed: a reader that counts too many only computes ahead in vain.
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -65,16 +65,12 @@ impl SessionLease {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let _waiting = Waiting(&self.waiting);
             self.wanted.notify_waiters();
-            let busy = |_| {
-                error(
-                    sqlstate::OBJECT_IN_USE,
-                    "the session is busy: it sends rows that nobody reads, or runs a statement",
-                )
-            };
+            let busy =
+                |_| error(sqlstate::OBJECT_IN_USE, "the session is busy: it sends unread rows, or runs a statement");
             tokio::time::timeout(PATIENCE, self.session.clone().lock_owned()).await.map_err(busy)?
         };
-        // Relaxed: the lock orders it. A client's session goes on after it was told; what was
-        // prepared in a transaction does not go on without one.
+        // Relaxed: the lock orders it. A client's session continues after the client was told; a
+        // statement prepared in a transaction does not continue without one.
         if self.has_expired.load(Ordering::Relaxed) {
             self.has_expired.store(self.kind != Kind::Client, Ordering::Relaxed);
             return Err(error(
@@ -82,11 +78,12 @@ impl SessionLease {
                 "the transaction has been rolled back: nothing was heard of it for too long",
             ));
         }
-        // What a query did not take up is not for the next.
+        // A form that a query did not use is not for the next one.
         session.set_next_decimals(DecimalForm::default());
         Ok(session)
     }
-    /// Waits until somebody waits for the session.
+
+    /// Waits until another call waits for the session.
     pub(super) async fn wanted(&self) {
         loop {
             let notified = self.wanted.notified();
@@ -98,18 +95,21 @@ impl SessionLease {
             notified.await;
         }
     }
+
     pub(super) fn is_lone(&self) -> bool {
         self.kind == Kind::Lone
     }
+
     pub(super) fn is_in_use(&self) -> bool {
         self.session.try_lock().is_err()
     }
+
     /// Whether nothing runs, and no transaction is open.
     pub(super) fn is_idle(&self) -> bool {
         self.session.try_lock().is_ok_and(|session| session.transaction_status() == TransactionStatus::Idle)
     }
 
-    /// Rolls back the session's transaction, if it has one, of which nothing is heard any more.
+    /// Rolls back the session's transaction, if there is an abandoned one.
     pub(super) fn expire(&self) {
         if let Ok(mut session) = self.session.try_lock()
             && session.transaction_status() != TransactionStatus::Idle
@@ -118,23 +118,25 @@ impl SessionLease {
             self.has_expired.store(true, Ordering::Relaxed);
         }
     }
-    /// Takes the session for a new transaction, if it has none.
+
+    /// Takes the session for a new transaction, if it is not in a transaction.
     pub(super) async fn take_anew(&self) -> Result<LeasedSession, Status> {
         self.has_expired.store(false, Ordering::Relaxed);
         self.take().await
     }
 
-    /// Does something to its end with a session of this seat; cancels it if the caller goes away.
+    /// Runs work to its end with a session of this seat; cancels it if the caller goes away.
     pub(super) async fn attend<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
     ) -> Result<T, Status> {
         self.attend_caller(|_| work).await
     }
-    /// As [`attend`](Self::attend), for work of many parts: between two of them nothing runs that
-    /// could be cancelled, so it asks by itself whether the caller is still there.
+
+    /// As [`attend`](Self::attend), for work of many parts. Between two parts no statement runs
+    /// that could be cancelled, so the work itself checks whether the caller is still there.
     ///
-    /// The task that has the session cancels it, so that nobody else's statement can be meant: the
+    /// The task that has the session cancels it, so that no other client's statement is hit: the
     /// session is free only when the task has ended.
     pub(super) async fn attend_caller<T: Send + 'static, W>(&self, work: impl FnOnce(Awaited) -> W) -> Result<T, Status>
     where
@@ -159,8 +161,8 @@ impl SessionLease {
     }
 }
 
-/// Whether a caller still waits for what a task does. The other end of the channel is dropped with
-/// the call, and nothing is ever sent.
+/// Whether a caller still waits for a task's work. The other end of the channel is dropped with the
+/// call, and nothing is ever sent.
 #[derive(Clone)]
 pub(super) struct Awaited(mpsc::Sender<Infallible>);
 
@@ -193,8 +195,8 @@ impl FlightSql {
         }))
     }
 
-    /// What the client's session is kept under; a name means nothing in the mouth of another user,
-    /// nor of another role of the same name.
+    /// The key of the client's session. It includes the user and the role: the same name means
+    /// another session for another user, or for another role of the same name.
     pub(super) fn session_key(caller: &Caller) -> Option<Vec<u8>> {
         let session = caller.session.as_deref()?;
         let user = caller.user.as_deref().unwrap_or_default();
@@ -214,7 +216,7 @@ impl FlightSql {
         Ok(Some(seat))
     }
 
-    /// Where a statement runs: in its transaction, in the client's session, or by itself.
+    /// The session for a statement: its transaction's, the client's, or one of its own.
     pub(super) fn seat(&self, caller: &Caller, transaction: Option<&[u8]>) -> Result<Arc<SessionLease>, Status> {
         if let Some(id) = transaction.filter(|id| !id.is_empty()) {
             return Ok(self.transactions.get(&Owner::of(caller), id)?.seat);

@@ -1,4 +1,4 @@
-//! Statements, prepared or not: what they give, and where it is to be had.
+//! Statements, prepared or not: their results, and the tickets for these.
 
 use super::expiring_map::{Id, Owner, random_id};
 use super::parameters::Parameters;
@@ -38,7 +38,7 @@ pub(super) struct PreparedStatement {
 
 /// Bytes of the rows that the executions of a statement for many rows of parameters may give.
 const MOST_RETURNED: usize = 256 << 20;
-/// Batches of so few rows that their own size counts, until they become one.
+/// Batches with this few rows are collected into one.
 const BATCHES_TOGETHER: usize = 1_024;
 
 /// The rows of one execution after the other.
@@ -47,7 +47,7 @@ struct Returned {
     /// The tag's word and the columns of the first execution, whose names hold for all.
     form: Option<(&'static str, SchemaRef)>,
     batches: Vec<RecordBatch>,
-    /// Small ones, which become one.
+    /// Small batches, which become one.
     small: Vec<RecordBatch>,
     bytes: usize,
 }
@@ -73,6 +73,7 @@ impl Returned {
         }
         Ok(())
     }
+
     fn put_together(&mut self) -> Result<(), SqlError> {
         let Some((_, schema)) = self.form.as_ref().filter(|_| !self.small.is_empty()) else { return Ok(()) };
         let before: usize = self.small.iter().map(RecordBatch::get_array_memory_size).sum();
@@ -82,7 +83,8 @@ impl Returned {
         self.small.clear();
         Ok(())
     }
-    /// The rows of all; none if there are no executions that give rows.
+
+    /// The rows of all; `None` if no execution gives rows.
     fn finish(mut self) -> Result<Option<StatementResult>, SqlError> {
         self.put_together()?;
         let batches = self.batches;
@@ -96,11 +98,11 @@ pub(super) struct Finished {
     batches: Vec<RecordBatch>,
 }
 
-/// What has run, or can run, for a client.
+/// A statement that has run, or can run, for a client.
 pub(super) enum Flight {
     /// A query that runs when its ticket is shown.
     Planned(Option<SchemaRef>),
-    /// Something else, which has run.
+    /// Another statement, which has run.
     Done(StatementResult),
 }
 
@@ -113,7 +115,7 @@ fn is_query(statement: &Parsed) -> bool {
     }
 }
 
-/// Refuses what a session by itself would forget at once.
+/// Refuses a statement whose effect a session of its own would lose at once.
 fn check_lone(statement: &StatementKind) -> Result<(), Status> {
     use Transaction::{Begin, Commit, Release, Rollback, RollbackTo, Savepoint};
     let is_temporary = |persistence: &Persistence| *persistence == Persistence::Temporary;
@@ -152,8 +154,7 @@ fn check(seat: &SessionLease, statement: &Parsed) -> Result<(), Status> {
     }
 }
 
-/// The statement of a text, for a session. What is wrong with it is an error of the session's
-/// transaction.
+/// The statement of a text, for a session. A parse error is an error of the session's transaction.
 async fn single(session: &mut Session, sql: &str) -> Result<Parsed, Status> {
     let mut statements = session.parse_elsewhere(sql).await.map_err(|error| status_of(&error))?;
     match (statements.pop(), statements.is_empty()) {
@@ -178,7 +179,7 @@ pub(super) fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
     Ok(bytes)
 }
 
-/// A flight with one endpoint, or none.
+/// A flight with at most one endpoint.
 pub(super) fn flight_info(
     descriptor: FlightDescriptor,
     schema: Option<&Schema>,
@@ -195,13 +196,14 @@ pub(super) fn flight_info(
     Ok(info)
 }
 
-/// A ticket: a mark by which it is cancelled, and what is to be run, or nothing if it has been run.
+/// A ticket: a mark by which it is cancelled, and the statement to run, or nothing if it has been
+/// run.
 fn ticket(mark: Id, command: Option<Any>) -> Vec<u8> {
     let command = command.map(|command| command.encode_to_vec()).unwrap_or_default();
     TicketStatementQuery { statement_handle: [mark.as_slice(), &command].concat().into() }.as_any().encode_to_vec()
 }
 
-/// What a client is told of a change.
+/// The client's answer for a change.
 pub(super) fn update_result(rows: u64) -> Bytes {
     DoPutUpdateResult { record_count: rows as i64 }.encode_to_vec().into()
 }
@@ -227,16 +229,19 @@ impl PreparedStatement {
     fn is_query(&self) -> bool {
         is_query(self.prepared.parsed())
     }
+
     /// The columns of its rows, if they do not depend on parameters: the type of `$1 + 1` does, and
     /// its name.
     fn schema(&self) -> Option<SchemaRef> {
         self.description.schema.clone().filter(|_| self.description.parameters.is_empty())
     }
+
     pub(super) fn bind(&self, batches: Vec<RecordBatch>) -> Result<(), Status> {
         let parameters = Parameters::new(&batches, &self.description.parameters)?;
         *self.bound.lock() = Some(Arc::new(parameters));
         Ok(())
     }
+
     /// The rows of parameters for one execution.
     fn parameters(&self, given: Option<&[RecordBatch]>) -> Result<Arc<Parameters>, Status> {
         if let Some(batches) = given {
@@ -249,8 +254,8 @@ impl PreparedStatement {
         }
     }
 
-    /// Runs it for each row of parameters, all in one transaction; what the last one gave, and how
-    /// many rows were changed.
+    /// Runs it for each row of parameters, all in one transaction; returns the last result, and the
+    /// number of changed rows.
     async fn execute(&self, parameters: Arc<Parameters>) -> Result<(StatementResult, u64), Status> {
         check(&self.seat, self.prepared.parsed())?;
         let mut session = self.seat.take().await?;
@@ -290,7 +295,7 @@ impl PreparedStatement {
 }
 
 impl FlightSql {
-    /// Plans a query, or runs anything else.
+    /// Plans a query, or runs another statement.
     async fn plan(&self, seat: &Arc<SessionLease>, sql: &str) -> Result<Flight, Status> {
         let mut session = seat.take().await?;
         let statement = runnable(&mut session, seat, sql).await?;
@@ -301,7 +306,7 @@ impl FlightSql {
         Ok(Flight::Done(seat.attend(async move { session.execute_statement(statement).await }).await?))
     }
 
-    /// The flight of what has run: its rows are kept until they are fetched.
+    /// The flight of a finished statement: its rows are kept until they are fetched.
     fn done(
         &self,
         caller: &Caller,
@@ -335,7 +340,7 @@ impl FlightSql {
         }
     }
 
-    /// The schema of a query, without running anything.
+    /// The schema of a query, without an execution.
     pub(super) async fn query_schema(
         &self,
         caller: &Caller,
@@ -362,7 +367,7 @@ impl FlightSql {
             let seat = self.seat(caller, query.transaction_id.as_deref())?;
             let cancellable = Cancellable::new(&self.running, mark);
             let mut session = seat.take().await?;
-            // A ticket is what a client has sent: it may say anything.
+            // A ticket comes from a client: it may have any content.
             let statement = runnable(&mut session, &seat, &query.query).await?;
             let work = Work::Statement(Box::new(statement));
             let decimals = form::decimals(caller);
@@ -429,7 +434,7 @@ impl FlightSql {
     /// Binds rows of parameters for the next executions as a query.
     pub(super) fn bind(&self, caller: &Caller, handle: &[u8], batches: Vec<RecordBatch>) -> Result<Bytes, Status> {
         self.prepared.get(&Owner::of(caller), handle)?.bind(batches)?;
-        // Some clients take what is not said for an empty handle.
+        // A few clients take a missing field for an empty handle.
         let prepared_statement_handle = Some(Bytes::copy_from_slice(handle));
         Ok(DoPutPreparedStatementResult { prepared_statement_handle }.encode_to_vec().into())
     }

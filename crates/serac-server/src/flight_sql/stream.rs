@@ -1,12 +1,12 @@
-//! Results as they are read: a task runs the statement and hands over one batch after the other, a
-//! few ahead of what the client has taken.
+//! Results as they are read. A task runs the statement and hands over one batch after the other, a
+//! few ahead of the client.
 //!
 //! ```text
 //! task, with the session: rows ──▶ ahead ──channel of few──▶ the answer's body ──HTTP/2──▶ client
 //! ```
-//! A client that reads slowly so keeps back the query itself. If somebody waits for the session
+//! A client that reads slowly so keeps back the query itself. If another call waits for the session
 //! meanwhile, the rest is computed into `ahead`, up to [`AHEAD_BYTES`], and the session is given
-//! back. A client that goes away ends the statement; one that stands still for too long, too.
+//! back. A client that goes away, or stalls for too long, ends the statement.
 
 use super::parameters::Parameters;
 use super::session_lease::{LeasedSession, SessionLease};
@@ -29,17 +29,17 @@ use tonic::Status;
 /// Batches that are computed while the client takes those before: they go in one message if they
 /// are small.
 const BATCHES_AHEAD: usize = 4;
-/// What is computed ahead of a client for somebody who waits for the session.
+/// Bytes that are computed ahead of a client while another call waits for the session.
 const AHEAD_BYTES: usize = 256 << 20;
 
-/// What is to run.
+/// The work of a task.
 pub(super) enum Work {
     Statement(Box<Parsed>),
     /// A prepared statement, once for each row of parameters.
     Prepared(Prepared, Arc<Parameters>),
 }
 
-/// What cancels running statements, by the marks of their tickets.
+/// The cancellation signals of running statements, by the marks of their tickets.
 pub(super) type Running = Arc<Mutex<HashMap<Vec<u8>, Arc<Notify>>>>;
 
 /// A statement that can be cancelled by the mark of its ticket. That it was cancelled before it has
@@ -64,7 +64,7 @@ impl Drop for Cancellable {
     }
 }
 
-/// Where the rows go.
+/// The sink of the rows.
 struct Outlet {
     seat: Arc<SessionLease>,
     schema: Option<SchemaRef>,
@@ -77,7 +77,7 @@ struct Outlet {
     is_cancelled: Arc<AtomicBool>,
 }
 
-/// Why no more rows are sent.
+/// The reason why no more rows are sent.
 enum End {
     /// The client has gone.
     Gone,
@@ -90,7 +90,7 @@ impl From<SqlError> for End {
     }
 }
 
-/// What is wrong with rows of parameters whose results cannot stand in one.
+/// The error for rows of parameters whose results cannot be in one stream.
 pub(super) const DIFFERENT_TYPES: &str = "the rows of parameters have different types, and so have their results";
 
 pub(super) fn types_of(schema: &SchemaRef) -> impl Iterator<Item = &DataType> {
@@ -110,12 +110,14 @@ impl Outlet {
             Some(_) => Err(End::Failed(error(sqlstate::DATATYPE_MISMATCH, DIFFERENT_TYPES))),
         }
     }
+
     fn push(&mut self, batch: RecordBatch) {
         self.ahead_bytes += batch.get_array_memory_size();
         self.ahead.push_back(batch);
     }
-    /// Hands over what is there; ends early if somebody waits for the session and there is room for
-    /// more.
+
+    /// Hands over the ready batches. It ends early if another call waits for the session and there
+    /// is room for more.
     async fn hand_over(&mut self, hurries: bool) -> Result<(), End> {
         while let Some(batch) = self.ahead.front() {
             let bytes = batch.get_array_memory_size();
@@ -151,6 +153,7 @@ impl Outlet {
             self.hand_over(true).await?;
         }
     }
+
     fn send_result(&mut self, result: StatementResult) -> Result<(), End> {
         match result {
             StatementResult::Rows { schema, batches, .. } => {
@@ -176,8 +179,8 @@ impl Outlet {
     }
 
     async fn run(&mut self, session: &mut Session, work: Work, decimals: DecimalForm) -> Result<(), End> {
-        // Of several rows of parameters, each could be planned in another way: the form of all must
-        // be the same.
+        // Several rows of parameters might be planned differently: the form of all must be the
+        // same.
         let are_several = matches!(&work, Work::Prepared(_, parameters) if parameters.len() > 1);
         session.set_next_decimals(if are_several { DecimalForm::default() } else { decimals });
         match work {
@@ -189,8 +192,8 @@ impl Outlet {
             },
             Work::Prepared(mut prepared, parameters) => {
                 for row in parameters.rows() {
-                    // Between two executions nothing runs that could be cancelled, and one may take
-                    // no time in which others have their turn.
+                    // Between two executions no statement runs that could be cancelled, and an
+                    // execution may yield to no other task.
                     consume_budget().await;
                     // Relaxed: who reads it late executes once more. Pairs with the store in
                     // `rows`.
@@ -223,7 +226,7 @@ impl Outlet {
     }
 }
 
-/// Begins to run what gives rows.
+/// Begins to run a statement with rows.
 pub(super) async fn rows(
     seat: Arc<SessionLease>,
     mut session: LeasedSession,
@@ -259,7 +262,7 @@ pub(super) async fn rows(
             let run = outlet.run(&mut session, work, decimals);
             tokio::pin!(run);
             tokio::select! {
-                // First: what has not begun cannot be cancelled.
+                // First: work that has not begun cannot be cancelled.
                 biased;
                 result = &mut run => result,
                 () = cancelled => {

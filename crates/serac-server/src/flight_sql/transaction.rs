@@ -1,9 +1,9 @@
 //! Transactions and savepoints by id.
 //!
 //! A transaction has a session of its own, or is the one of the client's session. When it has
-//! ended, the session waits for the next transaction of the same connection: statements that a
-//! client has prepared in one transaction, and goes on to use in the next as if nothing had
-//! happened (ADBC's cursors do), run in the next then.
+//! ended, the session waits for the next transaction of the same connection. A client may prepare
+//! statements in one transaction and use them in the next (ADBC's cursors do); they then run in the
+//! same session.
 
 use super::expiring_map::{Id, Owner, random_id};
 use super::session_lease::{Kind, SessionLease};
@@ -64,7 +64,7 @@ impl FlightSql {
         let sql = if commits { "COMMIT" } else { "ROLLBACK" };
         let ended = seat.attend(async move { session.execute(sql).await.map(|_| ()) }).await;
         if Self::session_key(caller).is_none() {
-            // Without room for it, it is not spared.
+            // Without room for it, the session is dropped.
             let _ = self.spare.keep_instead(Owner::of(caller), Self::spare_key(caller), seat, |_| true);
         }
         ended?;
@@ -93,7 +93,7 @@ impl FlightSql {
     }
 
     pub(super) async fn end_savepoint(&self, caller: &Caller, savepoint: &[u8], releases: bool) -> Result<(), Status> {
-        let unknown = || error(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, "there is no such savepoint");
+        let unknown = || error(sqlstate::INVALID_SAVEPOINT_SPECIFICATION, "the savepoint does not exist");
         let (transaction, name) = savepoint.split_at_checked(size_of::<Id>()).ok_or_else(unknown)?;
         let name = quoted(std::str::from_utf8(name).map_err(|_| unknown())?)?;
         let OpenTransaction { seat } = self.transactions.get(&Owner::of(caller), transaction)?;

@@ -58,22 +58,22 @@ const FRAMES_AHEAD: usize = 2;
 const DATA_AHEAD: usize = 4;
 /// Bytes of answers that are sent while a statement gives more.
 const SEND_BYTES: usize = 64 << 10;
-/// Room for answers that is kept when there are none.
+/// Room for answers that is kept between answers.
 const KEPT_BYTES: usize = 256 << 10;
 /// Time between two figures of a COPY's progress.
 const PROGRESS: Duration = Duration::from_millis(250);
-/// How long a client may take for the last that it is told.
+/// The time that a client may take for its last message.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a client gets that asks for an image in shared memory.
+/// The answer to a client that asks for an image in shared memory.
 pub struct Image {
-    /// What lies where.
+    /// The places of the data.
     pub manifest: Vec<u8>,
     /// The open files that the manifest names by their numbers in this list.
     pub descriptors: Descriptors,
     /// Keeps the image. Dropped when the client gives it back, or has gone, or after `time`.
     pub lease: Box<dyn Any + Send>,
-    /// How long the image is kept; none for as long as the client is there.
+    /// The time that the image is kept; `None` while the client is connected.
     pub time: Option<Duration>,
 }
 
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Image {
 /// Makes the image that a request asks for, in the client's session. It may block.
 pub type ImageSource = Arc<dyn Fn(&mut Session, &[u8]) -> Result<Image, SqlError> + Send + Sync>;
 
-/// What is wrong with a statement, as clients are told.
+/// The error of a statement, as clients are told.
 pub(super) fn failure(error: SqlError) -> Failure {
     let SqlError { sqlstate, message, detail, name, position, .. } = error;
     let (detail, name) = (detail.map(Into::into), name.map(Into::into));
@@ -101,7 +101,7 @@ pub(super) fn log_in(session: &mut Session, role: Option<&str>) -> Result<(), Sq
     Account::of(role, &HashMap::new(), session.database()).enter(session, role)
 }
 
-/// Why a statement, or the connection, ends early.
+/// The reason why a statement, or the connection, ends early.
 enum Stop {
     Sql(SqlError),
     /// The client has gone.
@@ -143,7 +143,8 @@ impl Wire {
     fn put(&mut self, frame: &HolderFrame<'_>) {
         frame.put(&mut self.out);
     }
-    /// Sends what there is. A client that takes nothing for too long has gone.
+
+    /// Sends the buffered bytes. A client that takes nothing for too long has gone.
     async fn flush(&mut self, running: &Running) -> Result<(), Stop> {
         let gone = running.gone();
         let mut gone = pin!(gone);
@@ -179,6 +180,7 @@ impl Wire {
         self.out.shrink_to(KEPT_BYTES);
         Ok(())
     }
+
     /// Sends a frame together with open files.
     async fn send_descriptors(&mut self, files: &[BorrowedFd<'_>], running: &Running) -> Result<(), Stop> {
         self.flush(running).await?;
@@ -199,7 +201,7 @@ impl Wire {
                 // The files go with the first byte, and so small a frame is taken as a whole.
                 Ok(count) if count == frame.len() => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && matches!(ready, Ok(Ok(()))) => {}
-                // Nothing of it has gone. The system bounds the open files that wait in all sockets
+                // No byte of it was sent. The system bounds the open files that wait in all sockets
                 // of a user: other clients, which do not read, may have taken them.
                 Err(error) if is_short_of_files(&error) => {
                     let message = format!("no more open files can be sent at the moment: {error}");
@@ -295,7 +297,7 @@ pub(super) async fn serve(socket: Socket, shared: Arc<FolderServerState>, place:
         Some((user, _)) => Some(format!(
             "the database is open in a process of user {own}, which serves that user and root, but not user {user}"
         )),
-        None => Some("the system does not say whose process the client is".into()),
+        None => Some("the system does not report the user of the client's process".into()),
     };
     let entered = match (refused, first) {
         (_, Ok(None) | Err(ReadError::Io(_))) => return,
@@ -441,7 +443,7 @@ impl Connection {
     async fn run(&mut self, shared: &FolderServerState) -> Stop {
         let mut ends = self.running.activity().ends();
         let notifications = self.notifications.clone();
-        // Who comes while the end waits for others may run one statement.
+        // A client that connects while the end waits for others may run one statement.
         let mut is_new = shared.is_stopping();
         loop {
             if let Err(stop) = self.wire.flush(&self.running).await {
@@ -503,12 +505,14 @@ impl Connection {
     fn may_tell(&self) -> bool {
         self.notifications.listens() && self.session.transaction_status() == TransactionStatus::Idle
     }
+
     fn tell(&mut self) {
         for told in self.notifications.take() {
             let (channel, payload) = (&*told.channel, &*told.payload);
             self.wire.put(&HolderFrame::Notification { process: told.process, channel, payload });
         }
     }
+
     fn put_notices(&mut self) {
         for notice in self.session.notices().take() {
             let (severity, sqlstate, message) = (notice.severity.name(), notice.sqlstate, &*notice.message);
@@ -549,8 +553,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Drops what is on its way of the data of a COPY that has ended. The client learns of that
-    /// first.
+    /// Drops the rest of the data of a COPY that has ended. The client learns of that first.
     async fn drop_data(&mut self) -> Result<(), Stop> {
         if !std::mem::take(&mut self.owes_data) {
             return Ok(());
@@ -582,6 +585,7 @@ impl Connection {
         let result = self.script(text, began).await;
         self.end(statement, result, shared).await
     }
+
     async fn script(&mut self, text: &str, mut began: Instant) -> Result<(), Stop> {
         let parsed = self.running.attend(self.session.parse_elsewhere(text)).await;
         let statements = match parsed {
@@ -619,6 +623,7 @@ impl Connection {
         }
         Ok(())
     }
+
     fn note(&self, kind: StatementKind, began: Instant, text: &str, error: Option<&'static str>) {
         let activity = self.running.activity();
         let took = activity.ended(kind, began, self.session.transaction_status(), error);
@@ -628,7 +633,7 @@ impl Connection {
         }
     }
 
-    /// Runs one statement and sends what it gives; its tag, and its rows.
+    /// Runs one statement and sends its result; returns its tag, and its number of rows.
     async fn run_one(&mut self, statement: Parsed) -> Result<(String, u64), Stop> {
         let statement = self.placed(statement)?;
         let is_copy = serac_sql::is_copy(&statement);
@@ -684,6 +689,7 @@ impl Connection {
             StatementResult::Rows { .. } => unreachable!("a COPY gives no rows as its result"),
         }
     }
+
     async fn copy_in(&mut self, statement: Parsed) -> Result<StatementResult, Stop> {
         self.wire.put(&HolderFrame::CopyIn);
         self.wire.flush(&self.running).await?;
@@ -740,7 +746,7 @@ impl Connection {
                 break None;
             }
         };
-        // What ends without an error among its pieces has ended well.
+        // An input without an error among its pieces has ended well.
         drop(sender);
         let result = match early {
             Some(result) => result,
@@ -752,6 +758,7 @@ impl Connection {
             (_, result) => Ok(result?),
         }
     }
+
     async fn copy_out(&mut self, statement: Parsed) -> Result<StatementResult, Stop> {
         let output = Output::default();
         self.session.set_copy_output(Box::new(output.clone()));
@@ -839,6 +846,7 @@ impl Connection {
         self.note(StatementKind::Select, began, "image in shared memory", error);
         self.end(statement, result, shared).await
     }
+
     async fn send_image(&mut self, image: Image) -> Result<(), Stop> {
         let Image { manifest, descriptors, lease, time } = image;
         let lease = self.running.lease(lease, time)?;
@@ -848,6 +856,7 @@ impl Connection {
         }
         sent
     }
+
     async fn send_parts(&mut self, lease: u64, manifest: &[u8], descriptors: Descriptors) -> Result<(), Stop> {
         for files in descriptors.chunks(MOST_DESCRIPTORS) {
             let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();

@@ -45,48 +45,50 @@ use tracing::warn;
 
 /// Waits between two tries to open or to connect: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-/// How long a holder that seems to serve nobody is tried again: its LOCK may still tell of the one
+/// The time that a holder without a socket is tried again: its LOCK may still name the holder
 /// before it.
 const GRACE: Duration = Duration::from_millis(300);
-/// How long processes that could open a folder leave it to the server to which it was handed over.
+/// The time that processes that could open a folder leave it to the server to which it was handed
+/// over.
 const GIVES_WAY: Duration = Duration::from_secs(5);
 /// Waits of a server between two tries to open a folder, and between two questions to a holder that
 /// is busy.
 const SERVER_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
-/// How long a holder may take to answer a server that asks for the folder.
+/// The time that a holder may take to answer a server that asks for the folder.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Events that a client is read ahead of who takes them.
+/// Events that are read ahead of the client's consumer.
 const EVENTS_AHEAD: usize = 4;
 
 /// The SQLSTATE of a statement that was cancelled.
 const CANCELED: &str = sqlstate::QUERY_CANCELED;
 
-/// How a folder is opened.
+/// The options of opening a folder.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// How the storage is opened, if this process opens it. Without a path the database is in
+    /// The options of the storage, if this process opens it. Without a path the database is in
     /// memory.
     pub storage: StorageOptions,
-    /// How SQL runs then.
+    /// The SQL options for that case.
     pub sql: SqlOptions,
-    /// How others are served then.
+    /// The options for serving other processes in that case.
     pub server: FolderOptions,
-    /// The database is for this process alone: opening fails if another one has it open, and others
-    /// are not served.
+    /// The database is for this process alone: opening fails if another process has it open, and
+    /// others are not served.
     pub is_standalone: bool,
     /// The folder is handed over to a server that asks for it ([`open_to_serve`]), when no session
-    /// of this process has a statement or a transaction. Those sessions go on through the server.
+    /// of this process has a statement or a transaction. Its sessions continue through the server.
     /// Not for a program that uses [`FolderDatabase::held`].
     pub hands_over: bool,
-    /// How long a holder that opens or closes the database is waited for.
+    /// The time to wait for a holder that opens or closes the database.
     pub patience: Duration,
 }
 
 impl Opening {
-    /// A folder, with what is usual.
+    /// A folder, with the default options.
     pub fn of(folder: impl Into<PathBuf>) -> Self {
         Self::with(StorageOptions { path: Some(folder.into()), ..StorageOptions::default() }, SqlOptions::default())
     }
+
     /// With these options.
     pub fn with(storage: StorageOptions, sql: SqlOptions) -> Self {
         let (server, patience) = (FolderOptions::default(), Duration::from_secs(60));
@@ -94,7 +96,7 @@ impl Opening {
     }
 }
 
-/// Why a folder can neither be opened nor worked in through another process.
+/// The reason why a folder can neither be opened nor used through another process.
 #[derive(Debug)]
 pub enum FolderError {
     /// It cannot be opened.
@@ -111,19 +113,19 @@ pub enum FolderError {
         path: PathBuf,
         /// That process.
         holder: Option<u32>,
-        /// Why nobody could be reached at its socket.
+        /// The error of connecting to its socket.
         why: std::io::Error,
     },
     /// It is not where it was when it was found first.
     Moved(PathBuf),
-    /// It was looked for, and somebody has asked for the end of that.
+    /// The search was cancelled.
     Cancelled,
 }
 
-/// Whether a process is stopped by a signal, or by who debugs it.
+/// Whether a process is stopped by a signal or a debugger.
 fn is_stopped(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The state stands behind the name in parentheses, which may have such itself.
+    // The state stands behind the name in parentheses, which may contain parentheses.
     status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 't']))
 }
 
@@ -176,7 +178,7 @@ impl FolderError {
     }
 }
 
-/// What this process has open.
+/// The database that this process has open.
 struct Held {
     db: SqlDatabase,
     server: Option<FolderServer>,
@@ -188,21 +190,22 @@ struct DatabaseState {
     /// The folder that was found at the path first. No other one takes its place.
     folder: OnceLock<FolderId>,
     occupancy: Arc<watch::Sender<Occupancy>>,
-    /// When the folder was handed over to a server last.
+    /// The time at which the folder was last handed over to a server.
     handed_over: Mutex<Option<Instant>>,
     /// The process is told to end, and its sessions run nothing more.
     is_ending: AtomicBool,
 }
 
-/// What this process's own sessions do in the database that it has open. A hand-over begins only
-/// when none of them has a statement or a transaction, and none begins during it.
+/// Counts the statements and transactions of this process's own sessions in the database that it
+/// has open. A hand-over begins only when all of them are idle, and none begins a statement during
+/// it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Occupancy {
     /// Sessions that have a statement or a transaction.
     count: usize,
     /// The database is being handed over.
     is_closing: bool,
-    /// How often it was. A session of an earlier epoch is in a database that is closed.
+    /// The number of hand-overs. A session of an earlier epoch is in a database that is closed.
     epoch: u64,
 }
 
@@ -216,7 +219,7 @@ impl Drop for Occupies {
 }
 
 /// Begins to hand the folder over to a server, in a thread of its own. The caller is a thread of
-/// the folder's server, which may not hold the database: who drops that waits for these threads.
+/// the folder's server, which may not hold the database: dropping it waits for these threads.
 ///
 /// # Errors
 /// [`BUSY`] as long as a session of this process has a statement or a transaction.
@@ -253,16 +256,16 @@ fn hand_over(occupancy: &watch::Sender<Occupancy>, shared: Weak<DatabaseState>) 
     }
 }
 
-/// Where a session is.
+/// The place of a session.
 enum Attached {
     /// In this process, in this epoch.
     Here(SqlDatabase, u64),
     There(Box<Client>),
 }
 
-/// Opens a folder to serve it. A holder that grants it is asked to hand the folder over, and one
-/// that opens or closes the database, or is busy, is waited for. `tell` is called once if somebody
-/// is waited for, with the holder's process.
+/// Opens a folder to serve it. A holder that grants it is asked to hand the folder over. A holder
+/// that opens or closes the database, or is busy, is waited for. `tell` is called once, with the
+/// holder's process, if there is a wait.
 ///
 /// # Errors
 /// When another process serves the folder, or does not let it go within `patience`; otherwise as
@@ -325,6 +328,7 @@ impl DatabaseState {
         let path = self.opening.storage.path.as_deref()?;
         client::open_folder(path).and_then(|folder| client::folder_id(&folder)).ok()
     }
+
     /// Opens the folder, or connects to the process that has it open, as long as that is wanted.
     fn attach(
         self: &Arc<Self>,
@@ -335,7 +339,7 @@ impl DatabaseState {
         let serves_others = !is_standalone && storage.path.is_some();
         let began = Instant::now();
         let mut pause = PAUSES.0;
-        // Since when LOCK says that its holder serves nobody.
+        // The time since which LOCK says that its holder has no socket.
         let mut unserved: Option<Instant> = None;
         loop {
             if let Some(held) = &*self.held.lock() {
@@ -354,7 +358,7 @@ impl DatabaseState {
                 match Client::connect_while(path, &options.client(left), is_wanted) {
                     Ok(client) => {
                         let _ = found.map(|found| self.folder.set(found));
-                        // If this one is killed, nobody needs to be waited for.
+                        // If this one is killed, there is no server to wait for.
                         *self.handed_over.lock() = None;
                         return Ok(Attached::There(Box::new(client)));
                     }
@@ -385,7 +389,7 @@ impl DatabaseState {
                     if began.elapsed() >= *patience {
                         return Err(FolderError::Silent { path, holder, why });
                     }
-                    // Those who wait together do not come back together.
+                    // Processes that wait together do not come back together.
                     std::thread::sleep(pause.mul_f64(0.5 + rand::random::<f64>() / 2.0));
                     pause = (pause * 2).min(PAUSES.1);
                 }
@@ -393,14 +397,17 @@ impl DatabaseState {
             }
         }
     }
+
     /// Whether the folder is left to the server to which it was handed over.
     fn gives_way(&self) -> bool {
         self.handed_over.lock().is_some_and(|when| when.elapsed() < GIVES_WAY)
     }
+
     fn note_hand_over(&self) {
         *self.handed_over.lock() = Some(Instant::now());
     }
-    /// Notes that a session of an epoch begins a statement; none if the database was handed over,
+
+    /// Notes that a session of an epoch begins a statement; `None` if the database was handed over,
     /// or is about to be.
     fn occupy(&self, epoch: u64) -> Option<Occupies> {
         let mut is_granted = false;
@@ -411,8 +418,9 @@ impl DatabaseState {
         });
         is_granted.then(|| Occupies(self.occupancy.clone()))
     }
+
     /// Ends the connections of others, and closes the database, which releases the lock. No session
-    /// of this process runs anything meanwhile.
+    /// of this process runs a statement meanwhile.
     fn finish_hand_over(&self) {
         let held = {
             let mut held = self.held.lock();
@@ -431,13 +439,14 @@ impl DatabaseState {
         }
         self.occupancy.send_modify(|occupancy| occupancy.is_closing = false);
     }
+
     /// Opens the folder in this process, unless it is.
     fn open(self: &Arc<Self>) -> Result<(), FolderError> {
         let Opening { storage, sql, server, is_standalone, hands_over, .. } = &self.opening;
         let serves_others = !is_standalone && storage.path.is_some();
         let (occupancy, shared) = (self.occupancy.clone(), Arc::downgrade(self));
         let hand_over = hands_over.then(|| Arc::new(move || hand_over(&occupancy, shared.clone())) as HandOver);
-        // Who comes meanwhile waits for the database to be open.
+        // A caller that comes meanwhile waits for the database to be open.
         let mut held = self.held.lock();
         if held.is_none() {
             let database = Database::open_with(StorageOptions { serves_others, ..storage.clone() });
@@ -470,10 +479,12 @@ impl FolderDatabase {
         shared.attach(&SessionOptions::default(), &|| true)?;
         Ok(Self(shared))
     }
+
     /// The database, if this process has it open.
     pub fn held(&self) -> Option<SqlDatabase> {
         self.0.held.lock().as_ref().map(|held| held.db.clone())
     }
+
     /// A new session.
     ///
     /// # Errors
@@ -497,8 +508,9 @@ impl FolderDatabase {
         session.attach().await?;
         Ok(session)
     }
-    /// Ends this process's work in the database: its sessions run nothing more, what runs is
-    /// cancelled by `running`, and the database is [closed](Self::close).
+
+    /// Ends this process's work in the database: its sessions begin no statements, `running` is
+    /// cancelled, and the database is [closed](Self::close).
     ///
     /// # Errors
     /// When the log cannot be written.
@@ -509,6 +521,7 @@ impl FolderDatabase {
         }
         self.close()
     }
+
     /// Ends the connections of others, and closes the database, if this process has it open.
     /// Sessions that are left give errors.
     ///
@@ -517,8 +530,9 @@ impl FolderDatabase {
     pub fn close(&self) -> Result<(), EngineError> {
         self.close_when_idle(|_, _| false)
     }
-    /// As [`close`](Self::close), but lets statements of others go on to their end for as long as
-    /// `waits` says, which is asked now and then: how many run, and how long that has been.
+
+    /// As [`close`](Self::close), but lets statements of other processes finish while `waits`
+    /// agrees. It is called now and then with the number of running statements and the time waited.
     ///
     /// # Errors
     /// When the log cannot be written.
@@ -544,12 +558,12 @@ impl FolderDatabase {
     }
 }
 
-/// Whose a session is.
+/// The identity of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// The role; none for the bootstrap superuser.
+    /// The role; `None` for the bootstrap superuser.
     pub role: Option<String>,
-    /// What the program calls itself.
+    /// The program's name for itself.
     pub application: String,
     /// Whether columns without a name are called as by PostgreSQL.
     pub postgresql_names: bool,
@@ -568,13 +582,13 @@ impl SessionOptions {
     }
 }
 
-/// Cancels what a session runs, from any thread and wherever it runs.
+/// Cancels a session's statement, from any thread and in any process.
 #[derive(Clone, Default)]
 pub struct CancelRunning(Arc<Mutex<Option<Cancels>>>);
 
 #[derive(Clone)]
 enum Cancels {
-    /// Nothing yet: a session is looked for, as long as this says so.
+    /// A session is being looked for, while this allows it.
     Attaching(Arc<AtomicBool>),
     Here(CancelHandle),
     There(client::CancelHandle),
@@ -587,7 +601,7 @@ impl std::fmt::Debug for CancelRunning {
 }
 
 impl CancelRunning {
-    /// Cancels the statement that is running, if one is, or the search for the process that has the
+    /// Cancels the running statement, if there is one, or the search for the process that has the
     /// folder open.
     pub fn cancel(&self) {
         match self.0.lock().clone() {
@@ -604,13 +618,13 @@ impl CancelRunning {
     }
 }
 
-/// How far a session's COPY is, to be read from any thread.
+/// The progress of a session's COPY, to be read from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct FolderProgress(Arc<ProgressInner>);
 
 #[derive(Debug, Default)]
 struct ProgressInner {
-    /// Of a session in this process.
+    /// The progress of a session in this process.
     here: Mutex<Option<Arc<CopyProgress>>>,
     /// Otherwise: rows, bytes or rows read, and how much there is. Relaxed: figures to be shown.
     there: [AtomicU64; 3],
@@ -622,33 +636,35 @@ impl FolderProgress {
         let here = self.0.here.lock().clone();
         here.map_or_else(|| self.0.there[0].load(Ordering::Relaxed), |here| here.rows())
     }
-    /// How much of the input is read, and how much there is (zero if unknown), in bytes or rows.
+
+    /// The input that is read, and all of the input (zero if unknown), in bytes or rows.
     pub fn input(&self) -> (u64, u64) {
         let [_, done, total] = &self.0.there;
         let there = || (done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
         let here = self.0.here.lock().clone();
         here.map_or_else(there, |here| here.input())
     }
+
     fn set(&self, figures: [u64; 3]) {
         self.0.there.iter().zip(figures).for_each(|(figure, value)| figure.store(value, Ordering::Relaxed));
     }
 }
 
-/// Takes what statements give.
+/// Takes the results of statements.
 pub trait Sink: Send {
-    /// The columns of rows that follow; false if nobody wants them.
+    /// The columns of the rows that follow; false if they are not wanted.
     fn rows(&mut self, schema: &SchemaRef) -> bool;
-    /// Rows; false if nobody wants more.
+    /// Rows; false if no more are wanted.
     fn batch(&mut self, batch: &RecordBatch) -> bool;
     /// The end of a statement's result. `is_data`: it was the data of a COPY, which went to the
     /// session's output.
     fn complete(&mut self, tag: &str, rows: u64, is_data: bool);
-    /// What a statement says besides its result.
+    /// A notice of a statement.
     fn notice(&mut self, _severity: &str, _message: &str) {}
-    /// What another session has told in a channel.
+    /// A notification of another session in a channel.
     fn notification(&mut self, _process: i32, _channel: &str, _payload: &str) {}
-    /// The session is another one from now on: the last has ended, `why` says how, and the folder
-    /// is open in this process (none), or in another.
+    /// A new session has begun: the last has ended, for the reason `why`. The folder is open in
+    /// another process, or in this one (`None`).
     fn moved(&mut self, _why: &str, _holder: Option<u32>) {}
 }
 
@@ -665,10 +681,12 @@ impl Sink for Rows {
         (self.schema, self.batches) = (Some(schema.clone()), Vec::new());
         true
     }
+
     fn batch(&mut self, batch: &RecordBatch) -> bool {
         self.batches.push(batch.clone());
         true
     }
+
     fn complete(&mut self, _tag: &str, rows: u64, _is_data: bool) {
         self.count = rows;
     }
@@ -679,9 +697,9 @@ impl Sink for Rows {
 pub struct FolderSnapshot {
     /// The tables, in the order of the request.
     pub tables: Vec<Table>,
-    /// How they came from another process; none if they are this one's.
+    /// The snapshot from another process; `None` if they are this process's own.
     pub shared: Option<Snapshot>,
-    /// Of which of the session's processes.
+    /// The number of the session's process.
     place: u64,
 }
 
@@ -692,9 +710,9 @@ enum Place {
     Nowhere,
 }
 
-/// A session, in this process or in the one that has the folder open. When that ends, the session
-/// goes on as a new one with its next statement, wherever the folder is open then; if it had a
-/// transaction or state, statements fail before ([`loss`](super::loss)).
+/// A session, in this process or in the one that has the folder open. When that process ends, the
+/// session continues as a new one with its next statement, wherever the folder is open then. If it
+/// had a transaction or state, statements fail before ([`loss`](super::loss)).
 pub struct FolderSession {
     database: FolderDatabase,
     options: SessionOptions,
@@ -703,14 +721,14 @@ pub struct FolderSession {
     progress: FolderProgress,
     copy_input: Option<Box<dyn Read + Send>>,
     copy_output: Option<Box<dyn Write + Send>>,
-    /// How often the session has found a place.
+    /// The number of times that the session has attached.
     places: u64,
-    /// Statements run in another process, or were given up while they did: what the session had
-    /// before them, and their text.
+    /// Statements that run in another process, or were abandoned while they did: the session's
+    /// state before them, and their text.
     running: Option<(Had, Arc<str>)>,
-    /// What the last session has taken with it.
+    /// The state that the last session has lost.
     loss: Option<Loss>,
-    /// How the last session has ended, where that was not told yet.
+    /// The end of the last session, if it was not reported yet.
     ended: Option<String>,
     /// The epoch of a session in this process.
     epoch: u64,
@@ -736,13 +754,14 @@ impl std::fmt::Debug for FolderSession {
 }
 
 impl FolderSession {
-    /// Where the session is: the process that has the folder open; none if it is this one.
+    /// The process that has the folder open; `None` if it is this one.
     pub fn holder(&self) -> Option<u32> {
         match &self.place {
             Place::There(client) => Some(client.holder()),
             Place::Here(_) | Place::Nowhere => None,
         }
     }
+
     /// The session, if this process has the folder open.
     pub fn here(&mut self) -> Option<&mut Session> {
         self.notice_end();
@@ -751,6 +770,7 @@ impl FolderSession {
             Place::There(_) | Place::Nowhere => None,
         }
     }
+
     /// Whether a transaction is open.
     pub fn transaction_status(&self) -> TransactionStatus {
         match &self.place {
@@ -766,19 +786,23 @@ impl FolderSession {
             Place::Nowhere => TransactionStatus::Idle,
         }
     }
-    /// What cancels statements, also from another thread.
+
+    /// A handle that cancels statements, also from another thread.
     pub fn cancel_handle(&self) -> CancelRunning {
         self.cancel.clone()
     }
-    /// How far the session's COPY is.
+
+    /// The progress of the session's COPY.
     pub fn progress(&self) -> FolderProgress {
         self.progress.clone()
     }
-    /// What the next COPY … FROM STDIN reads.
+
+    /// Sets the input of the next COPY … FROM STDIN.
     pub fn set_copy_input(&mut self, input: Box<dyn Read + Send>) {
         self.copy_input = Some(input);
     }
-    /// What the next COPY … TO STDOUT writes to.
+
+    /// Sets the output of the next COPY … TO STDOUT.
     pub fn set_copy_output(&mut self, output: Box<dyn Write + Send>) {
         self.copy_output = Some(output);
     }
@@ -788,7 +812,7 @@ impl FolderSession {
         let is_wanted = Arc::new(AtomicBool::new(true));
         let attaching = Cancels::Attaching(is_wanted.clone());
         *self.cancel.0.lock() = Some(attaching);
-        // Who drops this future gives the search up.
+        // Dropping this future abandons the search.
         let mut given_up = CancelAtDrop(Some(self.cancel.clone()));
         // Relaxed: as in `cancel`.
         let search = move || shared.attach(&options, &|| is_wanted.load(Ordering::Relaxed));
@@ -806,7 +830,7 @@ impl FolderSession {
                     session.name_columns_as_postgresql();
                 }
                 log_in(&mut session, self.options.role.as_deref()).map_err(FolderError::Sql)?;
-                // A hand-over takes what the session has from here on.
+                // A hand-over loses the session's state from here on.
                 session.begins();
                 let handles = (Cancels::Here(session.cancel_handle()), Some(session.copy_progress()));
                 self.place = Place::Here(Box::new(session));
@@ -822,11 +846,13 @@ impl FolderSession {
         *self.progress.0.here.lock() = here;
         Ok(())
     }
+
     /// Notes the end of a session that is nowhere any more.
     fn lose(&mut self, had: Had, failure: &Failure, is_told: bool) {
         self.loss = Loss::of(had, failure, is_told);
         self.ended = (!is_told).then(|| failure.message.clone());
     }
+
     /// Finds out whether the last session has ended.
     fn notice_end(&mut self) {
         if let Some((had, text)) = self.running.take() {
@@ -859,11 +885,12 @@ impl FolderSession {
             self.lose(had, &failure, false);
         }
     }
-    /// Makes sure that there is a session for a statement: finds one where the last has ended.
-    /// False if there is nothing to be run.
+
+    /// Makes sure that there is a session for a statement: attaches again if the last session has
+    /// ended. False if there is nothing to be run.
     ///
     /// # Errors
-    /// 08006 and 25P02 if the last session has taken something with it, or why there is none.
+    /// 08006 and 25P02 if the last session has lost state, or the error of attaching.
     async fn settle(&mut self, text: &str, sink: &mut dyn Sink) -> Result<bool, Failure> {
         loop {
             if self.database.0.is_ending.load(Ordering::SeqCst) {
@@ -899,8 +926,9 @@ impl FolderSession {
             let _ = occupancy.wait_for(|occupancy| !occupancy.is_closing).await;
         }
     }
-    /// Keeps a hand-over away while a session in this process runs something; false if one is on
-    /// its way, or was.
+
+    /// Prevents a hand-over while a session in this process runs a statement; false if one has
+    /// begun or is done.
     fn occupy(&mut self) -> bool {
         if matches!(self.place, Place::Here(_)) && self.occupies.is_none() {
             self.occupies = self.database.0.occupy(self.epoch);
@@ -908,6 +936,7 @@ impl FolderSession {
         }
         true
     }
+
     /// The statement for which the session was settled has ended.
     fn rest(&mut self, occupies: Option<Occupies>) {
         self.occupies = occupies.filter(|_| self.transaction_status() != TransactionStatus::Idle);
@@ -916,25 +945,26 @@ impl FolderSession {
     /// Runs statements, in order up to the first error.
     ///
     /// # Errors
-    /// What is wrong with the first statement that fails, with its place in the text.
+    /// The error of the first statement that fails, with its place in the text.
     pub async fn run(&mut self, text: &str, sink: &mut dyn Sink) -> Result<(), Failure> {
         loop {
             if !self.settle(text, sink).await? {
                 return Ok(());
             }
-            // Who drops this future gives it back.
+            // Dropping this future releases it.
             let occupies = self.occupies.take();
             let ran = self.run_once(text, sink).await;
             self.rest(occupies);
             match ran {
                 Ok(()) => return Ok(()),
-                // Nothing of it has run, so it may run where the folder is open now, unless the
-                // session has lost something.
+                // No part of it has run, so it may run where the folder is open now, unless the
+                // session has lost state.
                 Err(client::Error::NotRun(_)) => {}
                 Err(error) => return Err(error.into_failure()),
             }
         }
     }
+
     /// Runs statements where the session is. If it ends meanwhile, that is noted.
     async fn run_once(&mut self, text: &str, sink: &mut dyn Sink) -> Result<(), client::Error> {
         let client = match std::mem::replace(&mut self.place, Place::Nowhere) {
@@ -949,7 +979,7 @@ impl FolderSession {
             Place::Nowhere => unreachable!("it is settled"),
         };
         let (had, text) = (Had::of(&client), Arc::<str>::from(text));
-        // Who drops this future gives the statement up.
+        // Dropping this future abandons the statement.
         self.running = Some((had, text.clone()));
         let mut given_up = CancelAtDrop(Some(self.cancel.clone()));
         let ran = self.run_there(client, text.clone(), sink).await;
@@ -961,8 +991,9 @@ impl FolderSession {
         }
         ran
     }
-    /// The rows of a query that nobody has asked for: not in a transaction, and not if the session
-    /// has ended, of which the next statement is told.
+
+    /// The rows of a query that the user has not asked for. It does not run in a transaction, nor
+    /// if the session has ended, which the next statement reports.
     pub async fn query_aside(&mut self, text: &str) -> Option<Vec<RecordBatch>> {
         self.notice_end();
         let is_idle = self.transaction_status() == TransactionStatus::Idle;
@@ -986,7 +1017,8 @@ impl FolderSession {
             Err(_) => None,
         }
     }
-    /// Runs statements; the rows of the last one that gives any.
+
+    /// Runs statements; returns the last result with rows.
     ///
     /// # Errors
     /// As for [`run`](Self::run).
@@ -995,7 +1027,8 @@ impl FolderSession {
         self.run(text, &mut rows).await?;
         Ok(rows.batches)
     }
-    /// Runs statements; how many rows the last one has given or changed.
+
+    /// Runs statements; returns the number of rows that the last one has given or changed.
     ///
     /// # Errors
     /// As for [`run`](Self::run).
@@ -1004,6 +1037,7 @@ impl FolderSession {
         self.run(text, &mut rows).await?;
         Ok(rows.count)
     }
+
     /// The columns of a query's result.
     ///
     /// # Errors
@@ -1013,8 +1047,9 @@ impl FolderSession {
         self.run(text, &mut rows).await?;
         rows.schema.ok_or_else(|| Failure::new(sqlstate::SYNTAX_ERROR, "the statement gives no rows"))
     }
+
     /// Reads tables as they are now, or as the open transaction sees them. In this process they are
-    /// the blocks' own buffers; of another one they come through shared memory.
+    /// the blocks' own buffers; from another one they come through shared memory.
     ///
     /// # Errors
     /// As for [`Client::snapshot`].
@@ -1033,6 +1068,7 @@ impl FolderSession {
         let (tables, shared) = read?;
         Ok(FolderSnapshot { tables, shared, place: self.places })
     }
+
     /// Tells the process that has the folder open that a snapshot is not needed any more. Its
     /// batches can be read as long as they are held.
     pub fn end_snapshot(&mut self, snapshot: FolderSnapshot) {
@@ -1043,11 +1079,12 @@ impl FolderSession {
             let _ = client.end_lease(shared.lease);
         }
     }
+
     /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's
-    /// schema in SQL's sense; none where the `search_path` tells.
+    /// schema in SQL's sense; `None` if the `search_path` decides.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The errors of the statement.
     pub async fn create_table(
         &mut self,
         namespace: Option<&str>,
@@ -1115,15 +1152,15 @@ async fn run_here(
     Ok(())
 }
 
-/// What comes from the thread that waits for the other process.
+/// A message from the thread that waits for the other process.
 enum Said {
     Event(Event),
     Notice(client::Notice),
     Notification(client::Notification),
 }
 
-/// Runs statements in another process, and passes on what they give. They are cancelled when nobody
-/// takes that.
+/// Runs statements in another process, and passes on their results. They are cancelled when the
+/// results are not wanted any more.
 fn converse(
     client: &mut Client,
     text: &str,

@@ -1,7 +1,7 @@
 //! Images in shared memory for the clients of a folder, and for sessions in the holder itself.
 //!
-//! A request runs as a statement of the client's session: in its transaction, as its role, under
-//! its limits, and it can be cancelled like one.
+//! A request runs as a statement of the client's session: in its transaction, as its role and under
+//! its limits. It can be cancelled like one.
 
 use super::connection::{Image, ImageSource};
 use datafusion::arrow::array::RecordBatchReader;
@@ -12,7 +12,7 @@ use serac_sql::{Result, Session, SnapshotReading, SqlError};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// What is wrong with an image, as with a statement.
+/// The error of an image, in the form of a statement's.
 fn sql_error(error: ImageError) -> SqlError {
     let message = error.to_string();
     match error {

@@ -1,5 +1,5 @@
-//! What a session loses when the process that holds the folder ends, and what becomes of its next
-//! statements.
+//! The state that a session loses when the process that holds the folder ends, and the effect on
+//! its next statements.
 //!
 //! | the session had | its next statements |
 //! |---|---|
@@ -7,16 +7,15 @@
 //! | state ([`serac_sql::Session::has_state`]) | one ends with 08006, the others run in a new session |
 //! | an open transaction | the first ends with 08006, the others with 25P02 up to the end of the transaction |
 //!
-//! So no statement means something else than in the session for which it was written, and the rest
-//! of a transaction does not commit by itself. If a statement ran when the holder ended, that one
-//! is told with 08006.
+//! So no statement changes its meaning in a new session, and the rest of a transaction does not
+//! commit by itself. If a statement ran when the holder ended, it fails with 08006.
 
 use serac_client::client::Client;
 use serac_client::wire::{Failure, Status};
 use serac_sql::tree::{StatementKind, Transaction};
 use serac_sql::{Parsed, parse};
 
-/// What a session had at a time.
+/// The state of a session at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Had {
     /// An open transaction, also one that has failed.
@@ -26,11 +25,12 @@ pub(super) struct Had {
 }
 
 impl Had {
-    /// What the session of a client has between two statements.
+    /// The state of a client's session between two statements.
     pub(super) fn of(client: &Client) -> Self {
         Self { transaction: client.status() != Status::Idle, state: client.has_state() }
     }
-    /// What it had when it ended while `text` ran.
+
+    /// Its state if the session ended while `text` ran.
     pub(super) fn within(self, text: &str) -> Self {
         let begins = || {
             let begins = |statement: &Parsed| {
@@ -52,16 +52,16 @@ fn is_end(text: &str) -> bool {
     )
 }
 
-/// A session has ended that had something.
+/// A session with state has ended.
 #[derive(Debug)]
 pub(super) struct Loss {
-    /// What the next statement is told; none if one was told already.
+    /// The failure of the next statement; `None` if it was reported already.
     untold: Option<Failure>,
-    /// Whether a transaction was open, whose end has not come yet.
+    /// Whether a transaction was open and has not ended yet.
     pub(super) is_in_transaction: bool,
 }
 
-/// What becomes of a statement after a loss.
+/// The handling of a statement after a loss.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Next {
     /// It was the end of the transaction that was lost: it is done, as a ROLLBACK.
@@ -71,13 +71,14 @@ pub(super) enum Next {
 }
 
 impl Loss {
-    /// What a session that had this has lost; none if that was nothing. `failure` says so, and
-    /// `is_told` whether a statement has ended with it.
+    /// The loss of a session with this state; `None` without state. `failure` reports it, and
+    /// `is_told` says whether a statement has ended with it.
     pub(super) fn of(had: Had, failure: &Failure, is_told: bool) -> Option<Self> {
         let untold = (!is_told).then(|| failure.clone());
         (had.transaction || had.state && !is_told).then_some(Self { untold, is_in_transaction: had.transaction })
     }
-    /// What becomes of a statement. The loss is none any more when this leaves none.
+
+    /// The handling of a statement. Sets the loss to `None` when it is over.
     pub(super) fn meets(this: &mut Option<Self>, text: &str) -> Option<Next> {
         let loss = this.as_mut()?;
         let untold = loss.untold.take();
@@ -106,7 +107,8 @@ mod tests {
     fn lost(transaction: bool, state: bool, is_told: bool) -> Option<Loss> {
         Loss::of(Had { transaction, state }, &Failure::new(sqlstate::CONNECTION_FAILURE, "gone"), is_told)
     }
-    /// SQLSTATEs, and the tag ROLLBACK, of statements after a loss; "" for one that runs.
+
+    /// SQLSTATEs, and the tag ROLLBACK, of statements after a loss; "" for a statement that runs.
     fn become_of(mut loss: Option<Loss>, texts: &[&str]) -> Vec<String> {
         let of = |text: &&str| match Loss::meets(&mut loss, text) {
             None => String::new(),

@@ -1,9 +1,9 @@
 //! Record batches as messages of Arrow IPC.
 //!
-//! A message is no larger than a few MiB, unless one row is: larger batches are cut into parts, so
+//! A message has at most a few MiB, unless one row is larger. Larger batches are cut into parts, so
 //! that neither side needs more memory for large results than for small ones. Arrays of views hold
-//! just what they name when they are sent: the heaps of hot blocks hold more, of which some is
-//! nobody's business.
+//! just the bytes that they name when they are sent: the heaps of hot blocks hold more, and part of
+//! that is private.
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -28,7 +28,7 @@ pub(super) struct Messages {
     context: IpcWriteContext,
 }
 
-/// Bytes that the values of some rows take, about.
+/// About the bytes of the values in a range of rows.
 fn bytes_of(array: &dyn Array, rows: Range<usize>) -> usize {
     let named = |views: &[u128]| views[rows.clone()].iter().map(|view| 16 + *view as u32 as usize).sum();
     if let Some(text) = array.as_string_view_opt() {
@@ -42,7 +42,7 @@ fn bytes_of(array: &dyn Array, rows: Range<usize>) -> usize {
 }
 
 impl Messages {
-    /// Of rows with these columns. Also the first message, which says them.
+    /// An encoder of rows with these columns. Also the first message, which has the columns.
     ///
     /// # Errors
     /// When the columns are too many.
@@ -63,6 +63,7 @@ impl Messages {
         }
         Ok((messages, first))
     }
+
     fn first(&mut self, schema: &Schema) -> Result<Vec<u8>, ArrowError> {
         let Self { generator, options, dictionaries, .. } = self;
         let encoded = generator.schema_to_bytes_with_dictionary_tracker(schema, dictionaries, options);
@@ -70,6 +71,7 @@ impl Messages {
         write_message(&mut bytes, encoded, options)?;
         Ok(bytes)
     }
+
     /// The ranges of rows that are sent together.
     pub(super) fn parts(batch: &RecordBatch) -> Vec<Range<usize>> {
         let (mut parts, mut open): (_, Vec<_>) = (Vec::new(), std::iter::once(0..batch.num_rows()).collect());
@@ -84,7 +86,8 @@ impl Messages {
         }
         parts
     }
-    /// The messages of some rows of a batch.
+
+    /// The messages of a range of rows of a batch.
     ///
     /// # Errors
     /// When a row is too long.
@@ -92,8 +95,7 @@ impl Messages {
         let part = batch.slice(rows.start, rows.len());
         let columns = part.columns().iter().map(exact).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(part.num_rows()));
-        // The stream's schema is what was said of it: that of a batch may say less of what may be
-        // NULL.
+        // The stream's schema is the announced one: a batch's own may be less precise about NULLs.
         let part = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)?;
         let Self { generator, options, dictionaries, context, .. } = self;
         let (words, encoded) = generator.encode(&part, dictionaries, options, context)?;

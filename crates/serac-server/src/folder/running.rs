@@ -1,4 +1,4 @@
-//! Which statement of a connection runs, and how it is cancelled from elsewhere.
+//! The running statement of a connection, and its cancellation from another connection.
 //!
 //! A cancellation names its statement. It may come before the statement does, by another
 //! connection: it is kept until the statement begins. The latch is held while the number is
@@ -30,7 +30,7 @@ struct Numbers {
     cancelled: Option<u64>,
 }
 
-/// What keeps an image alive.
+/// Keeps an image alive.
 struct Lease {
     _kept: Box<dyn Any + Send>,
     /// Ends the lease at its time.
@@ -45,11 +45,11 @@ impl Drop for Lease {
     }
 }
 
-/// What keeps images alive, by the numbers of their leases.
+/// The images that are kept alive, by the numbers of their leases.
 #[derive(Default)]
 struct Leases {
-    /// The number of the last one. A client does not choose it: with a number that there is, a
-    /// lease would take the place of another, whose image the client still has.
+    /// The number of the last one. A client does not choose it. With a used number, a lease would
+    /// replace another one, whose image the client still has.
     last: u64,
     all: HashMap<u64, Lease>,
 }
@@ -66,7 +66,7 @@ impl Leases {
     }
 }
 
-/// What a connection's task, its reader and those who cancel share.
+/// The state that a connection's task, its reader and cancelling connections share.
 pub(super) struct Running {
     registered: Registered,
     cancel: CancelHandle,
@@ -88,9 +88,11 @@ impl Running {
             gone: watch::Sender::new(false),
         }
     }
+
     pub(super) fn activity(&self) -> &Activity {
         &self.registered
     }
+
     pub(super) fn secret(&self) -> u64 {
         self.secret
     }
@@ -103,14 +105,17 @@ impl Running {
             self.activity().cancel();
         }
     }
+
     /// Notes that it has ended.
     pub(super) fn end(&self) {
         self.numbers.lock().current = None;
     }
+
     /// The statement that began last.
     pub(super) fn begun(&self) -> u64 {
         self.numbers.lock().begun
     }
+
     /// Cancels a statement, also before it begins.
     pub(super) fn cancel(&self, secret: u64, statement: u64) {
         let mut numbers = self.numbers.lock();
@@ -122,16 +127,17 @@ impl Running {
         }
     }
 
-    /// Notes that the client has gone: what runs is cancelled.
+    /// Notes that the client has gone: its statement is cancelled.
     pub(super) fn leave(&self) {
         self.gone.send_replace(true);
         self.activity().cancel();
     }
+
     /// Ready when the client has gone.
     pub(super) fn gone(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut gone = self.gone.subscribe();
         async move {
-            // Without a sender nobody is left to go.
+            // Without a sender the client cannot go.
             if gone.wait_for(|gone| *gone).await.is_err() {
                 std::future::pending().await
             }
@@ -176,6 +182,7 @@ impl Running {
         leases.all.insert(number, Lease { _kept: kept, timer });
         Ok(number)
     }
+
     /// Whether an image may begin: the client has not cancelled it, and has room for it.
     ///
     /// # Errors
@@ -186,10 +193,12 @@ impl Running {
         }
         self.leases.lock().check_room()
     }
+
     pub(super) fn end_lease(&self, lease: u64) {
         let ended = self.leases.lock().all.remove(&lease);
         drop(ended);
     }
+
     pub(super) fn end_leases(&self) {
         let ended = std::mem::take(&mut self.leases.lock().all);
         drop(ended);

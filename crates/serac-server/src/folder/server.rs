@@ -20,27 +20,27 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-/// How long the last answers may take.
+/// The time that the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Time between two looks at those for whose statements the end waits.
+/// Time between two looks at the clients whose statements the end waits for.
 const FINISH_PAUSE: Duration = Duration::from_millis(5);
 /// Threads that serve connections; queries have their own.
 const MOST_THREADS: usize = 4;
 
-/// How other processes are served.
+/// The settings for serving other processes.
 #[derive(Clone)]
 pub struct FolderOptions {
-    /// Connections at a time, of those who have logged in.
+    /// Connections at a time, of clients that have logged in.
     pub max_connections: usize,
-    /// How long a client may take from the connection's beginning until it has logged in.
+    /// The time that a client may take from the connection's beginning until it has logged in.
     pub login_timeout: Duration,
-    /// How long a client may take nothing of an answer.
+    /// The time that a client may stop reading an answer.
     pub write_timeout: Duration,
-    /// How long statements may go on after the stop before they are cancelled.
+    /// The time that statements may go on after the stop before they are cancelled.
     pub shutdown_timeout: Duration,
-    /// Statements that take so long are logged; none for none.
+    /// Statements that take so long are logged; `None` for no log.
     pub slow_statement: Option<Duration>,
-    /// What makes images in shared memory; none to refuse requests for them.
+    /// Makes images in shared memory; `None` refuses requests for them.
     pub images: Option<ImageSource>,
 }
 
@@ -69,27 +69,27 @@ impl std::fmt::Debug for FolderOptions {
 /// Begins to hand the folder over to a server, or says why not.
 pub(super) type HandOver = Arc<dyn Fn() -> Result<(), Failure> + Send + Sync>;
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct FolderServerState {
     pub(super) db: SqlDatabase,
-    /// What clients call the database: the folder's name.
+    /// The clients' name for the database: the folder's name.
     pub(super) name: String,
     pub(super) folder: FolderId,
     pub(super) options: FolderOptions,
-    /// For those who have logged in.
+    /// Permits of clients that have logged in.
     pub(super) seats: Arc<Semaphore>,
     pub(super) phase: watch::Sender<Phase>,
     /// Whether new clients are taken no more.
     is_closed: watch::Sender<bool>,
-    /// Connections by their numbers, for those who cancel.
+    /// Connections by their numbers, for cancellation.
     pub(super) running: Mutex<HashMap<i32, Arc<Running>>>,
-    /// None: the folder is not handed over.
+    /// `None`: the folder is not handed over.
     pub(super) hand_over: Option<HandOver>,
     is_handed_over: AtomicBool,
 }
 
 impl FolderServerState {
-    /// Why connections end when the server stops.
+    /// The error of connections when the server stops.
     pub(super) fn ending(&self) -> Failure {
         // Relaxed: it was stored before the phase that is looked at first was sent.
         match self.is_handed_over.load(Ordering::Relaxed) {
@@ -97,19 +97,23 @@ impl FolderServerState {
             false => Failure::new(sqlstate::ADMIN_SHUTDOWN, "it closes the database"),
         }
     }
+
     /// Ready when the server stops.
     pub(super) async fn stopped(&self) {
         // The sender lives as long as `self`.
         let _ = self.phase.subscribe().wait_for(|phase| *phase != Phase::Serving).await;
     }
+
     /// Ready when new clients are taken no more.
     pub(super) async fn closed(&self) {
         let _ = self.is_closed.subscribe().wait_for(|is_closed| *is_closed).await;
     }
+
     /// Whether the server stops.
     pub(super) fn is_stopping(&self) -> bool {
         *self.phase.borrow() != Phase::Serving
     }
+
     /// Ready when the connections that are there now have ended.
     async fn present_ended(&self) {
         let present: Vec<i32> = self.running.lock().keys().copied().collect();
@@ -117,7 +121,8 @@ impl FolderServerState {
             tokio::time::sleep(FINISH_PAUSE).await;
         }
     }
-    /// Ready when the server cancels what runs.
+
+    /// Ready when the server cancels running statements.
     pub(super) async fn cancelling(&self) {
         let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Cancelling).await;
     }
@@ -135,13 +140,13 @@ pub struct FolderServer {
     shared: Arc<FolderServerState>,
 }
 
-/// How a server ends. Without a sender it is as for `Stop`.
+/// The end of a server. Without a sender it is as for `Stop`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ending {
     Not,
-    /// What runs goes on to its end.
+    /// Running statements go on to their end.
     Finish,
-    /// What runs goes on for the `shutdown_timeout`.
+    /// Running statements go on for the `shutdown_timeout`.
     Stop,
 }
 
@@ -160,7 +165,8 @@ impl FolderServer {
     pub fn start(db: SqlDatabase, folder: &Path, options: FolderOptions) -> io::Result<Self> {
         Self::start_with(db, folder, options, None)
     }
-    /// As [`start`](Self::start), with what is asked when a server wants the folder.
+
+    /// As [`start`](Self::start), with the callback for a server that wants the folder.
     pub(super) fn start_with(
         db: SqlDatabase,
         folder: &Path,
@@ -199,6 +205,7 @@ impl FolderServer {
         })?;
         Ok(Self { ending: Some(ending), thread: Some(thread), shared })
     }
+
     /// Begins to end the connections as [`stop`](Self::stop) does, but lets statements that run go
     /// on to their end.
     pub fn finish(&self) {
@@ -206,24 +213,29 @@ impl FolderServer {
             ending.send_replace(Ending::Finish);
         }
     }
+
     /// Connections that are there.
     pub fn connections(&self) -> usize {
         self.shared.running.lock().len()
     }
+
     /// Whether all connections have ended, after [`finish`](Self::finish).
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
+
     /// Ends the connections, in the order that the module says; nothing of them runs any more when
     /// it returns. The socket is gone then, and the database is the caller's to close.
     pub fn stop(mut self) {
         self.end();
     }
+
     /// As [`stop`](Self::stop); clients are told that a server gets the folder.
     pub(super) fn hand_over(mut self) {
         self.shared.is_handed_over.store(true, Ordering::Relaxed);
         self.end();
     }
+
     fn end(&mut self) {
         if let Some(ending) = self.ending.take() {
             ending.send_replace(Ending::Stop);

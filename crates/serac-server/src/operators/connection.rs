@@ -21,13 +21,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, watch};
 use tracing::debug;
 
-/// How long a statement of a client that sends nothing any more may take.
+/// The time that a statement may take if its client sends no more.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// How long a client may take for the last that it is told.
+/// The time that a client may take for its last message.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// What is read of the stream at a time.
+/// The bytes of a read from the stream.
 const READ_BYTES: usize = 16 << 10;
-/// Room for answers that is kept when there are none.
+/// Room for answers that is kept between answers.
 const KEPT_BYTES: usize = 64 << 10;
 /// The shortest and the longest time between two looks at the clock.
 const TICKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
@@ -108,8 +108,7 @@ async fn serve_stream<S>(
         }
         let _ = tokio::time::timeout(FAREWELL, writer.write_all(&out)).await;
     }
-    // To close a connection of which something was not read would take the last answers from the
-    // client.
+    // Closing a connection with unread bytes would take the last answers from the client.
     let _ = tokio::time::timeout(FAREWELL, async {
         let _ = writer.shutdown().await;
         let mut rest = [0; 4 << 10];

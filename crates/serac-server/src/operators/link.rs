@@ -1,12 +1,13 @@
-//! Where a connection's task and its thread meet: frames one way, answers the other, and the end of
-//! both.
+//! The link between a connection's task and its thread: frames one way, answers the other, and the
+//! end of both.
 //!
-//! One latch guards everything, and is held for no longer than a push or a swap. The thread waits
-//! on a condition variable; the task, which may not block, on two `Notify`s, each with one waiter.
-//! A `Notify` keeps a wake-up that comes before the wait, so the task looks first and waits then.
+//! One latch guards all fields, and is held for no longer than a push or a swap. The thread waits
+//! on a condition variable. The task, which may not block, waits on two `Notify`s, each with one
+//! waiter. A `Notify` keeps a wake-up that comes before the wait, so the task looks first and waits
+//! then.
 //!
 //! The flag that cancels is set and cleared under the latch, so that a cancellation meets the
-//! statement that it means: `begin` clears it, unless the connection is ending or the line was
+//! intended statement. `begin` clears the flag, unless the connection is ending or the line was
 //! cancelled while it waited.
 
 use super::read::Frame;
@@ -18,16 +19,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Bytes of frames that wait for the thread; the next one is read when there are fewer.
+/// The most bytes of frames that wait for the thread; below it the next frame is read.
 const MOST_FRAME_BYTES: usize = 2 << 20;
-/// What a frame counts beside its body.
+/// Bytes that a frame counts beside its body.
 const FRAME_COST: usize = 64;
 /// Bytes of answers that wait for the client; the thread waits when there are more.
 const MOST_ANSWER_BYTES: usize = 256 << 10;
 /// The longest part of a result that is taken at a time.
 pub(super) const PART_BYTES: usize = 64 << 10;
 
-/// Why there are no more frames.
+/// The reason why there are no more frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum End {
     /// The client has ended the connection, or takes no answers.
@@ -36,7 +37,7 @@ pub(super) enum End {
     Server(String),
 }
 
-/// Where the thread is when it asks for a frame.
+/// The place at which the thread asks for a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// Between two statements.
@@ -45,7 +46,7 @@ pub(super) enum Place {
     Load,
 }
 
-/// What the thread gets when it asks for a frame.
+/// The answer to the thread when it asks for a frame.
 #[derive(Debug)]
 pub(super) enum Next {
     Frame(Frame),
@@ -63,7 +64,7 @@ struct State {
     /// Set by the task: no statement begins, for this reason.
     stopping: Option<String>,
     answers: Vec<u8>,
-    /// Nobody takes answers any more, and nothing runs.
+    /// Answers are not wanted any more, and no statement runs.
     gone: bool,
     /// The thread has ended.
     finished: bool,
@@ -79,7 +80,7 @@ struct State {
     asked: Option<u64>,
 }
 
-/// See the module.
+/// The link of one connection.
 #[derive(Debug)]
 pub(super) struct Link {
     state: Mutex<State>,
@@ -111,6 +112,7 @@ impl Link {
         };
         Self { state: Mutex::new(state), thread: Condvar::new(), room: Notify::new(), answers: Notify::new(), cancel }
     }
+
     fn set_cancel(&self) {
         // Relaxed: the statement that asks learns nothing else by it.
         self.cancel.store(true, Ordering::Relaxed);
@@ -150,6 +152,7 @@ impl Link {
         state.waiting = None;
         next
     }
+
     /// Notes that a statement begins; false if it may not.
     pub(super) fn begin(&self, line: u64) -> bool {
         let mut state = self.state.lock();
@@ -163,15 +166,17 @@ impl Link {
         }
         may
     }
+
     /// Notes that the statement has ended.
     pub(super) fn ended(&self) {
         self.state.lock().running = None;
     }
+
     /// Writes a part of an answer, once there is room. With `can_be_cancelled`, a cancelled
     /// statement does not wait.
     ///
     /// # Errors
-    /// When nobody takes it.
+    /// When it is not wanted any more.
     pub(super) fn answer(&self, can_be_cancelled: bool, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut state = self.state.lock();
         while !state.gone && state.answers.len() >= MOST_ANSWER_BYTES {
@@ -188,10 +193,12 @@ impl Link {
         self.answers.notify_one();
         Ok(())
     }
+
     /// Notes that the client has asked for the server's end.
     pub(super) fn ask(&self, line: u64) {
         self.state.lock().asked = Some(line);
     }
+
     /// Notes that the thread has ended.
     pub(super) fn finish(&self) {
         let mut state = self.state.lock();
@@ -223,17 +230,20 @@ impl Link {
             self.room.notified().await;
         }
     }
+
     /// Says that no more frames come.
     pub(super) fn end(&self, end: End) {
         self.state.lock().end.get_or_insert(end);
         self.thread.notify_all();
     }
-    /// Lets no statement begin any more, nor wait for the client's next one.
+
+    /// Prevents further statements, and waits for the client's next one.
     pub(super) fn stop(&self, why: &str) {
         self.state.lock().stopping.get_or_insert_with(|| why.to_owned());
         self.thread.notify_all();
     }
-    /// Cancels the statement that runs, if one does; with a line, that line's, which may still
+
+    /// Cancels the running statement, if there is one; with a line, that line's, which may still
     /// wait.
     pub(super) fn cancel(&self, line: Option<u64>) {
         let mut state = self.state.lock();
@@ -241,14 +251,15 @@ impl Link {
             self.set_cancel();
         } else if let Some(line) = line
             && line > state.begun
-            // No more lines wait than frames, and one that is about to begin: a client cannot
-            // have the server keep others.
+            // At most as many lines wait as frames, plus one that is about to begin: so a client
+            // cannot make the server keep more.
             && state.cancelled.len() <= state.frames.len()
         {
             state.cancelled.insert(line);
         }
     }
-    /// Takes the client for gone: what runs is cancelled, and nothing else begins.
+
+    /// Notes that the client has gone: the running statement is cancelled, and no other begins.
     pub(super) fn leave(&self) {
         let mut state = self.state.lock();
         state.gone = true;
@@ -256,8 +267,9 @@ impl Link {
         self.answers.notify_one();
         self.room.notify_one();
     }
-    /// Takes what is to be sent into an empty buffer; waits for it. False when there is nothing
-    /// more: the thread has ended.
+
+    /// Takes the bytes to send into an empty buffer; waits for them. False after the last ones: the
+    /// thread has ended.
     pub(super) async fn take_answers(&self, out: &mut Vec<u8>) -> bool {
         debug_assert!(out.is_empty());
         loop {
@@ -275,22 +287,26 @@ impl Link {
             self.answers.notified().await;
         }
     }
-    /// Waits until the thread has ended; drops what it says.
+
+    /// Waits until the thread has ended; drops its answers.
     pub(super) async fn finished(&self) {
         let mut dropped = Vec::new();
         while self.take_answers(&mut dropped).await {
             dropped.clear();
         }
     }
+
     /// The line in which the client has asked for the server's end.
     pub(super) fn asked(&self) -> Option<u64> {
         self.state.lock().asked
     }
-    /// How long the statement that runs has run.
+
+    /// The time that the running statement has run.
     pub(super) fn running_for(&self) -> Option<Duration> {
         self.state.lock().running.map(|(_, since)| since.elapsed())
     }
-    /// How long the thread has waited for the client, with a load open or not.
+
+    /// The time that the thread has waited for the client, with a load open or not.
     pub(super) fn waiting_for(&self) -> Option<(Duration, Place)> {
         let state = self.state.lock();
         let place = if state.running.is_some() { Place::Load } else { Place::Between };

@@ -1,7 +1,7 @@
 //! From a connection's first byte to its role: the Hello, and the answer to it.
 //!
-//! The password comes in clear, as with Flight: on a port that other machines reach it goes through
-//! TLS, unless the one who starts the server says that it need not.
+//! The password comes in clear, as with Flight. On a port that other machines reach it goes through
+//! TLS, unless the server's operator allows plain text.
 
 use super::read::{ReadError, read_frame};
 use super::server::OperatorServerState;
@@ -17,11 +17,11 @@ use tracing::warn;
 pub(super) struct LoggedIn {
     pub(super) user: String,
     pub(super) login: Login,
-    /// Of those that may be connected at a time.
+    /// The permit of a connection.
     pub(super) seat: OwnedSemaphorePermit,
 }
 
-/// Why a client does not get in.
+/// The reason why a client is refused.
 struct Refusal {
     wants_password: bool,
     why: String,
@@ -31,7 +31,7 @@ fn refused<T>(why: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal { wants_password: false, why: why.into() })
 }
 
-/// Logs a client in; none if it does not get in, and has been told why.
+/// Logs a client in; `None` if it was refused, and has been told why.
 pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     shared: &OperatorServerState,

@@ -2,7 +2,7 @@
 //! or TCP.
 //!
 //! A connection has a task, which reads, writes and keeps the time, and a thread, which runs the
-//! client's statements one after the other. They meet in a [`link`]:
+//! client's statements in order. They meet in a [`link`]:
 //!
 //! ```text
 //!            task                     link                    thread
@@ -10,17 +10,17 @@
 //! socket ◀── write ◀─ answers, at most a few hundred KiB ◀─┘      ▲
 //!            time, stop, client's end ── cancel ──────────────────┘
 //! ```
-//! A full side of the link holds up whoever fills it: a client that sends too fast, or a statement
-//! whose client does not read. A thread that waits for a slow client is its own connection's, so
-//! nobody else waits with it.
+//! A full side of the link blocks its writer: a client that sends too fast, or a statement whose
+//! client does not read. A thread that waits for a slow client is its own connection's, so no other
+//! client waits with it.
 //!
-//! **The end of a client.** A client that sends nothing any more may still read: what runs has a
-//! second to end, and is then cancelled. One that cannot be written to is cancelled at once. A load
-//! without its end is rolled back.
+//! **The end of a client.** A client that has stopped sending may still read: its running statement
+//! has a second to end, and is then cancelled. The statement of an unwritable client is cancelled
+//! at once. A load without its end is rolled back.
 //!
-//! **The end of the server.** `shutdown` begins no more statements, lets those that run end, and
-//! leaves the rest to the caller of [`OperatorsServer::run`], who closes the database and says so
-//! to the client with the [`Farewell`].
+//! **The end of the server.** `shutdown` begins no more statements and lets running ones end. The
+//! caller of [`OperatorsServer::run`] does the rest: it closes the database and reports that to the
+//! client with the [`Farewell`].
 //!
 //! | module | |
 //! |---|---|

@@ -15,12 +15,12 @@ pub struct Frame {
     pub body: Vec<u8>,
 }
 
-/// Why there is no frame.
+/// The reason why there is no frame.
 #[derive(Debug)]
 pub enum ReadError {
     /// The stream has failed, or ended inside a frame.
     Io(io::Error),
-    /// What has come is no frame of the sender's.
+    /// The bytes are no frame of the sender's.
     Frame(FrameError),
 }
 
@@ -35,8 +35,8 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// The next frame; none at the stream's end. Memory grows with the bytes that have come, not with
-/// the length that the frame says. A call that is broken off loses what it has read.
+/// The next frame; `None` at the stream's end. Memory grows with the bytes that have come, not with
+/// the length that the frame says. A cancelled call loses the bytes that it has read.
 ///
 /// # Errors
 /// See [`ReadError`].

@@ -19,34 +19,34 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tracing::info;
 
-/// How long the last answers may take.
+/// The time that the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How connections are taken.
+/// The settings of the port.
 #[derive(Clone, Debug)]
 pub struct OperatorsOptions {
     /// Passwords of those who may connect, besides those of roles. If there are neither, everybody
     /// may.
     pub users: HashMap<String, Verifier>,
-    /// Certificate and key. With them, who comes over TCP must use TLS.
+    /// Certificate and key. With them, clients over TCP must use TLS.
     pub tls: Option<TlsConfig>,
-    /// Connections at a time, of those who have logged in.
+    /// Connections at a time, of clients that have logged in.
     pub max_connections: usize,
-    /// How long a client may take from the connection's beginning until it has logged in.
+    /// The time that a client may take from the connection's beginning until it has logged in.
     pub login_timeout: Duration,
-    /// How long a client may take nothing of an answer.
+    /// The time that a client may stop reading an answer.
     pub write_timeout: Duration,
-    /// How long statements may go on after the stop before they are cancelled. After a client's
-    /// `shutdown` they may go on as long as they need, but for loads whose client sends nothing for
-    /// so long.
+    /// The time that statements may go on after the stop before they are cancelled. After a
+    /// client's `shutdown` there is no limit, except for loads whose client sends no data for this
+    /// time.
     pub shutdown_timeout: Duration,
-    /// How long a statement may take; none for ever.
+    /// The time that a statement may take; `None` for no limit.
     pub statement_timeout: Option<Duration>,
-    /// How long a connection may be idle; none for ever.
+    /// The time that a connection may be idle; `None` for no limit.
     pub idle_timeout: Option<Duration>,
-    /// Statements that take so long are logged; none for none.
+    /// Statements that take so long are logged; `None` for no log.
     pub slow_statement: Option<Duration>,
-    /// Bytes that the variables of all clients may hold; none for the language's own limit.
+    /// Bytes that the variables of all clients may hold; `None` for the language's own limit.
     pub memory_limit: Option<u64>,
 }
 
@@ -75,19 +75,19 @@ impl OperatorsOptions {
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct OperatorServerState {
     pub(super) db: SqlDatabase,
     pub(super) operators: Operators,
     pub(super) options: OperatorsOptions,
     pub(super) tls: Option<TlsAcceptor>,
-    /// For those who have logged in.
+    /// Permits of clients that have logged in.
     pub(super) seats: Arc<Semaphore>,
     pub(super) passwords: Passwords,
     pub(super) phase: watch::Sender<Phase>,
     /// Whether a client has asked for the server's end.
     pub(super) asked: watch::Sender<bool>,
-    /// How the server's end has gone, for clients that have asked for it.
+    /// The outcome of the server's end, for clients that have asked for it.
     pub(super) ended: watch::Sender<Option<Result<(), String>>>,
 }
 
@@ -112,8 +112,8 @@ impl std::fmt::Debug for OperatorsServer {
 }
 
 impl OperatorsServer {
-    /// Answers those who come to any of the listeners, once it [runs](Self::run). On Unix sockets
-    /// there is no TLS, nor need of it.
+    /// Answers clients of any of the listeners, once it [runs](Self::run). On Unix sockets there is
+    /// no TLS, nor need of it.
     pub fn new(db: SqlDatabase, listeners: Vec<Listener>, options: OperatorsOptions) -> Self {
         let database = Arc::new(db.database().clone());
         let operators = match options.memory_limit {
@@ -133,17 +133,20 @@ impl OperatorsServer {
         };
         Self { listeners, adopted: Vec::new(), shared: Arc::new(shared) }
     }
+
     /// Serves a client that is there already, too.
     pub fn adopt(&mut self, client: Socket) {
         self.adopted.push(client);
     }
+
     /// The address where it listens.
     ///
     /// # Errors
-    /// When there is none, or the system does not say.
+    /// When there is no listener, or the system does not say.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Listener::address_of(&self.listeners)
     }
+
     /// Ready when a client has asked for the server's end, which is the caller's to bring about.
     pub fn shutdown_asked(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut asked = self.shared.asked.subscribe();
@@ -155,9 +158,10 @@ impl OperatorsServer {
     }
 
     /// Answers until `stop` is ready. Then it takes no new connections, and begins no statements.
-    /// Those that run may go on for the [`shutdown_timeout`](OperatorsOptions::shutdown_timeout),
-    /// and are then cancelled; if a client has asked for the end, they may go on as long as they
-    /// need. Nothing runs any more when it returns.
+    /// Running statements may go on for the
+    /// [`shutdown_timeout`](OperatorsOptions::shutdown_timeout), and are then cancelled. If a
+    /// client has asked for the end, they have no limit. No statement runs any more when it
+    /// returns.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Farewell {
         let Self { listeners, adopted, shared } = self;
         let (busy, mut all_ended) = mpsc::channel(1);

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::info;
 
-/// What clients are told when the server ends.
+/// The message to clients when the server ends.
 pub(super) const ENDING: &str = "the server is shutting down";
 
-/// See the module.
+/// The thread that runs a connection's statements.
 pub(super) struct Worker {
     pub(super) context: Context,
     pub(super) link: Arc<Link>,
@@ -25,7 +25,7 @@ pub(super) struct Worker {
     pub(super) user: String,
 }
 
-/// Why a statement, or the whole connection, ends early.
+/// The reason why a statement, or the whole connection, ends early.
 enum Broken {
     /// The connection.
     End(End),
@@ -57,7 +57,7 @@ impl Output for Rows<'_> {
     }
 }
 
-/// What a line does, as figures are kept of it.
+/// The kind of a line's statement, for the figures.
 fn kind_of(text: &str) -> StatementKind {
     let command = text.split('(').next().and_then(|call| call.rsplit('=').next()).unwrap_or_default().trim();
     match command {
@@ -216,7 +216,7 @@ impl Worker {
         }
     }
 
-    /// Drops what is left of a file that has begun.
+    /// Drops the rest of a file that has begun.
     fn skip_parts(&self) -> Result<(), Broken> {
         loop {
             match self.link.next(Place::Between) {
@@ -234,6 +234,7 @@ impl Worker {
     fn done(&self, line: u64, ok: bool) -> Result<(), Broken> {
         self.say(&ServerFrame::Done { line, ok })
     }
+
     fn say(&self, frame: &ServerFrame<'_>) -> Result<(), Broken> {
         self.link.answer(false, |out| frame.put(out)).map_err(|_| Broken::End(End::Client))
     }

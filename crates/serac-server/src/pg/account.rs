@@ -1,14 +1,14 @@
-//! Which role a client's name is, and what it must show to be that.
+//! The role of a client's name, and the password that it must show.
 //!
-//! Passwords are those of the roles, and those that the server was started with (for names that
-//! have none in the database). As soon as there is one password, everybody must show one; as long
-//! as there is none, nobody need. A name without a role of its own is the bootstrap role if the
-//! server was started with a password for it, or if there are no other roles at all: then all names
-//! are the same.
+//! Passwords are those of the roles, and those that the server was started with (for names without
+//! one in the database). Once there is a password, every client must show one; before that, no
+//! client need. A name without a role of its own is the bootstrap role in two cases: if the server
+//! was started with a password for it, or if there are no other roles at all. In the second case
+//! all names are the same.
 //!
-//! What a login was good for is not a name but a role and what was kept of its password: a login
-//! that outlives a call (a token) or takes time (an exchange of messages) is compared with the
-//! account as it is then ([`Account::is`]).
+//! A login is good for a role and its verifier, not for a name. A login that outlives a call (a
+//! token) or takes time (an exchange of messages) is compared with the present account
+//! ([`Account::is`]).
 
 use super::scram::Verifier;
 use serac_engine::Database;
@@ -16,11 +16,11 @@ use serac_engine::security::RoleId;
 use serac_sql::{Session, SqlError};
 use std::collections::HashMap;
 
-/// See the module.
+/// The account behind a client's name.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     pub(crate) wants_password: bool,
-    /// None for a name that cannot get in with any password.
+    /// `None` for a name that cannot get in with any password.
     pub(crate) verifier: Option<Verifier>,
     role: Option<RoleId>,
     /// Whether the name is another than the role's own.
@@ -28,7 +28,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Of a client's name. `users`: the passwords that the server was started with.
+    /// The account of a client's name. `users`: the passwords that the server was started with.
     pub(crate) fn of(user: &str, users: &HashMap<String, Verifier>, database: &Database) -> Self {
         let catalog = database.catalog();
         let security = &catalog.security;
@@ -43,20 +43,23 @@ impl Account {
             is_alias,
         }
     }
+
     /// Whether this is still the account that it was, with the same password.
     pub(crate) fn is(&self, before: &Self) -> bool {
         (self.role, self.is_alias, &self.verifier) == (before.role, before.is_alias, &before.verifier)
             && (!self.wants_password || self.verifier.is_some())
     }
+
     /// The role.
     ///
     /// # Errors
-    /// SQLSTATE 28000 for a name that nobody has.
+    /// SQLSTATE 28000 for an unknown name.
     pub(crate) fn role(&self, user: &str) -> Result<RoleId, SqlError> {
         self.role.ok_or_else(|| {
             SqlError::new(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, format!("role \"{user}\" does not exist"))
         })
     }
+
     /// Makes a session that of the role.
     pub(crate) fn enter(&self, session: &mut Session, user: &str) -> Result<(), SqlError> {
         session.log_in_as(self.role(user)?, self.is_alias.then_some(user))

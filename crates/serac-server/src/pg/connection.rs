@@ -46,26 +46,26 @@ pub(super) struct Connection<S> {
     pub(super) rows: Rows,
     /// After an error in the extended protocol, up to the next Sync.
     skipping: bool,
-    /// What other sessions tell this one.
+    /// The notifications of other sessions to this one.
     notifications: Notifications,
-    /// How others see it.
+    /// Its entry in the list of connections.
     pub(super) activity: Registered,
     /// Rows of the statement that has ended last.
     pub(super) row_count: u64,
-    /// When the first message came of what belongs together, or that behind the last statement.
+    /// The arrival of the first message of a group, or of the one behind the last statement.
     asked: Option<Instant>,
     /// The loop's count at its last turn.
     turn: u64,
     /// Statements that take so long are logged.
     pub(super) slow: Option<Duration>,
-    /// What the client knows of settings, and the session's count of their changes at that time.
+    /// The settings that the client knows, and the session's count of their changes at that time.
     reported: (u64, Reported),
 }
 
-/// How long a client may take for the last that it is told.
+/// The time that a client may take for its last message.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The connection is ended by somebody else.
+/// The error of a connection that was terminated by another session.
 pub(super) fn terminated() -> WireError {
     WireError::fatal(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 }
@@ -73,25 +73,24 @@ pub(super) fn terminated() -> WireError {
 /// Messages up to this length are read where connections wait.
 const SHORT_MESSAGE: usize = 8 << 10;
 
-/// What a message leads to.
+/// The step after a message.
 enum Next {
     Goes,
     Ends,
     Takes(Work),
 }
 
-/// Of so many connections that have something to do by turns, each lets the others go first before
-/// it sends.
+/// From this number of busy connections on, each lets the others go first before it sends.
 const MANY: u64 = 6;
 
 thread_local! {
-    /// How often connections of this thread's loop have had something to do.
+    /// The number of times that connections of this thread's loop were busy.
     static TURNS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Lets the other connections of the loop that have something to do go first. What they have to
-/// send is then sent at once, and a client of several connections is woken once for it: to wake it
-/// for each costs more than a statement.
+/// Lets the other busy connections of the loop go first. Their output is then sent at once, and a
+/// client of several connections is woken once for all: a wake-up for each costs more than a
+/// statement.
 async fn after_others() {
     poll_fn(|context| {
         context.waker().wake_by_ref();
@@ -101,7 +100,7 @@ async fn after_others() {
     futures::pending!();
 }
 
-/// What may take long.
+/// Work that may take long.
 enum Work {
     /// A Parse message.
     Text(Bytes),
@@ -113,13 +112,13 @@ enum Work {
     Execution(Execution),
 }
 
-/// Where the messages that have arrived lead to.
+/// The outcome of the messages that have arrived.
 enum Outcome {
     /// There are no more.
     Waits,
     /// The client, or the server, ends the connection.
     Ends,
-    /// Something is to be done elsewhere.
+    /// Work for another thread.
     Takes(Work),
 }
 
@@ -144,8 +143,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Serves the client to its end: it waits in the reactor, and works there what is short; the
-    /// rest is for who calls this.
+    /// Serves the client to its end. It waits in the reactor, and does short work there; the caller
+    /// does the rest.
     pub(super) async fn serve(mut self: Box<Self>, mut stop: Stop, reactor: &Reactor)
     where
         S: Send + 'static,
@@ -156,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let outcome = self.wait(&mut stop).await;
                 (self, stop, outcome)
             });
-            // After a panic there is nobody left to tell the client.
+            // After a panic the client cannot be told.
             let Some((connection, its_stop, outcome)) = ran.await else { return };
             (self, stop) = (connection, its_stop);
             let outcome = match outcome {
@@ -178,8 +177,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let _ = tokio::time::timeout(FAREWELL, self.wire.close()).await;
     }
 
-    /// Works off messages until the client goes, the server stops, somebody ends the connection, or
-    /// something takes long.
+    /// Processes messages until the client goes, the server stops, the connection is terminated, or
+    /// a message needs long work.
     async fn wait(&mut self, stop: &mut Stop) -> Result<Outcome, WireError> {
         let (mut ends, mut over) = (self.activity.activity().ends(), self.activity.activity().ends());
         // These wait from one message to the next: to begin to wait costs more than to go on.
@@ -225,6 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn may_tell(&self) -> bool {
         self.notifications.listens() && self.session.transaction_status() == TransactionStatus::Idle
     }
+
     /// Writes the notifications that have arrived.
     fn tell(&mut self) {
         for notification in self.notifications.take() {
@@ -232,7 +232,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Works off what is given, and all messages that have arrived, and sends the answers.
+    /// Processes the given work, and all messages that have arrived, and sends the answers.
     async fn work_off(
         &mut self,
         mut work: Option<Work>,
@@ -271,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Does what may take long.
+    /// Does long work.
     async fn work(&mut self, work: Work) -> Result<(), WireError> {
         let result = match work {
             Work::Text(body) => self.parse(&body).await,
@@ -296,7 +296,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         turn.saturating_sub(std::mem::replace(&mut self.turn, turn)) >= MANY
     }
 
-    /// Sends what has been written, unless somebody ends the connection.
+    /// Sends the written bytes, unless the connection is terminated.
     async fn send(&mut self, ends: &mut watch::Receiver<bool>) -> Result<(), WireError> {
         tokio::select! {
             biased;
@@ -319,8 +319,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         return self.ready().await.map(|()| Next::Goes);
                     }
                 };
-                // In a box, as all that is seldom or takes long: what a message's future holds is
-                // moved for each message.
+                // Boxed, like all rare or long work: the content of a message's future is moved for
+                // each message.
                 let known = match Box::pin(self.known(sql)).await {
                     Ok(None) => Ok(()),
                     Ok(Some(began)) if is_control(sql) => Box::pin(self.simple(sql, began)).await,
@@ -398,7 +398,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// ends the connection.
     async fn answer(&mut self, result: Result<(), WireError>, sql: &str) -> Result<(), WireError> {
         match result {
-            // What it ran has been cancelled.
+            // Its statement has been cancelled.
             Err(WireError::Sql { fatal: false, .. }) if self.activity.activity().is_terminated() => Err(terminated()),
             Err(WireError::Sql { mut error, fatal: false }) => {
                 // The session knows of its own errors already, but not of those of the protocol.

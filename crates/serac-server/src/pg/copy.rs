@@ -25,9 +25,9 @@ fn begin(out: &mut Vec<u8>, tag: u8, is_binary: bool, columns: usize) {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Runs a COPY whose data the client has, or wants; the tag of its end. One from the client is
-    /// not committed by itself, but at the end of an implicit block: until the client has said that
-    /// it is done, it may refuse what it has sent.
+    /// Runs a COPY whose data the client sends or receives; returns the tag of its end. A COPY from
+    /// the client is not committed by itself, but at the end of an implicit block. Until the client
+    /// has said that it is done, it may withdraw its data.
     pub(super) async fn copy(&mut self, statement: Parsed, copy: StreamedCopy) -> Result<String, WireError> {
         if copy.is_input {
             self.session.begin_implicit();
@@ -53,7 +53,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut limits = session.limits();
         let mut ends = activity.activity().ends();
         let mut copied = pin!(session.execute_statement(statement));
-        // What has ended by a mark in the data may still be refused by the client.
+        // Data that has ended by a mark may still be withdrawn by the client.
         let (mut done, mut refused) = (None, None);
         loop {
             let is_done = done.is_some();
@@ -170,7 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 #[derive(Default)]
 struct Lines {
     quotes: Option<Quotes>,
-    /// The beginning of a row whose end has not come yet.
+    /// The beginning of an incomplete row.
     begun: Vec<u8>,
 }
 

@@ -1,22 +1,22 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
 //!
-//! A statement of the point path, and what begins and ends a transaction, is executed where it
-//! stands, by a plain call: its parameters are read from the message, its rows are written to the
-//! answer. Only what has to wait, for a commit that is not yet durable or for another transaction,
-//! and every other statement, becomes a future, which is in a box: a future as large as all that
-//! may happen would be moved for every message.
+//! A statement of the point path, and the control of transactions, runs on the spot, by a plain
+//! call: its parameters are read from the message, its rows are written to the answer. Every other
+//! statement becomes a boxed future, and so does a wait for a commit that is not yet durable or for
+//! another transaction. An unboxed future would be as large as all possible work, and would be
+//! moved for every message.
 //!
-//! **Transactions.** What comes between two Syncs is an implicit block, as in PostgreSQL, unless
+//! **Transactions.** The messages between two Syncs are an implicit block, as in PostgreSQL, unless
 //! the client has begun a transaction itself. A statement with its Sync right behind it is a
-//! transaction anyway; so a block is begun only where more is to come. In a transaction that has
-//! failed, what does not end it is neither parsed nor bound.
+//! transaction anyway; so a block is begun only where more is to come. In a failed transaction, a
+//! statement that does not end it is neither parsed nor bound.
 //!
-//! **Portals.** A portal runs once. A client may ask for some rows at a time: what is left of a
-//! result is then kept until it asks again. One that has given all its rows gives none when it is
-//! asked again; one that has none is refused. The end of the transaction in which they were bound
-//! ends all portals.
+//! **Portals.** A portal runs once. A client may ask for a number of rows at a time: the rest of a
+//! result is then kept until it asks again. A portal that has given all its rows gives no rows when
+//! it is asked again; a portal of a statement without rows is refused. The end of the transaction
+//! in which they were bound ends all portals.
 //!
-//! **DDL.** What a client has been told of a statement, that statement gives, or it is refused
+//! **DDL.** A statement returns the columns that its client was told, or it is refused
 //! ([`serac_sql::Prepared`]): the client could not tell one column's values from another's.
 
 use super::WireError;
@@ -46,12 +46,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A statement that a client has prepared.
 pub(super) struct Prepared {
-    /// None for an empty text.
+    /// `None` for an empty text.
     statement: Option<serac_sql::Prepared>,
     text: Arc<str>,
-    /// The parameters' types that the client has named; 0 for none.
+    /// The parameters' types that the client has named; 0 for an unnamed one.
     oids: Vec<u32>,
-    /// How many values it takes; none where that is not known.
+    /// The number of its parameters; `None` if that is not known.
     wanted: Option<usize>,
     description: Option<Arc<Description>>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Portal {
     statement: Arc<Mutex<Prepared>>,
     /// The Bind message, in which the parameters lie.
     message: Bytes,
-    /// Where, and whether they are in binary form.
+    /// The places of the values, and whether they are in binary form.
     parameters: Vec<(Option<Range<usize>>, bool)>,
     formats: Formats,
     rest: Option<Rest>,
@@ -71,7 +71,7 @@ pub(super) struct Portal {
     is_cursor: bool,
     /// Its transaction is over. It is not there for the client, and keeps its memory for the next.
     is_closed: bool,
-    /// Where it was made, or has begun to run; none where no savepoint can take it away.
+    /// The place where it was made, or has begun to run; `None` if no savepoint can remove it.
     place: Option<Arc<PortalPlace>>,
 }
 
@@ -82,10 +82,10 @@ impl Portal {
     }
 }
 
-/// What a client asks about.
+/// The subject of a Describe.
 pub(super) struct Described {
     statement: Arc<Mutex<Prepared>>,
-    /// Of a portal.
+    /// The formats of a portal.
     formats: Option<Formats>,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Execution {
     began: Instant,
 }
 
-/// How far a statement has come without waiting.
+/// The progress of a statement without waiting.
 enum Begun {
     /// To its end.
     Done,
@@ -114,7 +114,7 @@ enum Begun {
     GoesOn,
 }
 
-/// What a client is told at the end of a statement.
+/// The message at the end of a statement.
 enum End {
     Tag(String),
     /// The rows of a statement of the point path.
@@ -132,7 +132,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Of a result whose rows are all gone.
+    /// The end of a result whose rows are all gone.
     fn none(tag: &'static str) -> Self {
         Self { batches: VecDeque::new(), taken: 0, gone: 0, tag }
     }
@@ -143,8 +143,9 @@ impl Portal {
         let (range, binary) = &self.parameters[i];
         Given { bytes: range.clone().map(|range| &self.message[range]), binary: *binary, oid }
     }
-    /// The parameters as a statement of the point path wants them; none if they are not of its
-    /// types. Nor where the session's settings say how their texts are read (`is_styled`).
+
+    /// The parameters as a statement of the point path wants them; `None` if they are not of its
+    /// types. Also `None` if the session's settings decide how their texts are read (`is_styled`).
     fn values(
         &self,
         types: &[ColumnType],
@@ -164,6 +165,7 @@ impl Portal {
         }
         Ok(Some(values))
     }
+
     fn scalars(
         &self,
         types: &[Option<ColumnType>],
@@ -204,7 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !parsed.is_none_or(ends_transaction) {
             self.session.check_not_failed()?;
         }
-        // What is about transactions can be described in one that has failed.
+        // A statement that controls transactions can be described in a failed one.
         let description = parsed.filter(|statement| controls_transaction(statement)).map(|_| Arc::default());
         let wanted = parsed.and_then(Parsed::parameter_count).map(|count| count.max(oids.len()));
         let is_bound = parsed.is_some_and(Parsed::is_query_or_change);
@@ -224,17 +226,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Bind: portal, statement, formats and values of parameters, formats of columns. The
-    /// statement, and no portal, if it has to be [described](Self::bind_described) first: there are
-    /// formats for several columns, and how many it has is not known.
+    /// Bind: portal, statement, formats and values of parameters, formats of columns. Returns the
+    /// statement, without a portal, if it has to be [described](Self::bind_described) first: there
+    /// are formats for several columns, and the number of columns is not known.
     pub(super) fn bind(&mut self, message: &Bytes) -> Result<Option<Described>, WireError> {
         self.bind_or_ask(message, true)
     }
+
     /// Bind of a statement that has to be described first.
     pub(super) async fn bind_described(&mut self, described: Described, message: &Bytes) -> Result<(), WireError> {
         self.description(&described.statement).await?;
         self.bind_or_ask(message, false).map(|_| ())
     }
+
     fn bind_or_ask(&mut self, message: &Bytes, may_ask: bool) -> Result<Option<Described>, WireError> {
         let mut body = Body(message);
         let (name, of) = (body.string()?, body.string()?);
@@ -330,10 +334,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.statements.insert(name, prepared.clone());
         Ok(prepared)
     }
+
     fn portal(&mut self, name: &str) -> Result<&mut Portal, WireError> {
         let open = self.portals.get_mut(name).filter(|portal| portal.is_open());
         open.ok_or_else(|| missing(sqlstate::INVALID_CURSOR_NAME, "portal", name))
     }
+
     /// Ends all portals, as their transaction has ended.
     pub(super) fn close_portals(&mut self) {
         self.portals.retain_unnamed();
@@ -341,7 +347,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             (portal.rest, portal.is_closed) = (None, true);
         }
     }
-    /// Forgets what has no name, in whose place a script comes.
+
+    /// Forgets the unnamed statement and portal, which a script replaces.
     pub(super) fn forget_unnamed(&mut self) {
         self.statements.remove("");
         if let Some(portal) = self.portals.get_mut("") {
@@ -349,7 +356,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// What a statement takes and gives.
+    /// A statement's parameters and columns.
     async fn description(&mut self, statement: &Arc<Mutex<Prepared>>) -> Result<Arc<Description>, WireError> {
         let (prepared, named) = {
             let prepared = statement.lock();
@@ -368,7 +375,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let mut prepared = statement.lock();
         prepared.statement = described;
-        // The client sends values of the types that it is told, whatever becomes of the columns. A
+        // The client sends values of the types that it was told, even if the columns change. A
         // number's form is the same for all precisions, of which the statement knows more.
         let types = description.parameters.iter().map(|known| match known {
             Some(ColumnType::Decimal { .. }) | None => 0,
@@ -384,7 +391,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         drop(prepared);
         Ok(description)
     }
-    /// What the client has been told of a statement, if that holds without a new look.
+
+    /// The client's description of a statement, if it holds without a new look.
     fn known_description(&self, prepared: &Prepared) -> Option<Arc<Description>> {
         let holds = prepared.statement.as_ref().is_none_or(|statement| self.session.is_as_told(statement));
         prepared.description.clone().filter(|_| holds)
@@ -420,11 +428,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             None => Some(described),
         })
     }
-    /// What nobody has asked for before.
+
+    /// Describes a statement for the first time.
     pub(super) async fn describe_anew(&mut self, described: Described) -> Result<(), WireError> {
         let description = self.description(&described.statement).await?;
         self.put_description(&described, &description)
     }
+
     fn put_description(&mut self, described: &Described, description: &Description) -> Result<(), WireError> {
         if let (Some(formats), Some(schema)) = (&described.formats, &description.schema) {
             check_formats(formats, schema.fields().len())?;
@@ -470,7 +480,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Sync: the end of what belongs together.
+    /// Sync: the end of a group of messages.
     pub(super) async fn sync(&mut self) -> Result<(), WireError> {
         let ended = if self.session.is_implicit() { Box::pin(self.commit_implicit()).await } else { Ok(()) };
         if self.session.transaction_status() == TransactionStatus::Idle {
@@ -489,7 +499,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         ended
     }
 
-    /// Execute: a portal, up to a number of rows. Does what can be done without waiting; none if
+    /// Execute: a portal, up to a number of rows. Does the work that needs no waiting; `None` if
     /// that is all.
     pub(super) fn execute(&mut self, body: &Bytes) -> Result<Option<Execution>, WireError> {
         let mut body = Body(body);
@@ -632,7 +642,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Writes what a statement ends with, if it is durable.
+    /// Writes the end of a statement, if it is durable.
     fn settle(
         &mut self,
         started: Started,
@@ -647,7 +657,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.put_end(end, name, prepared, started.affected, limit)
     }
 
-    /// Writes what a statement ends with.
+    /// Writes the end of a statement.
     fn put_end(
         &mut self,
         end: End,
@@ -665,7 +675,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Writes what a statement of the point path has given.
+    /// Writes the result of a statement of the point path.
     fn put_point_rows(
         &mut self,
         name: &str,
@@ -724,7 +734,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Begun::Commits(started, end) => {
                     let affected = started.affected;
                     if !started.is_durable() {
-                        // What others have been told meanwhile need not wait with this.
+                        // Earlier answers need not wait with this one.
                         self.wire.flush().await?;
                         self.activity.waits(Wait::Commit);
                         let durable = started.durable().await;
@@ -796,7 +806,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.go_on(name, limit).await
     }
 
-    /// The parameters of a portal, whose columns are those that the client has been told of.
+    /// The parameters of a portal, whose columns the client was told.
     async fn scalars(&mut self, name: &str, prepared: &Arc<Mutex<Prepared>>) -> Result<Vec<ScalarValue>, WireError> {
         let types = if self.portal(name)?.parameters.is_empty() {
             Vec::new()
@@ -941,7 +951,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// Refuses formats for more or fewer columns than there are: one format, or none, is for all.
+/// Refuses a wrong number of formats for the columns: a single format, or an empty list, is for
+/// all.
 fn check_formats(formats: &Formats, columns: usize) -> Result<(), WireError> {
     let given = formats.binary.len();
     match given > 1 && given != columns {

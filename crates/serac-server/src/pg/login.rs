@@ -65,7 +65,8 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     };
     let entered = tokio::select! {
         entered = login => entered,
-        // A client that does not say who it is is left without a word, as one that sends nonsense.
+        // A client that does not identify itself is left without an answer, as one that sends
+        // nonsense.
         () = ends => None,
         () = stop.stopped() => None,
     };
@@ -86,7 +87,7 @@ struct LoggedIn<S> {
     activity: Registered,
     entry: Entry,
     user: String,
-    /// Of those that may be connected at a time.
+    /// The permit of a connection.
     _seat: OwnedSemaphorePermit,
 }
 
@@ -149,7 +150,7 @@ async fn begin<S: AsyncRead + AsyncWrite + Unpin>(
                 return Ok(None);
             }
             Ok(Some(Startup::Tls)) => match tls {
-                // Anything before the handshake was not encrypted, and may be another's.
+                // Bytes before the handshake were not encrypted, and may come from an attacker.
                 Some(_) if !wire.input.is_empty() => return Ok(None),
                 Some(acceptor) => {
                     wire.out.push(b'S');
@@ -183,7 +184,7 @@ async fn begin<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// The parameters of a session; what of the client's protocol is not spoken here is written.
+/// The parameters of a session; writes the unsupported parts of the client's protocol.
 fn heard(out: &mut Vec<u8>, wishes: Wishes) -> Parameters {
     if let Some(unknown) = &wishes.unknown {
         negotiate(out, unknown);
@@ -191,7 +192,7 @@ fn heard(out: &mut Vec<u8>, wishes: Wishes) -> Parameters {
     wishes.parameters
 }
 
-/// Logs a client in; none if it does not get in, and has been told why.
+/// Logs a client in; `None` if it was refused, and has been told why.
 async fn enter<S: AsyncRead + AsyncWrite + Unpin>(
     mut wire: Wire<S>,
     parameters: Parameters,
@@ -324,7 +325,7 @@ fn options(text: &str) -> Vec<(String, String)> {
     settings.map(|(name, value)| (name.to_lowercase().replace('-', "_"), value.to_owned())).collect()
 }
 
-/// Asks for the password, if one is needed; false if the client has gone.
+/// Asks for the password, if it is needed; false if the client has gone.
 async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     user: &str,
@@ -361,7 +362,7 @@ fn wrong_password(user: &str) -> WireError {
     WireError::fatal(sqlstate::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
 }
 
-/// What a client is told when it may begin.
+/// The greeting of a client that may begin.
 fn greet(out: &mut Vec<u8>, reported: Reported, entry: &Entry) {
     let fixed = [
         ("server_version", "15.0"),

@@ -2,13 +2,13 @@
 //! server's are written to one.
 //!
 //! A message is a byte that says which, its length as four bytes (which count themselves), and the
-//! body. The first message of a connection has no such byte. Numbers are big-endian; strings end
-//! with a zero byte.
+//! body. The first message of a connection lacks the first byte. Numbers are big-endian; strings
+//! end with a zero byte.
 
 use super::WireError;
 use serac_sql::wire::utf8;
 
-/// Longest first message: nobody has said who he is yet.
+/// Longest first message: the client is not identified yet.
 const MAX_STARTUP: usize = 10_000;
 /// Version 3.0.
 const PROTOCOL: i32 = 3 << 16;
@@ -31,27 +31,33 @@ impl<'a> Body<'a> {
         self.0 = rest;
         Ok(head)
     }
+
     pub(super) fn byte(&mut self) -> Result<u8, WireError> {
         Ok(self.bytes(1)?[0])
     }
+
     pub(super) fn int16(&mut self) -> Result<i16, WireError> {
         Ok(i16::from_be_bytes(self.bytes(2)?.try_into().expect("two bytes")))
     }
+
     pub(super) fn int32(&mut self) -> Result<i32, WireError> {
         Ok(i32::from_be_bytes(self.bytes(4)?.try_into().expect("four bytes")))
     }
-    /// A number of things, of which each has at least `size` bytes.
+
+    /// The number of list items, each of at least `size` bytes.
     pub(super) fn count(&mut self, size: usize) -> Result<usize, WireError> {
         let count = self.int16()? as u16 as usize;
         if count * size > self.0.len() { Err(invalid("it counts more than it holds")) } else { Ok(count) }
     }
+
     pub(super) fn string(&mut self) -> Result<&'a str, WireError> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(|| invalid("a string does not end"))?;
         let text = self.bytes(end)?;
         self.byte()?;
         Ok(utf8(text)?)
     }
-    /// A value with its length; none for NULL.
+
+    /// A value with its length; `None` for NULL.
     pub(super) fn value(&mut self) -> Result<Option<&'a [u8]>, WireError> {
         match self.int32()? {
             -1 => Ok(None),
@@ -60,13 +66,14 @@ impl<'a> Body<'a> {
             }
         }
     }
-    /// Nothing may be left.
+
+    /// Checks that no bytes are left.
     pub(super) fn end(self) -> Result<(), WireError> {
         if self.0.is_empty() { Ok(()) } else { Err(invalid("it goes on behind its end")) }
     }
 }
 
-/// What a connection begins with.
+/// The first message of a connection.
 #[derive(Debug)]
 pub(super) enum Startup {
     /// Encryption, if the server has it.
@@ -75,24 +82,24 @@ pub(super) enum Startup {
     Gss,
     /// Another connection's statement is to end.
     Cancel { process: i32, secret: i32 },
-    /// Who wants what.
+    /// A session, with the client's wishes.
     Session(Wishes),
 }
 
-/// What a client says of the session that it wants.
+/// The client's wishes for its session.
 #[derive(Debug, PartialEq)]
 pub(super) struct Wishes {
     /// Names and values.
     pub(super) parameters: Vec<(String, String)>,
-    /// The options of the protocol that are not known here, if the client is to be told what is: it
-    /// speaks a newer version, or has such options.
+    /// Unknown protocol options, if the client is to be told about them: it speaks a newer version,
+    /// or has sent such options.
     pub(super) unknown: Option<Vec<String>>,
 }
 
 /// Options of the protocol, not of the session, have names that begin so.
 const PROTOCOL_OPTION: &str = "_pq_.";
 
-/// How many bytes the first message has, once four of them are there.
+/// The length of the first message, once four bytes of it are there.
 pub(super) fn startup_length(input: &[u8]) -> Result<Option<usize>, WireError> {
     let Some(head) = input.first_chunk::<4>() else { return Ok(None) };
     match usize::try_from(i32::from_be_bytes(*head)) {
@@ -135,8 +142,8 @@ impl Startup {
     }
 }
 
-/// How long the next message is, with its first byte and its length; none if that cannot be seen
-/// yet.
+/// The length of the next message, with its first byte and its length field; `None` if that cannot
+/// be seen yet.
 pub(super) fn message_length(input: &[u8], limit: usize) -> Result<Option<usize>, WireError> {
     let Some(head) = input.get(1..5) else { return Ok(None) };
     let length = i32::from_be_bytes(head.try_into().expect("four bytes"));

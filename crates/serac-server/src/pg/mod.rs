@@ -1,9 +1,8 @@
-//! PostgreSQL's protocol, version 3.0, so that what connects to PostgreSQL connects to SeracDB.
+//! PostgreSQL's protocol, version 3.0, so that clients of PostgreSQL connect to SeracDB.
 //!
-//! The protocol is spoken here, and not by a library, because statements of the point path take
-//! less time than a general message layer does: what has arrived is worked off in the connection's
-//! task, statement by statement, without a future, a channel or an allocation for each, and
-//! answered in one write.
+//! This crate speaks the protocol itself, without a library, because statements of the point path
+//! take less time than a general message layer does. The connection's task processes the messages
+//! in order, without a future, a channel or an allocation for each, and answers them in one write.
 //!
 //! | module | |
 //! |---|---|
@@ -45,7 +44,7 @@ use serac_sql::SqlError;
 use std::borrow::Cow;
 use std::io;
 
-/// What ends a statement, or the connection.
+/// The error that ends a statement, or the connection.
 #[derive(Debug)]
 pub(crate) enum WireError {
     /// The client is told, and the connection goes on, or ends if that is fatal.
@@ -58,9 +57,11 @@ impl WireError {
     fn error(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::Sql { error: SqlError::new(sqlstate, message.into()), fatal: false }
     }
+
     fn fatal(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::Sql { error: SqlError::new(sqlstate, message.into()), fatal: true }
     }
+
     /// The same, and the connection ends.
     fn made_fatal(self) -> Self {
         match self {

@@ -1,9 +1,9 @@
 //! Threads with an event loop each, in which connections wait for their clients.
 //!
-//! A statement of the point path takes microseconds: it runs where its message has arrived, and
-//! nobody else is woken for it. So there are as many loops as processors, and each connection
-//! belongs to one of them. What may take longer (planning above all) goes to the threads of the
-//! server's runtime meanwhile, where it holds up no connection but its own.
+//! A statement of the point path takes microseconds: it runs where its message has arrived, without
+//! waking another thread. So there are as many loops as processors, and each connection belongs to
+//! one of them. Longer work (planning above all) goes to the threads of the server's runtime, where
+//! it delays only its own connection.
 
 use serac_net::listen::Socket;
 use std::future::Future;
@@ -25,6 +25,7 @@ impl Reactor {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         (0..count).map(|_| Self::start().map(Arc::new)).collect()
     }
+
     fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -34,6 +35,7 @@ impl Reactor {
         })?;
         Ok(Self { handle, _stop: stop })
     }
+
     /// The one with the fewest connections; each holds its own.
     pub(super) fn least_busy(all: &[Arc<Self>]) -> Arc<Self> {
         all.iter().min_by_key(|reactor| Arc::strong_count(reactor)).expect("there is one").clone()
@@ -45,7 +47,8 @@ impl Reactor {
         let _here = self.handle.enter();
         socket.bind()
     }
-    /// Runs something here; none if it has panicked. It is given up when the caller is.
+
+    /// Runs a task here; `None` if it has panicked. It is given up when the caller is.
     pub(super) async fn run<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
         let mut running = JoinSet::new();
         running.spawn_on(task, &self.handle);

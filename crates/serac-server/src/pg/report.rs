@@ -19,7 +19,7 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
     fields.extend(position.as_deref().map(|position| (b'P', position)));
     if let Some(table) = &error.table {
         fields.extend([(b's', table.schema.as_str()), (b't', table.name.as_str())]);
-        // What does not hold is a constraint with a name, or that of a column.
+        // The violated constraint has a name, or is that of a column.
         let what = if error.sqlstate == sqlstate::NOT_NULL_VIOLATION { b'c' } else { b'n' };
         fields.extend(error.name.as_deref().map(|name| (what, name)));
     }
@@ -32,7 +32,7 @@ pub(super) fn put_notice(out: &mut Vec<u8>, notice: &Notice) {
     report(out, b'N', &[(b'S', severity), (b'V', severity), (b'C', notice.sqlstate), (b'M', &notice.message)]);
 }
 
-/// Writes what another session has told.
+/// Writes another session's notification.
 pub(super) fn put_notification(out: &mut Vec<u8>, notification: &Notification) {
     message(out, b'A', |out| {
         put_i32(out, notification.process);

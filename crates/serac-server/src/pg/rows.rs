@@ -16,11 +16,11 @@ use std::sync::Arc;
 /// The formats in which a client wants columns.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Formats {
-    /// Whether they are binary: none for text, one for all, or one each.
+    /// Whether they are binary: an empty list for text, a single entry for all, or an entry each.
     pub(super) binary: Vec<bool>,
     /// The columns as the client knows them, if they have been described.
     pub(super) told: Option<SchemaRef>,
-    /// The session's settings of times; none for the usual ones.
+    /// The session's settings of times; `None` for the defaults.
     pub(super) style: Option<Arc<TimeStyle>>,
 }
 
@@ -52,13 +52,13 @@ pub(super) fn describe(out: &mut Vec<u8>, schema: &Schema, formats: &Formats) {
     });
 }
 
-/// How a value is written.
+/// The form of a value.
 #[derive(Clone, Copy)]
 struct Form<'s> {
     binary: bool,
     /// The blanks behind a CHAR(n) make it so wide.
     width: Option<usize>,
-    /// The session's settings of times; none for the usual ones.
+    /// The session's settings of times; `None` for the defaults.
     style: Option<&'s TimeStyle>,
 }
 
@@ -92,7 +92,7 @@ impl WireBatch {
         let sent = |(i, array): (usize, &ArrayRef)| {
             let told = formats.told.as_ref().and_then(|told| told.fields().get(i));
             let styled = match (&formats.style, told) {
-                // They become texts on their way to what was told.
+                // They become texts on their way to the announced type.
                 (Some(style), Some(told)) if matches!(told.data_type(), DataType::Utf8 | DataType::Utf8View) => {
                     with_texts(array, style, Purpose::Text)?
                 }
@@ -115,9 +115,11 @@ impl WireBatch {
         check_widths(columns.iter().map(|(_, _, width)| *width))?;
         Ok(Self { columns, rows: batch.num_rows() })
     }
+
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
+
     /// Writes a row.
     pub(super) fn put(&self, out: &mut Vec<u8>, row: usize, formats: &Formats) {
         message(out, b'D', |out| {

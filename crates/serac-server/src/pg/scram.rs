@@ -1,7 +1,7 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, without channel binding.
 //!
-//! What the server keeps of a password is a [`Verifier`], from which the password cannot be had,
-//! nor a client's proof be made.
+//! The server keeps a password as a [`Verifier`]: neither the password nor a client's proof can be
+//! computed from it.
 
 use super::WireError;
 use base64::Engine as _;
@@ -27,7 +27,7 @@ fn sha256(text: &[u8]) -> Key {
     digest::digest(&digest::SHA256, text).as_ref().try_into().expect("32 bytes")
 }
 
-/// What the server keeps of a password.
+/// The server's form of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     iterations: u32,
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Verifier {
 }
 
 impl Verifier {
-    /// Of a password, with a random salt.
+    /// The verifier of a password, with a random salt.
     pub fn new(password: &str) -> Self {
         let mut salt = [0; SALT_BYTES];
         rand::SystemRandom::new().fill(&mut salt).expect("the system has random numbers");
@@ -60,7 +60,7 @@ impl Verifier {
 }
 
 impl Verifier {
-    /// Whether it is of this password. Takes as long for a wrong one as for the right one.
+    /// Whether it is of this password. A wrong password takes as long as the right one.
     pub(crate) fn is_of(&self, password: &str) -> bool {
         let Some(iterations) = NonZeroU32::new(self.iterations) else { return false };
         let mut salted = [0; 32];
@@ -68,21 +68,21 @@ impl Verifier {
         let own = sha256(&hmac(&salted, b"Client Key"));
         own.iter().zip(&self.stored_key).fold(0, |all, (a, b)| all | a ^ b) == 0
     }
-    /// Of a role, as the catalog keeps it: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`.
-    /// None if it is not one.
+
+    /// The verifier of a role, as the catalog keeps it:
+    /// `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`. `None` if the text is no verifier.
     pub(super) fn of_text(text: &str) -> Option<Self> {
         let (head, keys) = text.strip_prefix("SCRAM-SHA-256$")?.split_once('$')?;
         let ((iterations, salt), (stored, server)) = (head.split_once(':')?, keys.split_once(':')?);
-        // No role can have more any longer: one that has them from before cannot have the server
-        // hash for hours.
+        // Newer roles cannot have more iterations; an older role must not make the server hash for
+        // hours.
         let iterations = iterations.parse().ok().filter(|iterations| (1..=MAX_ITERATIONS).contains(iterations))?;
         let key = |text: &str| BASE64.decode(text).ok()?.try_into().ok();
         Some(Self { iterations, salt: BASE64.decode(salt).ok()?, stored_key: key(stored)?, server_key: key(server)? })
     }
 }
 
-/// Verifiers of names that nobody has: for each name always the same, so that it looks like any
-/// other.
+/// Verifiers of unknown names: each name always gets the same one, so that it looks like any other.
 pub(crate) struct Mock(hmac::Key);
 
 impl Default for Mock {
@@ -116,7 +116,7 @@ pub(super) struct Exchange {
     server_first: String,
     nonce: String,
     gs2_header: String,
-    /// Nobody has this name: the exchange goes on as if, and fails at its end.
+    /// The name is unknown: the exchange goes on as usual, and fails at its end.
     is_unknown: bool,
 }
 
@@ -128,7 +128,7 @@ fn attribute(text: Option<&str>, name: char) -> Result<&str, WireError> {
 }
 
 impl Exchange {
-    /// Reads the client's first message. `is_unknown`: nobody has this name, and the verifier is a
+    /// Reads the client's first message. `is_unknown`: the name is unknown, and the verifier is a
     /// mock.
     pub(super) fn begin(message: &str, verifier: Verifier, is_unknown: bool) -> Result<Self, WireError> {
         let mut random = [0; NONCE_BYTES];
@@ -160,8 +160,8 @@ impl Exchange {
         &self.server_first
     }
 
-    /// Reads the client's last message. The server's last one if the client knows the password;
-    /// none if not.
+    /// Reads the client's last message. Returns the server's last one if the client knows the
+    /// password, otherwise `None`.
     pub(super) fn finish(&self, message: &str) -> Result<Option<String>, WireError> {
         let (without_proof, proof) = message.rsplit_once(",p=").ok_or_else(invalid)?;
         let mut parts = without_proof.split(',');

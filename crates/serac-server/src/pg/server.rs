@@ -1,4 +1,4 @@
-//! The listener: connections, their limits, and who may cancel what.
+//! The listener: connections, their limits, and cancellation.
 
 use super::connection::Stop;
 use super::login::{Origin, serve};
@@ -23,25 +23,25 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tracing::info;
 
-/// How connections are taken.
+/// The settings of the port.
 #[derive(Clone, Debug)]
 pub struct PgOptions {
     /// Passwords of those who may connect, besides those of roles. If there are neither, everybody
     /// may.
     pub users: HashMap<String, Verifier>,
-    /// Certificate and key; none for connections without TLS only.
+    /// Certificate and key; `None` for connections without TLS only.
     pub tls: Option<Arc<ServerConfig>>,
     /// Whether a client must use TLS.
     pub require_tls: bool,
-    /// Connections at a time, of those who have logged in.
+    /// Connections at a time, of clients that have logged in.
     pub max_connections: usize,
     /// Longest message that a client may send, in bytes.
     pub max_message: usize,
-    /// How long a client may take from the connection's beginning until it has logged in.
+    /// The time that a client may take from the connection's beginning until it has logged in.
     pub login_timeout: Duration,
-    /// How long statements may go on after the stop before they are cancelled.
+    /// The time that statements may go on after the stop before they are cancelled.
     pub shutdown_timeout: Duration,
-    /// Statements that take so long are logged; none for none.
+    /// Statements that take so long are logged; `None` for no log.
     pub slow_statement: Option<Duration>,
 }
 
@@ -60,14 +60,14 @@ impl Default for PgOptions {
     }
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct ServerState {
     pub(super) db: SqlDatabase,
     pub(super) options: PgOptions,
     pub(super) tls: Option<TlsAcceptor>,
-    /// For those who have logged in.
+    /// Permits of clients that have logged in.
     pub(super) seats: Arc<Semaphore>,
-    /// Passwords of names that nobody has.
+    /// Verifiers of unknown names.
     pub(super) mock: Mock,
     running: Mutex<HashMap<i32, (i32, Arc<Activity>)>>,
 }
@@ -81,7 +81,8 @@ impl ServerState {
         self.running.lock().insert(activity.process(), (secret, activity.clone()));
         Entry { shared: self.clone(), process: activity.process(), secret }
     }
-    /// Cancels what a session runs, if the secret is its.
+
+    /// Cancels a session's statement, if the secret matches.
     pub(super) fn cancel(&self, process: i32, secret: i32) {
         if let Some((_, activity)) = self.running.lock().get(&process).filter(|(own, _)| *own == secret) {
             activity.cancel();
@@ -130,8 +131,8 @@ impl PgServer {
     pub async fn bind(db: SqlDatabase, address: SocketAddr, options: PgOptions) -> io::Result<Self> {
         Self::new(db, vec![Listener::tcp(address).await?], options)
     }
-    /// Answers those who come to any of the listeners. On Unix sockets there is no TLS, nor need of
-    /// it.
+
+    /// Answers clients of any of the listeners. On Unix sockets there is no TLS, nor need of it.
     ///
     /// # Errors
     /// When there are no threads for the connections.
@@ -142,10 +143,11 @@ impl PgServer {
             Arc::new(ServerState { db, options, tls, seats, mock: Mock::default(), running: Mutex::default() });
         Ok(Self { listeners, reactors: Reactor::start_all()?, shared })
     }
+
     /// The address where it listens.
     ///
     /// # Errors
-    /// When there is none, or the system does not say.
+    /// When there is no listener, or the system does not say.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         Listener::address_of(&self.listeners)
     }
@@ -162,8 +164,8 @@ impl PgServer {
     }
 
     /// Answers until `stop` is ready. Then it takes no new connections, closes idle ones, lets
-    /// statements go on for the [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels what
-    /// is left.
+    /// statements go on for the [`shutdown_timeout`](PgOptions::shutdown_timeout), and cancels the
+    /// rest.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { listeners, reactors, shared } = self;
         let (stopping, stopped) = watch::channel(false);

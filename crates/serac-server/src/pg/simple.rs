@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Runs a script of the simple protocol if it is a statement of the point path that has been
-    /// seen before; when it began if not.
+    /// Runs a script of the simple protocol if it is a known statement of the point path; otherwise
+    /// returns when it began.
     pub(super) async fn known(&mut self, sql: &str) -> Result<Option<Instant>, WireError> {
         let began = self.activity.begins(sql);
         self.forget_unnamed();
@@ -31,7 +31,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Any other script. Several statements run in an implicit block, which ends with them: see
-    /// `serac_sql`'s transactions. The end of the last one is told once the block has committed.
+    /// `serac_sql`'s transactions. The end of the last statement is sent once the block has
+    /// committed.
     pub(super) async fn simple(&mut self, sql: &str, mut began: Instant) -> Result<(), WireError> {
         let Self { wire, session, cancel, .. } = &mut *self;
         let statements = match wire.attend(cancel, session.parse_elsewhere(sql)).await {
@@ -68,6 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         Ok(())
     }
+
     async fn run_to_end(&mut self, statement: Parsed, is_last: bool) -> Result<(), WireError> {
         let tag = self.run(statement).await?;
         if is_last {
@@ -77,7 +79,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Commits the implicit block, if one is open, and waits until that is durable.
+    /// Commits the implicit block, if there is an open one, and waits until that is durable.
     pub(super) async fn end_implicit(&mut self) -> Result<(), WireError> {
         if let Some(committed) = self.session.end_implicit()? {
             committed.durable().await?;
@@ -85,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Runs a statement and writes what it gives, as text; the tag of its end.
+    /// Runs a statement and writes its result, as text; returns the tag of its end.
     async fn run(&mut self, statement: Parsed) -> Result<String, WireError> {
         Box::pin(self.adopt(&statement)).await?;
         if let Some(copy) = self.session.streamed_copy(&statement)? {
@@ -126,6 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.put_rows(result, &formats).await
     }
+
     /// Writes the rows of a whole result; the tag of its end.
     pub(super) async fn put_rows(&mut self, result: StatementResult, formats: &Formats) -> Result<String, WireError> {
         match result {
@@ -155,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(WireError::Sql { error, .. }) => {
                 let (sqlstate, message) = (error.sqlstate, &error.message);
                 match &sqlstate[..2] {
-                    // Of the server, not of the statement.
+                    // An error of the server, not of the statement.
                     "XX" | "58" | "53" => error!(sqlstate, message, statement = text, "statement failed"),
                     _ => debug!(sqlstate, message, statement = text, "statement failed"),
                 }
@@ -211,8 +214,8 @@ pub(super) async fn send_rows<S: AsyncRead + AsyncWrite + Unpin>(
         for row in 0..batch.rows() {
             batch.put(&mut wire.out, row, formats);
             if wire.is_full() {
-                // A client that does not read holds the statement up, and what it sees, no longer
-                // than its limits allow.
+                // A client that does not read holds up the statement and its snapshot only within
+                // its limits.
                 rows.keep(wire.flush()).await??;
             }
         }
@@ -221,7 +224,7 @@ pub(super) async fn send_rows<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(count)
 }
 
-/// What is missing: a statement or portal of this name.
+/// The error of a missing statement or portal of this name.
 pub(super) fn missing(sqlstate: &'static str, what: &str, name: &str) -> WireError {
     WireError::Sql { error: SqlError::new(sqlstate, format!("{what} \"{name}\" does not exist")), fatal: false }
 }

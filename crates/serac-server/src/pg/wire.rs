@@ -1,5 +1,4 @@
-//! The two directions of a connection: what has arrived, message by message, and what is to be
-//! sent.
+//! The two directions of a connection: the received messages, and the bytes to send.
 
 use super::WireError;
 use super::message::{command_complete, message_length};
@@ -17,13 +16,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Answers of this size are sent before there are more.
 pub(super) const SEND_BYTES: usize = 64 << 10;
-/// How long a statement of a client that sends nothing any more may take.
+/// The time that a statement may take if its client sends no more.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// What is read ahead while a statement runs.
+/// Bytes that are read ahead while a statement runs.
 const READ_AHEAD: usize = 64 << 10;
-/// Room for what is read at a time: a statement's messages shall come together.
+/// Room for a read: a statement's messages should come together.
 const READ_BYTES: usize = 8 << 10;
-/// Largest message of a client that has not said who it is.
+/// Largest message of a client that is not identified yet.
 const MAX_LOGIN_MESSAGE: usize = 8 << 10;
 
 /// The two directions of a connection.
@@ -31,21 +30,21 @@ pub(super) struct Wire<S> {
     io: S,
     pub(super) input: BytesMut,
     pub(super) out: Vec<u8>,
-    /// How much of `out` is sent.
+    /// The part of `out` that is sent.
     sent: usize,
     /// The client is gone.
     closed: bool,
     /// The longest message that is taken.
     limit: usize,
-    /// Who is told of bytes and waits, once that is known.
+    /// Counts bytes and waits, once the activity is known.
     activity: Option<Arc<Activity>>,
-    /// What the session's statements say.
+    /// The notices of the session's statements.
     pub(super) notices: Notices,
-    /// Where the client is.
+    /// The client's address.
     pub(super) address: Option<SocketAddr>,
 }
 
-/// Writes what is not `sent` yet.
+/// Writes the bytes after `sent`.
 async fn write_out<S: AsyncWrite + Unpin>(io: &mut S, out: &[u8], sent: &mut usize) -> io::Result<()> {
     while *sent < out.len() {
         match io.write(&out[*sent..]).await? {
@@ -75,29 +74,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(super) fn into_io(self) -> S {
         self.io
     }
+
     /// The client is known: its messages may be long from now on.
     pub(super) fn admit(&mut self, limit: usize, activity: Arc<Activity>) {
         self.limit = limit;
         self.activity = Some(activity);
     }
+
     /// Says goodbye.
     pub(super) async fn close(&mut self) {
         let _ = self.io.shutdown().await;
     }
 
-    /// Writes what a statement has said, before its result or error.
+    /// Writes a statement's notices, before its result or error.
     pub(super) fn put_notices(&mut self) {
         for notice in self.notices.take() {
             put_notice(&mut self.out, &notice);
         }
     }
+
     /// Writes the end of a statement.
     pub(super) fn complete(&mut self, tag: &str) {
         self.put_notices();
         command_complete(&mut self.out, tag);
     }
 
-    /// Sends what has been written. May be broken off, and is gone on with by the next call.
+    /// Sends the written bytes. A cancelled call is continued by the next one.
     pub(super) async fn flush(&mut self) -> Result<(), WireError> {
         if self.out.is_empty() {
             return Ok(());
@@ -130,14 +132,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         self.out.shrink_to(2 * SEND_BYTES);
         Ok(result?)
     }
+
     /// Whether so much has been written that it is to be sent.
     pub(super) fn is_full(&self) -> bool {
         self.out.len() >= SEND_BYTES
     }
-    /// Sends what has been written if it is much.
+
+    /// Sends the written bytes if they are many.
     pub(super) async fn send_some(&mut self) -> Result<(), WireError> {
         if self.is_full() { self.flush().await } else { Ok(()) }
     }
+
     /// Reads more; false if there is no more.
     pub(super) async fn fill(&mut self) -> Result<bool, WireError> {
         self.input.reserve(READ_BYTES);
@@ -148,6 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
         Ok(!self.closed)
     }
+
     fn received(&self, bytes: usize) {
         if let Some(activity) = &self.activity {
             activity.received(bytes);
@@ -164,14 +170,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                 Ok(Some((tag, message)))
             }
             Some(length) => {
-                // So much as is there already again, not what the client promises.
+                // At most doubles the buffer: the length is only the client's claim.
                 self.input.reserve((length - self.input.len()).min(self.input.len().max(4_096)));
                 Ok(None)
             }
             None => Ok(None),
         }
     }
-    /// The next message; none if the client has gone.
+
+    /// The next message; `None` if the client has gone.
     pub(super) async fn next(&mut self) -> Result<Option<(u8, Bytes)>, WireError> {
         loop {
             if let Some(message) = self.take()? {
@@ -185,13 +192,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 
     /// Runs a part of a statement, and cancels it if the client goes away meanwhile. A client that
-    /// sends nothing any more may still read: what takes no longer than [`LAST_WORD`] is answered.
+    /// has stopped sending may still read: a statement that takes no longer than [`LAST_WORD`] is
+    /// answered.
     pub(super) async fn attend<T>(&mut self, cancel: &CancelHandle, part: impl Future<Output = T>) -> T {
         tokio::pin!(part);
         if let Poll::Ready(result) = futures::poll!(part.as_mut()) {
             return result;
         }
-        // It listens from now on; what came before is not lost.
+        // It listens from now on; an earlier cancellation is not lost.
         if self.activity.as_ref().is_some_and(|activity| activity.take_cancelled()) {
             cancel.cancel();
         }

@@ -45,23 +45,28 @@ impl Caller {
         let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
         Self { client: FlightServiceClient::new(channel), headers: MetadataMap::new() }
     }
+
     fn with(&self, name: &'static str, value: &str) -> Self {
         let mut caller = self.clone();
         caller.headers.insert(name, value.parse().unwrap());
         caller
     }
+
     fn with_password(&self, user: &str, password: &str) -> Self {
         let shown = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
         self.with("authorization", &format!("Basic {shown}"))
     }
+
     fn with_cookie(&self, id: u64) -> Self {
         self.with("cookie", &format!("serac_session={id:032x}"))
     }
+
     fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         *request.metadata_mut() = self.headers.clone();
         request
     }
+
     /// The same with the token that the server gives for the password.
     async fn logged_in(&self, user: &str, password: &str) -> Result<Self, Status> {
         let shown = self.with_password(user, password);
@@ -70,6 +75,7 @@ impl Caller {
         let token = answer.metadata().get("authorization").expect("a token").to_str().unwrap().to_owned();
         Ok(self.with("authorization", &token))
     }
+
     /// Runs a statement; its rows are left to themselves.
     async fn run(&self, sql: &str) -> Result<(), Status> {
         let query = CommandStatementQuery { query: sql.into(), transaction_id: None };
@@ -82,15 +88,18 @@ impl Caller {
         }
         Ok(())
     }
+
     async fn act(&self, kind: &str, body: &impl ProstMessageExt) -> Result<(), Status> {
         let action = Action { r#type: kind.into(), body: body.as_any().encode_to_vec().into() };
         let results = self.client.clone().do_action(self.request(action)).await?.into_inner();
         results.try_collect::<Vec<_>>().await.map(|_| ())
     }
+
     async fn prepare(&self) -> Result<(), Status> {
         let request = ActionCreatePreparedStatementRequest { query: "SELECT 1".into(), transaction_id: None };
         self.act("CreatePreparedStatement", &request).await
     }
+
     async fn begin(&self) -> Result<(), Status> {
         self.act("BeginTransaction", &ActionBeginTransactionRequest {}).await
     }
@@ -102,7 +111,8 @@ async fn execute(session: &mut Session, sql: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_ends_with_what_it_was_given_for() {
-    // What ends the token, and whether a login with the same password is good behind it.
+    // The statement that ends the token, and whether a login with the same password succeeds
+    // afterwards.
     let cases: [(&[&str], bool); 7] = [
         (&["DROP ROLE ada"], false),
         (&["DROP ROLE ada", "CREATE ROLE ada LOGIN PASSWORD 'secret'"], true),
@@ -246,7 +256,7 @@ async fn silent_connections_take_nobodys_place() {
         for i in 0..100 {
             let mut socket = connect_from(own, served.address).await;
             if i % 2 == 0 {
-                // Those who speak HTTP/2, and call nothing.
+                // Clients that speak HTTP/2, and make no call.
                 use tokio::io::AsyncWriteExt;
                 let _ = socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
             }
@@ -300,7 +310,7 @@ async fn connections_on_which_nobody_calls_are_closed() {
             assert!(closed.is_ok(), "a connection that has said {said:?} stays, with TLS: {}", tls.is_some());
         }
         if tls.is_none() {
-            // Calls of those who may not are no sign of life; a call of one who may is.
+            // Calls of unauthorised clients are no sign of life; an authorised call is.
             let ada = Caller::new(served.address).await.logged_in("ada", "ada").await.unwrap();
             let wrong = Caller::new(served.address).await.with_password("ada", "wrong");
             let shut = async {

@@ -1,5 +1,5 @@
-//! The server's doors, tried from outside: who gets in and for how long, what a client may hold,
-//! and messages that no client sends.
+//! The server's doors, tried from outside: access and its duration, the resources of a client, and
+//! messages that no client sends.
 
 mod flight;
 mod malformed;

@@ -1,5 +1,5 @@
-//! Messages that no client sends, made of good ones by mutation: none ends the server, and none
-//! makes it panic.
+//! Messages that no client sends, made of good ones by mutation: the server neither ends nor
+//! panics.
 //!
 //! A run prints its seed; `SERAC_SEED` repeats it. `SERAC_MESSAGES` says how many messages each
 //! port gets.
@@ -71,7 +71,7 @@ fn seeded(usual: usize) -> (StdRng, usize) {
     (StdRng::seed_from_u64(seed), messages)
 }
 
-/// Changes some bytes, or the length.
+/// Changes a few bytes, or the length.
 fn mutate(rng: &mut StdRng, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return;
@@ -336,8 +336,8 @@ async fn frames_that_are_none_of_the_operators_are_refused() {
     served.end().await;
 }
 
-/// So many changed bytes, a few in each frame, so that connections last: what a frame holds is
-/// wrong, and seldom where it ends. Statements keep the table small.
+/// This many changed bytes, a few in each frame, so that connections last: the content of a frame
+/// is wrong, and rarely its length. Statements keep the table small.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_million_changed_bytes_at_the_port_of_the_operators() {
     const MOST_TIME: Duration = Duration::from_secs(120);
@@ -380,8 +380,8 @@ async fn a_million_changed_bytes_at_the_port_of_the_operators() {
             let mut framed = Vec::new();
             let text = statements[rng.random_range(0..statements.len())];
             ClientFrame::Statement { line, text }.put(&mut framed);
-            // Of one frame in some thousands, the header, too, and any bytes: a text that is not
-            // UTF-8 ends its connection.
+            // In one frame in a few thousand, the header changes, too, to any bytes: a text that is
+            // not UTF-8 ends its connection.
             let is_wild = rng.random_range(0..2 * FRAMES_OF_A_CLIENT) == 0;
             let from = if is_wild { 0 } else { HEADER_BYTES + 8 };
             for _ in 0..rng.random_range(1..9) {

@@ -1,4 +1,4 @@
-//! The port for who watches the server.
+//! The port for monitors of the server.
 
 use super::{Running, STRANGER, connect_from, database};
 use base64::Engine as _;
@@ -27,7 +27,7 @@ fn run(server: HttpServer) -> Running {
     Running { address, stop, task }
 }
 
-/// What is answered to a request, with these headers.
+/// The answer to a request with these headers.
 pub(crate) async fn get(address: SocketAddr, path: &str, headers: &str) -> String {
     let mut socket = TcpStream::connect(address).await.unwrap();
     let _ = socket.write_all(format!("GET {path} HTTP/1.1\r\nhost: here\r\n{headers}\r\n").as_bytes()).await;

@@ -1,4 +1,4 @@
-//! The port of the operator language: who gets in, and for how long.
+//! The port of the operator language: access, and its duration.
 
 use super::{certificate, database};
 use serac_column_language::frames::{ClientFrame, Sender, ServerFrame, VERSION};
@@ -21,10 +21,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// How long what must come may take on a busy machine.
+/// The time that an expected answer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the server has said.
+/// A message of the server.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Said {
     Welcome,
@@ -46,6 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.0.write_all(&out).await.unwrap();
         self.0.flush().await.unwrap();
     }
+
     async fn hear(&mut self) -> Said {
         let heard = tokio::time::timeout(PATIENCE, read_frame(&mut self.0, Sender::Server)).await;
         let Ok(Some(frame)) = heard.expect("the server says something") else { return Said::Nothing };
@@ -58,10 +59,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             ServerFrame::Bye(why) => Said::Bye(why.into()),
         }
     }
+
     async fn log_in(&mut self, user: &str, password: Option<&str>) -> Said {
         self.say(&ClientFrame::Hello { version: VERSION, user, password }).await;
         self.hear().await
     }
+
     pub(super) async fn ask(&mut self, line: u64, text: &str) -> Said {
         self.say(&ClientFrame::Statement { line, text }).await;
         self.hear().await
@@ -88,14 +91,17 @@ impl Served {
         });
         Self { address, stop, task }
     }
+
     async fn connect(&self) -> Client<TcpStream> {
         Client(TcpStream::connect(self.address).await.unwrap())
     }
+
     pub(super) async fn client(&self) -> Client<TcpStream> {
         let mut client = self.connect().await;
         assert_eq!(client.log_in("", None).await, Said::Welcome);
         client
     }
+
     pub(super) async fn end(self) {
         let _ = self.stop.send(());
         tokio::time::timeout(PATIENCE, self.task).await.expect("it stops").unwrap();
@@ -185,7 +191,7 @@ async fn a_client_that_reads_nothing_is_left_and_one_that_goes_is_not_worked_for
         assert!(Instant::now() < until, "the connection ends");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // What was sent before can be read, and is not all.
+    // The bytes sent before can be read, and are incomplete.
     let mut rest = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, client.0.read_to_end(&mut rest)).await.expect("it has ended");
     assert!(rest.len() < 4_000_000 * 8, "{}", rest.len());
@@ -245,8 +251,8 @@ fn connector(authority: &Path) -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// Clients that each own some values, beside sessions of SQL that write to the same table. Whatever
-/// meets, each row is where its writer has left it.
+/// Clients that each own a set of values, beside sessions of SQL that write to the same table. Each
+/// row stays as its writer has left it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_clients_work_beside_writers_of_sql() {
     const CLIENTS: i64 = 64;

@@ -51,7 +51,7 @@ async fn statements_whose_columns_ddl_has_changed_are_refused() {
     assert_eq!(answer, ["2", "x|7", "SELECT 1", "ZI"]);
     let answer = client.told(&[bind("", "computed", &["1"]), execute("", 0), sync()]).await;
     assert_eq!(answer, ["2", "14|X", "SELECT 1", "ZI"]);
-    // Two columns change places: values of one would stand under the other's name.
+    // Two columns swap places: values of one would stand under the other's name.
     client.run("ALTER TABLE t RENAME COLUMN a TO c; ALTER TABLE t RENAME COLUMN d TO a").await;
     let answer = client.told(&[bind("", "named", &["1"]), execute("", 0), sync()]).await;
     assert_eq!(answer.iter().find(|word| word.len() == 5).map(String::as_str), Some("0A000"), "{answer:?}");
@@ -123,7 +123,7 @@ async fn portals_live_as_postgresql_has_them() {
         assert_eq!(answer, wanted, "{sql}");
     }
     client.run("ROLLBACK").await;
-    // Rows that are left are not for a transaction that has failed, nor for what comes behind it.
+    // Remaining rows are not for a failed transaction, nor for later ones.
     client.run("BEGIN").await;
     let some = [parse("s", "SELECT id FROM t ORDER BY id"), bind("p", "s", &[]), execute("p", 1), sync()];
     assert_eq!(client.told(&some).await, ["1", "2", "1", "s", "ZT"]);
@@ -152,7 +152,7 @@ async fn portals_live_as_postgresql_has_them() {
     // Outside of a block, a portal ends with its Sync.
     client.told(&[bind("", "s", &[]), sync()]).await;
     assert_eq!(client.told(&[execute("", 0), sync()]).await, ["34000", "ZI"]);
-    // A script takes the place of what has no name.
+    // A script replaces the unnamed statement.
     client.told(&[parse("", "SELECT 7"), sync()]).await;
     client.run("SELECT 8").await;
     assert_eq!(client.told(&[bind("", "", &[]), sync()]).await, ["26000", "ZI"]);
@@ -290,7 +290,7 @@ async fn settings_come_with_the_connection() {
     let row = "01.07.2020 10:00:00 JST|1 2:00:00";
     assert_eq!(client.run(query).await, ["T", row, "SELECT 1", "ZI"]);
     client.run("SET TimeZone = 'UTC'; SET DateStyle = iso").await;
-    // What RESET gives back is what the client has asked for.
+    // RESET restores the values that the client has asked for.
     let answer = client.run("RESET TimeZone; RESET DateStyle").await;
     assert_eq!(answer, ["RESET", "RESET", "TimeZone=Asia/Tokyo", "DateStyle=German, DMY", "ZI"]);
     assert_eq!(client.run(query).await, ["T", row, "SELECT 1", "ZI"]);
@@ -319,7 +319,7 @@ async fn newer_versions_of_the_protocol_are_negotiated() {
     served.end().await;
 }
 
-/// What the server says to a user's first SCRAM message: the salt, and the iterations.
+/// The server's answer to a user's first SCRAM message: the salt, and the iterations.
 async fn challenge(address: std::net::SocketAddr, user: &str) -> (String, String) {
     let mut client = Client::new(TcpStream::connect(address).await.unwrap());
     client.raw(&startup(196_608, &[("user", user)])).await;

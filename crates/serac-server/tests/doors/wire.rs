@@ -1,4 +1,4 @@
-//! A client of PostgreSQL's protocol that sends what it is told to, message by message.
+//! A client of PostgreSQL's protocol that sends the given messages.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -68,8 +68,7 @@ pub(crate) fn field(body: &[u8], kind: u8) -> Option<String> {
     Some(String::from_utf8_lossy(&fields[1..]).into_owned())
 }
 
-/// What was answered, one word for each message: tags, errors' SQLSTATEs, and the text values of
-/// rows.
+/// The answers, one word for each message: tags, errors' SQLSTATEs, and the text values of rows.
 pub(crate) fn told(messages: &[Message]) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
     let word = |(tag, body): &Message| match tag {
@@ -100,6 +99,7 @@ impl Client {
     pub(crate) fn new(socket: TcpStream) -> Self {
         Self { socket, input: Vec::new() }
     }
+
     /// Connects as the bootstrap role, and waits until it may begin.
     pub(crate) async fn open(address: SocketAddr) -> Self {
         let mut client = Self::new(TcpStream::connect(address).await.unwrap());
@@ -108,10 +108,12 @@ impl Client {
         assert_eq!(greeting.last().map(|message| message.0), Some(b'Z'), "{greeting:?}");
         client
     }
+
     pub(crate) async fn raw(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).await.unwrap();
     }
-    /// The next message; none at the end.
+
+    /// The next message; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Message> {
         let reading = async {
             loop {
@@ -131,6 +133,7 @@ impl Client {
         };
         tokio::time::timeout(Duration::from_secs(60), reading).await.expect("the server answers")
     }
+
     /// All messages up to one of this kind, or the end.
     pub(crate) async fn until(&mut self, tag: u8) -> Vec<Message> {
         let mut messages = Vec::new();
@@ -142,14 +145,17 @@ impl Client {
         }
         messages
     }
-    /// Sends messages together; what is answered up to ReadyForQuery.
+
+    /// Sends messages together; returns the answers up to ReadyForQuery.
     pub(crate) async fn exchange(&mut self, messages: &[Message]) -> Vec<Message> {
         self.raw(&messages.iter().flat_map(framed).collect::<Vec<_>>()).await;
         self.until(b'Z').await
     }
+
     pub(crate) async fn told(&mut self, messages: &[Message]) -> Vec<String> {
         told(&self.exchange(messages).await)
     }
+
     pub(crate) async fn run(&mut self, sql: &str) -> Vec<String> {
         self.told(&[query(sql)]).await
     }

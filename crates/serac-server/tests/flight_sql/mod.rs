@@ -1,4 +1,4 @@
-//! Clients of Flight SQL against the server: ADBC, and messages one by one.
+//! Clients of Flight SQL against the server: ADBC, and single messages.
 
 mod parameters;
 
@@ -62,19 +62,24 @@ impl Served {
         }));
         Self { address, folder, stop, running }
     }
+
     async fn open() -> Self {
         Self::new(FlightSqlOptions::default(), FlightOptions::default()).await
     }
+
     async fn channel(&self) -> Channel {
         Channel::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
     }
+
     async fn client(&self) -> FlightSqlServiceClient<Channel> {
         FlightSqlServiceClient::new(self.channel().await)
     }
+
     async fn end(self) {
         self.stop.send(()).unwrap();
         tokio::time::timeout(Duration::from_secs(20), self.running).await.expect("it stops").unwrap();
     }
+
     /// Runs a part of clients.py.
     async fn python(&self, scheme: &str, arguments: &[&str]) {
         let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/bin/python");
@@ -108,7 +113,7 @@ async fn number(client: &mut FlightSqlServiceClient<Channel>, sql: &str, txn: Op
     number.as_primitive::<Int64Type>().value(0)
 }
 
-/// Cancels what runs for a flight; whether anything did.
+/// Cancels a flight's statement; returns whether there was one.
 async fn cancels(client: &mut FlightServiceClient<Channel>, info: &FlightInfo) -> bool {
     let body = ActionCancelQueryRequest { info: info.encode_to_vec().into() }.as_any().encode_to_vec();
     let action = Action { r#type: "CancelQuery".into(), body: body.into() };
@@ -251,16 +256,16 @@ async fn savepoints_and_timeouts_of_transactions() {
     assert_eq!(number(&mut client, "SELECT sum(x) FROM ingested", None).await, 3);
     assert!(client.execute("SELECT 1".into(), Some(txn)).await.is_err());
 
-    // A transaction of which nothing is heard: its rows are gone, and what was prepared in it does
-    // not go on by itself.
+    // An abandoned transaction: its rows are gone, and its prepared statements do not continue
+    // without it.
     let txn = client.begin_transaction().await.unwrap();
     let mut insert = client.prepare("INSERT INTO t VALUES (9)".into(), Some(txn.clone())).await.unwrap();
     assert_eq!(insert.execute_update().await.unwrap(), 1);
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        // Writers wait for nobody, so the row's key is free again once the transaction has been
-        // rolled back.
+        // Writers do not wait, so the row's key is free again once the transaction has been rolled
+        // back.
         if client.execute_update("INSERT INTO t VALUES (9)".into(), None).await.is_ok() {
             break;
         }
@@ -269,7 +274,7 @@ async fn savepoints_and_timeouts_of_transactions() {
     assert!(code(insert.execute_update().await.unwrap_err()).contains("25P03"));
     let ended = client.end_transaction(txn, arrow_flight::sql::EndTransaction::Commit).await;
     assert!(code(ended.unwrap_err()).contains("no such transaction"));
-    // A commit of what has failed is no commit.
+    // A commit of a failed transaction is no commit.
     for wrong in
         ["INSERT INTO t VALUES (9)", "SELEC 9", "SELECT 9; SELECT 10", "SELECT nothing FROM t", "RELEASE nowhere"]
     {
@@ -360,7 +365,7 @@ async fn keys_types_and_properties() {
     served.end().await;
 }
 
-/// Where the buffers of an array lie.
+/// The addresses of an array's buffers.
 fn places(array: &dyn Array) -> Vec<*const u8> {
     array.to_data().buffers().iter().filter(|buffer| !buffer.is_empty()).map(|buffer| buffer.as_ptr()).collect()
 }
@@ -531,7 +536,8 @@ async fn a_transaction_is_not_taken_for_another() {
     let served = Served::open().await;
     let mut client = served.client().await;
     client.execute_update("CREATE TABLE t (id BIGINT PRIMARY KEY)".into(), None).await.unwrap();
-    // One that was ended by a statement cannot be ended again, as if what came after it was in it.
+    // A transaction that a statement has ended cannot be ended again, as if later statements were
+    // in it.
     for end in [Commit, Rollback] {
         let txn = client.begin_transaction().await.unwrap();
         client.execute_update("COMMIT".into(), Some(txn.clone())).await.unwrap();

@@ -71,7 +71,7 @@ async fn a_client_that_goes_ends_what_runs_for_many_rows() {
     prepared.set_parameters(nulls(1, MANY)).unwrap();
     let gone = tokio::time::timeout(Duration::from_millis(300), prepared.execute_update()).await;
     assert!(gone.is_err(), "there is time to go");
-    // The table can be changed once nobody writes to it.
+    // The table can be changed once it has no writers.
     let until = Instant::now() + Duration::from_secs(60);
     while let Err(error) = client.execute_update("ALTER TABLE t ADD COLUMN c BIGINT".into(), None).await {
         assert!(Instant::now() < until, "{error}");

@@ -5,7 +5,7 @@ use serac_server::PgOptions;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Something of what scripts/readers fetches.
+/// A file that scripts/readers fetches.
 fn fetched(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers")).join(name)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// Far above what ending a statement takes, far below what planning it does.
+/// Far above the time to end a statement, far below the time to plan it.
 const SOON: Duration = Duration::from_secs(15);
 
 /// Planning it takes a minute, as it has hundreds of thousands of calls.
@@ -23,7 +23,7 @@ async fn serve() -> Served {
     Served::with(options, &SqlOptions { threads: Some(2), ..SqlOptions::default() }).await
 }
 
-/// What the server says up to its next `ReadyForQuery`, or the end of the connection.
+/// The server's messages up to its next `ReadyForQuery`, or the end of the connection.
 async fn ask(socket: &mut TcpStream, bytes: &[u8]) -> String {
     socket.write_all(bytes).await.unwrap();
     read_until(socket, "Z\0\0\0\x05").await
@@ -48,7 +48,7 @@ async fn a_statement_that_is_being_planned_can_be_ended_and_holds_nobody_up() {
         let mark = format!("/* {end} */");
         planning.write_all(&query(&format!("{mark} {}", slow()))).await.unwrap();
         let process = process_of(&served, &mark).await;
-        // Those who come now, and those who are there, are answered.
+        // New and present clients are answered.
         let started = Instant::now();
         assert!(ask(&mut connect(served.address).await, &query("SELECT 'here'")).await.contains("here"));
         let told = ask(&mut other, &query(&format!("SELECT {end}({process})"))).await;

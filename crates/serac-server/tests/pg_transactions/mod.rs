@@ -1,8 +1,8 @@
 //! Transaction control on the wire: implicit transaction blocks, and aborted transactions.
 //!
-//! Each example is what a client sends and what the server answers, message by message. With
-//! `SERAC_POSTGRESQL` set to the address of a PostgreSQL server (user postgres, no password), that
-//! server must give the same answers.
+//! Each example is a list of a client's messages with the server's answers. With `SERAC_POSTGRESQL`
+//! set to the address of a PostgreSQL server (user postgres, no password), that server must give
+//! the same answers.
 
 use super::{Served, connect, message, query};
 use serac_engine::Database;
@@ -32,7 +32,7 @@ fn sync() -> Vec<u8> {
     message(b'S', b"")
 }
 
-/// A message of the server, as a word: its tag, and what the examples look at in it.
+/// A message of the server, as a word: its tag, and the part that the examples look at.
 fn word(tag: u8, body: &[u8]) -> Option<String> {
     let field = |name: u8| {
         let mut fields = body.split(|&byte| byte == 0).filter(|field| !field.is_empty());
@@ -96,8 +96,8 @@ async fn connect_to(address: SocketAddr, served: &Served) -> TcpStream {
     socket
 }
 
-/// Each example: what is sent, what the server answers, and the rows that are there then (a text of
-/// their sum by powers of two).
+/// Each example: the messages, the server's answers, and the resulting rows (a text of their sum by
+/// powers of two).
 async fn check(name: &str, examples: &[(&[Vec<u8>], &str, &str)]) {
     let (served, addresses) = servers().await;
     for address in addresses {
@@ -156,8 +156,7 @@ async fn statements_of_one_query_are_one_implicit_block() {
     check(
         "implicit",
         &[
-            // An error takes back what the query has done, and its COMMIT keeps what came before
-            // it.
+            // An error undoes the query, and its COMMIT keeps the work before it.
             (&q(format!("{i7}; {i8}; SELECT 1 / 0")), "INSERT 0 1, INSERT 0 1, error 22012, I.", ""),
             (
                 &q(format!("{i7}; COMMIT; {i8}; SELECT 1 / 0")),
@@ -170,7 +169,7 @@ async fn statements_of_one_query_are_one_implicit_block() {
                 "INSERT 0 1, warning 25P01, ROLLBACK, INSERT 0 1, error 22012, I.",
                 "",
             ),
-            // BEGIN makes the block a regular one, with what is in it.
+            // BEGIN makes the block a regular one, including its earlier statements.
             (
                 &[query(&format!("{i7}; BEGIN; {i8}")), query("ROLLBACK")],
                 "INSERT 0 1, BEGIN, INSERT 0 1, T., ROLLBACK, I.",
@@ -202,7 +201,8 @@ async fn statements_of_one_query_are_one_implicit_block() {
                 "7",
             ),
             (&q("SAVEPOINT s".into()), "error 25P01, I.", ""),
-            // What cannot run in a transaction block cannot run beside other statements.
+            // A statement that cannot run in a transaction block cannot run beside other
+            // statements.
             (&q(format!("{i7}; VACUUM")), "INSERT 0 1, error 25001, I.", ""),
             (&q(format!("VACUUM; {i7}")), "error 25001, I.", ""),
             (&q("VACUUM".into()), "VACUUM, I.", ""),
@@ -237,7 +237,7 @@ async fn statements_of_one_query_are_one_implicit_block() {
                 "BEGIN, serializable, SHOW, COMMIT, I.",
                 "",
             ),
-            // What fails at the commit is told in the place of the last statement's end.
+            // A failure at the commit replaces the end of the last statement.
             (&q(format!("{i7}; {i7}")), "INSERT 0 1, error 23505, I.", ""),
         ],
     )
@@ -275,7 +275,7 @@ async fn nothing_runs_of_a_query_that_is_no_sql() {
                 "BEGIN, T., INSERT 0 1, T., error 42601, E., ROLLBACK, I.",
                 "",
             ),
-            // So is what the protocol itself objects to: a statement that is not there.
+            // So is an error of the protocol: a missing statement.
             (
                 &[query("BEGIN"), query(i7), message(b'B', b"\0nothing\0\0\0\0\0\0\0"), sync(), query("COMMIT")],
                 "BEGIN, T., INSERT 0 1, T., error 26000, E., ROLLBACK, I.",
@@ -333,7 +333,7 @@ async fn statements_up_to_a_sync_are_one_implicit_block() {
                 "",
             ),
             (&[i7(), extended("VACUUM"), sync()], "INSERT 0 1, error 25001, I.", ""),
-            // What must not run in a block may be the first, whatever follows.
+            // A statement that must not run in a block may be the first, before any others.
             (&[extended("VACUUM"), i7(), sync()], "VACUUM, INSERT 0 1, I.", "7"),
             // A simple query goes on with the block, and ends it.
             (&[i7(), i9(), query("SELECT 1 / 0")], "INSERT 0 1, INSERT 0 1, error 22012, I.", ""),
@@ -372,11 +372,12 @@ async fn what_ends_an_aborted_transaction_may_come_by_the_extended_protocol() {
                 &format!("{before}ROLLBACK, T., INSERT 0 1, T., COMMIT, I."),
                 "7",
             ),
-            // Nothing else may: not even to be parsed.
+            // No other message may: a statement cannot even be parsed.
             (&[failed(), message(b'P', b"\0SELECT 1\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
             (&[failed(), message(b'P', b"\0BEGIN\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
             (&[failed(), message(b'P', b"\0SAVEPOINT x\0\0\0"), sync()], &format!("{before}error 25P02, E."), ""),
-            // Nor what was prepared before: to be bound, or described if it gives rows.
+            // A statement prepared before cannot run either: to be bound, or described if it gives
+            // rows.
             (
                 &[named("SELECT 1"), sync(), failed(), message(b'B', b"\0n\0\0\0\0\0\0\0"), sync()],
                 &format!("I., {before}error 25P02, E."),
@@ -408,8 +409,7 @@ async fn clients_are_shown_nothing_that_is_not_durable() {
     let mut socket = connect(served.address).await;
     let made = "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t VALUES (1, 10)";
     ask(&mut socket, &query(made), 1).await;
-    // The commit of the second row can be seen, but the log fails: nobody knows whether it is on
-    // the disk.
+    // The commit of the second row is visible, but the log fails: it may or may not be on the disk.
     faults.faults().fail_sync_in.store(1, Ordering::SeqCst);
     assert_eq!(ask(&mut socket, &query("INSERT INTO t VALUES (2, 20)"), 1).await, "error 58030, I.");
     let statements = [
@@ -434,12 +434,12 @@ async fn clients_are_shown_nothing_that_is_not_durable() {
                 ask(&mut socket, &query("ROLLBACK"), 1).await;
             }
         }
-        // In an implicit block. Its first key is a new one: that an older one was rolled back would
-        // not be durable, either.
+        // In an implicit block. Its first key is a new one: the rollback of an older one would not
+        // be durable either.
         let several = query(&format!("INSERT INTO t VALUES ({}, 30); {sql}", i + 3));
         assert_eq!(ask(&mut socket, &several, 1).await, "INSERT 0 1, error 58030, I.", "{sql}");
     }
-    // What is durable is shown.
+    // A durable row is shown.
     let durable = [query("BEGIN"), extended("SELECT b FROM t WHERE a = 1"), sync()].concat();
     assert_eq!(ask(&mut socket, &durable, 2).await, "BEGIN, T., 10, SELECT 1, T.");
     drop(socket);
@@ -479,7 +479,7 @@ async fn a_copy_is_committed_when_the_client_says_that_it_is_done() {
     .await;
 }
 
-/// A client that goes before it has said that it is done has not copied anything.
+/// A client that goes before the end of its data has copied no row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_a_client_that_goes_leaves_nothing() {
     let served = Served::new(PgOptions::default()).await;
@@ -521,7 +521,7 @@ async fn what_cannot_be_shown_is_not_committed() {
     served.end().await;
 }
 
-/// JDBC asks for one row of what gives none.
+/// JDBC asks for one row of a statement without rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_with_a_limit_of_rows_waits() {
     let served = Served::new(PgOptions::default()).await;
@@ -540,15 +540,15 @@ async fn a_change_with_a_limit_of_rows_waits() {
     served.end().await;
 }
 
-/// Statements on keys run where connections wait: one that DDL is in the way of must not keep the
-/// loop from whoever ends that.
+/// Statements on keys run where connections wait. A statement that DDL blocks must not keep the
+/// loop from the connection that ends the DDL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 12)]
 async fn a_table_that_ddl_holds_is_waited_for_elsewhere() {
     let served = Served::new(PgOptions::default()).await;
     let mut holder = connect(served.address).await;
     let made = "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t SELECT value, 0 FROM generate_series(0, 9) AS s (value)";
     ask(&mut holder, &query(made), 1).await;
-    // As many that each loop has some.
+    // Enough that each loop has a few.
     let mut writers = Vec::new();
     for a in 0..8 {
         let mut writer = connect(served.address).await;
@@ -660,7 +660,7 @@ async fn portals_and_statements_of_the_protocol_are_those_of_sql() {
                 "BEGIN, T., T., error 42P03, E., ROLLBACK, I.",
                 "",
             ),
-            // A FETCH is prepared before its cursor is there, and gives what that has.
+            // A FETCH is prepared before its cursor exists, and gives the cursor's rows.
             (
                 &[
                     query("BEGIN"),
@@ -688,7 +688,7 @@ async fn portals_and_statements_of_the_protocol_are_those_of_sql() {
                  PREPARE, I., error 42P05, I.",
                 "",
             ),
-            // It is bound at once, and gives what it was bound to.
+            // It is bound at once, and gives the bound rows.
             (
                 &[
                     [parse("s", "SELECT a FROM nowhere"), sync()].concat(),

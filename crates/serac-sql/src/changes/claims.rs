@@ -1,7 +1,7 @@
 //! SELECT … FOR UPDATE and its kin.
 //!
-//! The rows come in the order of the query, and are claimed one by one, until there are as many as
-//! LIMIT says. Rows that OFFSET skips are claimed, too, as in PostgreSQL.
+//! The rows come in the order of the query, and each is claimed in turn until LIMIT is reached.
+//! Rows that OFFSET skips are claimed, too, as in PostgreSQL.
 
 use crate::changes::written::table_of;
 use crate::error::{Result, SqlError};
@@ -29,7 +29,7 @@ struct Claimed {
     rows: HashMap<RowId, bool>,
 }
 
-/// A number of rows that a clause tells; none for all.
+/// The number of rows of a clause; `None` for all.
 fn count(expr: Option<&Expr>, sqlstate: &'static str, clause: &str) -> Result<Option<usize>> {
     let number = match expr {
         None => return Ok(None),
@@ -58,6 +58,7 @@ impl Session {
         self.check_privilege(&table, Privilege::Select, &[])?;
         Ok(table)
     }
+
     /// Claims the rows that a query gives; these, as far as they are claimed and selected.
     pub(super) async fn claim(&mut self, claim: BoundClaim) -> Result<Vec<RecordBatch>> {
         let BoundClaim { mut plan, tables } = claim;
@@ -85,7 +86,7 @@ impl Session {
             let fetch = count(limit.fetch.as_deref(), sqlstate::INVALID_ROW_COUNT_IN_LIMIT_CLAUSE, "LIMIT")?;
             left = fetch.unwrap_or(usize::MAX);
             plan = Arc::unwrap_or_clone(limit.input);
-            // Each row counts if none is left out.
+            // Each row counts if no row is left out.
             if fetch.is_some() && claimed.iter().all(|claimed| claimed.on_held != OnHeld::Skip) {
                 plan = LogicalPlanBuilder::from(plan).limit(0, Some(skipped.saturating_add(left)))?.build()?;
             }
@@ -115,14 +116,15 @@ impl Session {
             }
             given.push(take_record_batch(&batch.project(&shown)?, &UInt32Array::from(kept))?);
         }
-        // Those that are left are not wanted, and may have memory that what follows needs.
+        // The other rows are not wanted, and may hold memory that the next steps need.
         drop(rows);
         if left == 0 {
             self.work_memory.given_back(memory).await;
         }
         Ok(given)
     }
-    /// Claims a row of each table, in their order; false if one is left out.
+
+    /// Claims a row of each table, in their order; false if a row is left out.
     fn claim_row(&mut self, ids: &[ArrayRef], row: usize, claimed: &mut [Claimed]) -> Result<bool> {
         for (ids, Claimed { table, on_held, rows }) in ids.iter().zip(claimed) {
             let id = RowId::from_u64(ids.as_primitive::<UInt64Type>().value(row));

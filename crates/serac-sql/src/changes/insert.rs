@@ -29,18 +29,18 @@ fn given_rows(rows: RecordBatch) -> SendableRecordBatchStream {
 }
 
 impl Session {
-    /// INSERT of constants and nothing else, each exactly a value of its column: there is nothing
-    /// to bind or to plan, which for thousands of constants takes longer than to store them. None
-    /// where it is not one.
+    /// Runs an INSERT of constants alone, each exactly a value of its column. It needs no binding
+    /// or planning, which for thousands of constants takes longer than to store them. `None` for
+    /// another INSERT.
     pub(crate) fn insert_constants(&mut self, insert: &Insert) -> Result<Option<StatementResult>> {
         let Some(values) = constants_of(insert) else { return Ok(None) };
-        // What is wrong with the name is said where names are bound.
+        // The binding of names reports errors of the name.
         let Ok(table) = self.table(&insert.table) else { return Ok(None) };
         let mut targets = Vec::new();
         for (column, parts) in &insert.columns {
             match table.definition.column(&column.name).filter(|at| parts.is_empty() && !targets.contains(at)) {
                 Some(at) => targets.push(at),
-                // The binder says what is wrong.
+                // The binder reports the error.
                 None => return Ok(None),
             }
         }
@@ -182,7 +182,7 @@ impl Session {
     }
 }
 
-/// Whether rows of VALUES are numbered: some of them say DEFAULT.
+/// Whether rows of VALUES are numbered: a row says DEFAULT.
 fn has_numbers(defaults: &[Vec<usize>]) -> bool {
     defaults.iter().any(|rows| !rows.is_empty())
 }

@@ -1,4 +1,4 @@
-//! MERGE: one query finds what each WHEN does, then the engine does it.
+//! MERGE: one query finds the action of each WHEN, then the engine runs the actions.
 
 use super::Written;
 use super::returned::numbered;
@@ -18,7 +18,7 @@ use serac_storage::RowId;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What is done, found before anything is written.
+/// The changes of a MERGE, found before the first write.
 #[derive(Default)]
 struct Changes {
     deletes: Vec<RowId>,

@@ -1,5 +1,5 @@
-//! INSERT, UPDATE, DELETE, MERGE, SELECT … FOR UPDATE, and queries with such in them: what the
-//! binder makes of them ([`serac_binder::BoundStatement`]) is run.
+//! Runs the binder's form of changes ([`serac_binder::BoundStatement`]): INSERT, UPDATE, DELETE,
+//! MERGE, SELECT … FOR UPDATE, and queries that contain them.
 //!
 //! | module | what |
 //! |---|---|
@@ -11,16 +11,16 @@
 //! | [`returned`] | RETURNING |
 //! | [`written`] | what parts of the statement have written |
 //!
-//! The rows that a change is about are complete before the first is written, so a statement never
-//! meets its own changes (no Halloween problem). An INSERT whose query reads nothing of the table
-//! writes its rows as they come.
+//! All rows of a change are found before the first is written, so a statement never meets its own
+//! changes (no Halloween problem). An INSERT whose query does not read the table writes its rows as
+//! they come.
 //!
 //! Queries that claim rows, changes in WITH, and the queries before them there, are done first, in
 //! their order. They and the rest of the statement see one snapshot, and so do subqueries in
-//! RETURNING and ON CONFLICT: where one of these reads a table that the statement writes to before,
-//! all queries of the statement read the [snapshot of its start](Session::read_before_writes). Of a
-//! row that two parts would change or claim, PostgreSQL lets one of them have its way; that is an
-//! error here (0A000).
+//! RETURNING and ON CONFLICT. If one of these reads a table that the statement writes to before,
+//! all queries of the statement read the [snapshot of its start](Session::read_before_writes). If
+//! two parts would change or claim one row, PostgreSQL lets one of them have its way; here that is
+//! an error (0A000).
 
 mod claims;
 mod conflict;
@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// Whether a part of a statement may read a table that another one has written to before.
+    /// Whether a part of a statement may read a table that an earlier part has written to.
     fn reads_what_it_writes(&self, statement: &BoundWithNames) -> Result<bool> {
         if has_changes(&statement.parts) {
             return Ok(true);
@@ -91,8 +91,8 @@ impl Session {
         Ok(!read.is_empty() && !read.is_disjoint(&self.touched_by(&table_of(change.target())?)))
     }
 
-    /// Does the parts of the query of another statement; the statement that knows their rows. What
-    /// is planned of it reads what was there before.
+    /// Runs the parts of the query of another statement; returns the statement with their rows. The
+    /// remaining query reads the state before them.
     pub(crate) async fn run_changes_of_query(&mut self, source: &Source) -> Result<Source> {
         let mut bound = self.bound_acting_query(source).await?;
         if has_changes(&bound.parts) {
@@ -103,12 +103,13 @@ impl Session {
         self.run_parts_of(bound.parts).await?;
         Ok(source.clone().with_parts(rows))
     }
+
     async fn bound_acting_query(&self, source: &Source) -> Result<BoundQuery> {
         let (state, text) = (self.state(), source.clone());
         self.planning(async move { binding::acting_query(&state, &text).await }).await
     }
 
-    /// Does what comes before the rest of a statement; what it writes.
+    /// Runs the parts before the rest of a statement; returns their changes.
     async fn run_parts_of(&mut self, parts: Vec<BoundPart>) -> Result<Written> {
         let mut written = Written::default();
         for BoundPart { rows, body } in parts {
@@ -133,7 +134,7 @@ impl Session {
         Ok(written)
     }
 
-    /// Does a change behind what is `written`; `names` are those of RETURNING's columns.
+    /// Runs a change after the `written` ones; `names` are those of RETURNING's columns.
     async fn run_change(&mut self, change: BoundChange, written: &Written, names: Option<SchemaRef>) -> Result<Done> {
         match change {
             BoundChange::Insert(insert) => self.insert(*insert, written, names).await,
@@ -142,7 +143,7 @@ impl Session {
         }
     }
 
-    /// The rows of RETURNING, of changed rows of a table as they are with the columns that users
+    /// The rows of RETURNING. They are made of changed rows of a table, with the columns that users
     /// see, and columns of other tables beside them.
     async fn returned(
         &self,
@@ -190,6 +191,7 @@ impl Session {
             }
         })
     }
+
     /// A change, or a query that changes or claims rows, bound.
     pub(crate) async fn bound_statement(&self, source: &Source) -> Result<BoundWithNames> {
         let (state, source, postgresql_names) = (self.state(), source.clone(), self.postgresql_names);
@@ -197,7 +199,7 @@ impl Session {
     }
 }
 
-/// Whether parts of a statement change something.
+/// Whether parts of a statement change rows.
 fn has_changes(parts: &[BoundPart]) -> bool {
     parts.iter().any(|part| matches!(part.body, PartBody::Change(_)))
 }

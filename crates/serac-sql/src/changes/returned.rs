@@ -1,4 +1,4 @@
-//! Relations whose rows are not there before their statement runs.
+//! Relations whose rows appear while their statement runs.
 
 use super::rows::beside;
 use crate::error::Result;

@@ -19,14 +19,14 @@ use serac_values::assignment::assign;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Rows of a table that a query has found, and what it has computed for each.
+/// Rows of a table that a query has found, and the computed values for each.
 pub(super) struct Found {
     pub(super) rows: Vec<RowId>,
     pub(super) computed: Vec<ArrayRef>,
 }
 
 impl Found {
-    /// Each row once, with what was computed for it first: a row that joins with several others is
+    /// Each row once, with its first computed values: a row that joins with several others is
     /// changed once, by any of them.
     fn once(self) -> Result<Self> {
         let mut seen = HashSet::new();
@@ -125,14 +125,14 @@ impl Session {
     fn constants(&self, values: &[Expr]) -> Vec<Option<datafusion::common::ScalarValue>> {
         let state = self.state();
         let constant = |expression: &Expr| {
-            // Columns, and what fails, are no constants.
+            // Columns, and expressions that fail, are no constants.
             let computed = planner::computed(&state, vec![expression.clone().unalias()]).ok()?;
             computed.first().and_then(|expression| expression.as_literal().cloned())
         };
         values.iter().map(constant).collect()
     }
 
-    /// The rows that a query finds, and what it computes for each.
+    /// The rows that a query finds, and the computed values for each.
     pub(super) async fn found(&self, frame: DataFrame) -> Result<Found> {
         let (schema, found) = self.collect_with_schema(frame).await?;
         let found = concat_batches(&schema, &found)?;

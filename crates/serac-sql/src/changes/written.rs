@@ -1,4 +1,4 @@
-//! What the parts of a statement have written, for those that come behind them.
+//! The rows that the parts of a statement have written, for the later parts.
 
 use crate::error::{Result, SqlError};
 use crate::session::Session;
@@ -24,12 +24,13 @@ fn name_of(table: &Table) -> TableName {
 /// The tables that parts of a statement have written to.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Of each, the rows that were there and have been changed; none if these are not known.
+    /// For each table, the rows that existed before and were changed; `None` if these are not
+    /// known.
     tables: HashMap<TableName, Option<HashSet<RowId>>>,
 }
 
 impl Written {
-    /// Notes that rows of a table have been changed, and some of `others` with them.
+    /// Notes that rows of a table have been changed, and possibly rows of `others` with them.
     pub(super) fn note(&mut self, table: &Table, rows: Option<Vec<RowId>>, others: HashSet<TableName>) {
         let known = self.tables.entry(name_of(table)).or_insert_with(|| Some(HashSet::new()));
         match (known, rows) {
@@ -38,8 +39,9 @@ impl Written {
         }
         self.tables.extend(others.into_iter().map(|name| (name, None)));
     }
-    /// Refuses to change rows again. Conflicts of an INSERT may be with any row: `rows` are none
-    /// then.
+
+    /// Refuses to change rows again. Conflicts of an INSERT may be with any row: then `rows` is
+    /// `None`.
     pub(super) fn check(&self, table: &Table, rows: Option<&[RowId]>) -> Result<()> {
         let is_again = match (self.tables.get(&name_of(table)), rows) {
             (None, _) | (_, Some([])) => false,
@@ -56,7 +58,7 @@ impl Written {
 }
 
 impl Session {
-    /// The tables whose rows may change with those of a table, as their foreign keys say.
+    /// The tables whose rows may change with those of a table, by their foreign keys.
     pub(super) fn children_of(&self, table: &Table) -> HashSet<TableName> {
         let view = self.shared.view().expect("a statement is running");
         let catalog = view.of(&table.definition.schema).0;
@@ -67,7 +69,8 @@ impl Session {
         }
         found
     }
-    /// A table and those whose rows may change with its own.
+
+    /// A table and the tables whose rows may change with its own.
     pub(super) fn touched_by(&self, table: &Arc<Table>) -> HashSet<TableName> {
         let mut touched = self.children_of(table);
         touched.insert(name_of(table));
@@ -97,13 +100,13 @@ pub(super) fn tables_of(plan: &LogicalPlan, read: &mut HashSet<TableName>) -> Re
     Ok(())
 }
 
-/// What a change has done.
+/// The result of a change.
 pub(crate) struct Done {
-    /// How many rows it has changed.
+    /// The number of changed rows.
     pub(super) count: usize,
-    /// The rows that were there and that it has changed; none if these are not known.
+    /// The existing rows that it has changed; `None` if these are not known.
     pub(super) rows: Option<Vec<RowId>>,
-    /// Those of RETURNING.
+    /// The rows of RETURNING.
     pub(super) returned: Option<(SchemaRef, Vec<RecordBatch>)>,
 }
 
@@ -116,7 +119,7 @@ pub(crate) fn table_of(target: &Target) -> Result<Arc<Table>> {
     }
 }
 
-/// So many rows without a column.
+/// `rows` rows without a column.
 pub(crate) fn nothing_of(rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?)

@@ -32,19 +32,19 @@ use std::sync::atomic::Ordering;
 /// Rows of a clustered table that are put in order at a time.
 const CLUSTERED_ROWS: usize = 1 << 20;
 
-/// What a COPY through the session's streams looks like.
+/// The shape of a COPY through the session's streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamedCopy {
     /// From the stream into a table.
     pub is_input: bool,
     /// Whether it is PostgreSQL's binary format, or another that is no text.
     pub is_binary: bool,
-    /// Rows are lines, but for ends of lines within such quotes; none where they are no lines, or
+    /// Rows are lines, except for line ends within these quotes; `None` if rows are no lines, or
     /// have no quotes.
     pub quotes: Option<Quotes>,
 }
 
-/// Where the rows of COPY TO go.
+/// The destination of COPY TO.
 enum Output {
     File(FileSink),
     /// The session's stream, which takes all without waiting, or is the session's own.
@@ -58,6 +58,7 @@ impl Output {
             Self::Stream(sink) => sink.write(batch),
         }
     }
+
     async fn finish(self) -> Result<()> {
         match self {
             Self::File(sink) => sink.finish().await,
@@ -66,8 +67,7 @@ impl Output {
     }
 }
 
-/// The columns of a table that are copied where nothing is said: all but those that are computed
-/// from the rest. Empty where none is computed.
+/// The default columns of a COPY: all but the generated ones. Empty if no column is generated.
 fn copied_columns(table: &Table) -> Vec<Ident> {
     match generated::parts(&table.definition) {
         (computed, _) if computed.is_empty() => Vec::new(),
@@ -98,22 +98,25 @@ fn twice(names: impl Iterator<Item = String>) -> Option<String> {
 }
 
 impl Session {
-    /// What the next COPY … FROM STDIN reads.
+    /// Sets the input of the next COPY … FROM STDIN.
     pub fn set_copy_input(&mut self, input: Box<dyn Read + Send>) {
         self.set_waiting_copy_input(Box::new(SteadyInput(input)));
     }
+
     /// The same of an input that tells whether it lets its reader wait.
     pub fn set_waiting_copy_input(&mut self, input: Box<dyn CopyInput + Send>) {
         *self.copy_streams.input.lock() = Some(input);
     }
-    /// What the next COPY … TO STDOUT writes to.
+
+    /// Sets the output of the next COPY … TO STDOUT.
     pub fn set_copy_output(&mut self, output: Box<dyn Write + Send>) {
         *self.copy_streams.output.lock() = Some(output);
     }
-    /// What a statement is that needs the session's streams; none for others.
+
+    /// The shape of a statement that needs the session's streams; `None` for others.
     ///
     /// # Errors
-    /// SQLSTATE of what is wrong with its options.
+    /// The SQLSTATE of an error in its options.
     pub fn streamed_copy(&self, statement: &Parsed) -> Result<Option<StreamedCopy>> {
         let copy = match statement.statement() {
             StatementKind::Copy(copy) if copy.file.is_none() => copy,
@@ -127,7 +130,8 @@ impl Session {
             quotes: options.quotes(),
         }))
     }
-    /// How far this session's COPY is.
+
+    /// The progress of this session's COPY.
     pub fn copy_progress(&self) -> Arc<CopyProgress> {
         self.copy_streams.progress.clone()
     }
@@ -139,9 +143,7 @@ impl Session {
         if *program {
             return Err(SqlError::unsupported("COPY with a program"));
         }
-        let missing = |what: &str| {
-            SqlError::new(sqlstate::PROTOCOL_VIOLATION, format!("the session was given nothing as {what}"))
-        };
+        let missing = |what: &str| SqlError::new(sqlstate::PROTOCOL_VIOLATION, format!("the session has no {what}"));
         let (name, stream) = match file {
             Some(file) => (file.text.as_str(), false),
             None => (if *from { "STDIN" } else { "STDOUT" }, true),
@@ -193,7 +195,7 @@ impl Session {
         if !columns.is_empty() {
             return Ok(Query::of_relation(table, columns));
         }
-        // What is no table is a view.
+        // A relation that is no table is a view.
         let all = self.table(table).map(|table| copied_columns(&table)).unwrap_or_default();
         Ok(Query::of_relation(table, &all))
     }
@@ -306,8 +308,8 @@ impl Session {
         Ok(complete)
     }
 
-    /// The error of the first row in which something is wrong, with its line, or its number where
-    /// there are no lines. `before`: rows that were read before these.
+    /// The error of the first wrong row, with its line, or its number if rows are no lines.
+    /// `before`: rows that were read before these.
     fn first_wrong(
         &self,
         table: &Table,
@@ -317,8 +319,7 @@ impl Session {
         before: u64,
         mut error: SqlError,
     ) -> SqlError {
-        // Rows before `good` have nothing wrong, and among those from there to `wrong` there is one
-        // that has.
+        // Rows before `good` are right, and a row from there to `wrong` is wrong.
         let (mut good, mut wrong) = (0, read.batch.num_rows());
         while wrong - good > 1 {
             let middle = good + (wrong - good) / 2;
@@ -327,7 +328,7 @@ impl Session {
                 Err(first) => (wrong, error) = (middle, first),
             }
         }
-        // What was found in several rows may be another row's.
+        // An error found in several rows may belong to another row.
         if let Err(first) = self.checked_rows(table, targets, filter, &read.batch.slice(good, 1)) {
             error = first;
         }
@@ -355,7 +356,7 @@ impl Session {
                 if !table.definition.foreign_keys.is_empty() {
                     return Err(error.into());
                 }
-                // That of the whole statement goes on beside these.
+                // The whole statement's timeout goes on beside these.
                 let mut limits = self.limits();
                 self.make_way_from(Some(&mark), error.into(), false, &mut conflicts, &mut limits).await?;
             }

@@ -26,7 +26,7 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
             "null" => null = Some(text_of(option)?),
             "force_null" => options.force_null = columns_of(option)?,
             "force_not_null" => options.force_not_null = columns_of(option)?,
-            // Rows are never visible to anybody before the commit, and then to all.
+            // Rows are visible only from the commit on, and then to all.
             "freeze" => _ = is_on(option)?,
             "encoding" if text_of(option)?.to_lowercase().replace('-', "") == "utf8" => {}
             "escape" => escape_byte = Some(byte_of(option)?),
@@ -77,7 +77,7 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
     Err(SqlError::new(sqlstate, refused))
 }
 
-/// What an option is set to, as text.
+/// The value of an option, as text.
 fn text_of(option: &CopyOption) -> Result<String> {
     match &option.value {
         Some(CopyValue::Word(Ident { name, span: _ })) => Ok(name.clone()),

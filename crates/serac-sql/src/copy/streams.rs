@@ -1,13 +1,13 @@
-//! What STDIN and STDOUT of COPY are in a session.
+//! STDIN and STDOUT of COPY in a session.
 
 use parking_lot::Mutex;
 use serac_copy::{CopyInput, CopyProgress, Format};
 use std::io::Write;
 use std::sync::Arc;
 
-/// What STDIN and STDOUT mean in a session.
+/// STDIN and STDOUT of a session.
 pub(crate) struct CopyStreams {
-    /// Of what goes through streams, where a COPY does not say.
+    /// The format of streams, if a COPY does not name one.
     pub(crate) format: Format,
     pub(super) input: Mutex<Option<Box<dyn CopyInput + Send>>>,
     pub(super) output: Mutex<Option<Box<dyn Write + Send>>>,

@@ -284,14 +284,14 @@ impl Session {
         Ok(())
     }
 
-    /// Drops what of a table is said of a column that is to go: the CHECK constraints that name it,
-    /// and the generated columns that are computed from it, which are in the way unless `cascade`
-    /// is on.
+    /// Drops the parts of a table that name a column that is to be dropped. These are the CHECK
+    /// constraints that name it and the generated columns computed from it; without `cascade`, the
+    /// generated columns are an error.
     fn drop_what_names(&mut self, schema: &str, name: &str, column: &str, cascade: bool) -> Result<()> {
         let definition = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
         let Some(at) = definition.column(column) else { return Ok(()) };
         for other in generated::changing(&definition, &[at])?.into_iter().filter(|&other| other != at) {
-            // What the index has of the column, and no longer can have.
+            // The index uses the column, and loses that part.
             if let Some((key, _)) = key_of_hidden(&definition, other) {
                 let index = key.name.clone();
                 if self.txn_for(schema)?.catalog().table(schema, name)?.definition.index_names().any(|n| *n == index) {
@@ -356,6 +356,7 @@ impl Session {
         let view = self.shared.view().expect("a statement is running");
         Ok(view.of(&table.schema).0.table(&table.schema, &table.name)?.clone())
     }
+
     /// Whether a table has rows for which a condition over its columns is true.
     async fn has_rows(&self, table: &Arc<Table>, condition: Expr) -> Result<bool> {
         let rows = {
@@ -377,7 +378,7 @@ impl Session {
         if table.column(&column.name.name).is_some() {
             return Err(EngineError::Exists { kind: "column", name: column.name.name.clone() }.into());
         }
-        // Without the hidden columns, before which it comes.
+        // Without the hidden columns, which come behind it.
         let mut visible = table.clone();
         visible.keys.retain(|key| table.hidden_columns(key).is_empty());
         visible.columns.truncate(table.visible_columns().len());
@@ -483,8 +484,8 @@ impl Session {
         Ok(())
     }
 
-    /// Gives a column another type. Its values become what `using` says, or what they are when they
-    /// are assigned to it.
+    /// Gives a column another type. Its values become those of `using`, or are converted by
+    /// assignment.
     async fn change_type(
         &mut self,
         table: &TableDefinition,
@@ -543,7 +544,7 @@ impl Session {
             (None, Some(expression)) => (expression.clone(), Place::Generation),
             (None, None) => (quote(&column.name), Place::Transform),
         };
-        // The column itself may become what no value is assigned to.
+        // The column itself may become one that takes no assigned values.
         let assigned = (using.is_some() || column.generation.is_some()).then_some(&changed);
         let expression = KeptExpression { text: &text, place, table: Some(table), column: assigned };
         self.txn_for(schema)?.lock_table(schema, name)?;

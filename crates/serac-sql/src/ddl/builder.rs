@@ -27,7 +27,7 @@ pub(super) struct TableBuilder<'s> {
     pub(super) sequences: Vec<SequenceDefinition>,
     /// Indexes with expressions, which are made when the table is there.
     pub(super) expression_keys: Vec<KeyDefinition>,
-    /// Foreign keys of `definition` whose parents are not looked up yet, and the columns they name.
+    /// Foreign keys of `definition` whose parents are not resolved yet, and the columns they name.
     unresolved: Vec<(usize, Vec<String>)>,
     /// The texts of expressions that the statement itself has.
     pub(super) written: HashSet<String>,
@@ -61,7 +61,7 @@ fn action(action: Option<&KeyAction>) -> Result<ReferentialAction> {
         Some(KeyAction::SetNull(columns)) if columns.is_empty() => ReferentialAction::SetNull,
         Some(KeyAction::SetDefault(columns)) if columns.is_empty() => ReferentialAction::SetDefault,
         Some(KeyAction::SetNull(_) | KeyAction::SetDefault(_)) => {
-            return Err(SqlError::unsupported("an action of a foreign key on some of its columns"));
+            return Err(SqlError::unsupported("an action of a foreign key on a part of its columns"));
         }
     })
 }
@@ -78,6 +78,7 @@ impl<'s> TableBuilder<'s> {
             source,
         }
     }
+
     /// The text of an expression as the user has written it.
     fn text_of(&mut self, kept: &KeptExpr) -> String {
         let text = text_at(self.source, kept.text).to_owned();
@@ -183,6 +184,7 @@ impl<'s> TableBuilder<'s> {
         }
         Ok(())
     }
+
     fn default(&mut self, at: usize, value: &KeptExpr) -> Result<()> {
         let text = self.text_of(value);
         let table = &self.definition.name;
@@ -213,12 +215,13 @@ impl<'s> TableBuilder<'s> {
         let numbered = (1..).map(|n| format!("{base}{n}"));
         std::iter::once(base.clone()).chain(numbered).find(is_free).expect("numbers do not end")
     }
+
     fn column_names(&self, columns: &[usize]) -> String {
         let names: Vec<_> = columns.iter().map(|&c| self.definition.columns[c].name.as_str()).collect();
         names.join("_")
     }
 
-    /// The name of an index that is given none.
+    /// The name of an index without a given one.
     pub(super) fn index_name(&self, columns: &[usize], primary: bool, constraint: bool) -> String {
         let (table, columns) = (&self.definition.name, self.column_names(columns));
         self.free_name(match (primary, constraint) {
@@ -227,6 +230,7 @@ impl<'s> TableBuilder<'s> {
             _ => format!("{table}_{columns}_idx"),
         })
     }
+
     fn key(&mut self, name: Option<String>, columns: Vec<usize>, primary: bool) -> Result<()> {
         check_indexed(&self.definition, &columns)?;
         let name = name.unwrap_or_else(|| self.index_name(&columns, primary, true));
@@ -240,6 +244,7 @@ impl<'s> TableBuilder<'s> {
         });
         Ok(())
     }
+
     fn check(&mut self, name: Option<String>, condition: &KeptExpr) -> Result<()> {
         let expression = self.text_of(condition);
         let table = &self.definition.name;
@@ -252,6 +257,7 @@ impl<'s> TableBuilder<'s> {
         self.definition.checks.push(CheckDefinition { name, expression });
         Ok(())
     }
+
     fn foreign_key(&mut self, name: Option<String>, columns: Vec<usize>, references: &References) -> Result<()> {
         let References { table, columns: referred, match_full, on_update, on_delete } = references;
         refuse_any(&[("MATCH FULL over several columns", *match_full && columns.len() > 1)])?;

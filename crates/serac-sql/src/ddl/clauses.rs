@@ -1,8 +1,8 @@
 //! Clauses that PostgreSQL takes and nothing here carries out. They are refused, never passed over.
 //!
-//! Who runs a definition takes each node of its tree apart without `..`: where the parser learns a
-//! new field, the module does not compile until somebody has decided what becomes of it. A field is
-//! one of three kinds:
+//! A function that runs a definition takes each node of its tree apart without `..`. If the parser
+//! learns a new field, the module does not compile until a developer has handled the field. A field
+//! is one of three kinds:
 //!
 //! | the field | here |
 //! |---|---|
@@ -93,7 +93,7 @@ pub(super) fn check_operator_class(class: &Name) -> Result<()> {
     Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).named(name))
 }
 
-/// Refuses what may stand behind a constraint and is not carried out.
+/// Refuses attributes of a constraint that are not supported.
 pub(super) fn check_attributes(attributes: &ConstraintAttributes) -> Result<()> {
     let ConstraintAttributes { deferrable, initially_deferred, not_valid, no_inherit, span: _ } = attributes;
     refuse_any(&[
@@ -104,7 +104,7 @@ pub(super) fn check_attributes(attributes: &ConstraintAttributes) -> Result<()> 
     ])
 }
 
-/// Refuses what is said of a key's index and is not carried out.
+/// Refuses options of a key's index that are not supported.
 pub(super) fn check_key_storage(storage: &KeyStorage) -> Result<()> {
     let KeyStorage { options, tablespace } = storage;
     check_index_storage(options, tablespace.as_ref())
@@ -120,7 +120,7 @@ pub(super) fn check_index_storage(options: &[StorageOption], tablespace: Option<
     })
 }
 
-/// The options of a view, none of which is carried out.
+/// The options of a view, which have no effect.
 pub(super) fn check_view_options(options: &[StorageOption]) -> Result<()> {
     let Some(first) = options.first() else { return Ok(()) };
     Err(match option_name(first)? {
@@ -131,8 +131,8 @@ pub(super) fn check_view_options(options: &[StorageOption]) -> Result<()> {
     })
 }
 
-/// The target format that what stands behind the columns of a new table names, if it does. All but
-/// its CLUSTER BY is looked at.
+/// The target format that the options of a new table name, if they do. All but its CLUSTER BY is
+/// looked at.
 pub(super) fn freeze_format_of(storage: &TableStorage, persistence: Persistence) -> Result<FreezeFormat> {
     let TableStorage { method, options, on_commit, tablespace, cluster_by: _ } = storage;
     if let Some(Ident { name, .. }) = method.as_ref().filter(|method| method.name != "heap") {
@@ -176,7 +176,7 @@ pub(super) fn freeze_format(options: &[StorageOption]) -> Result<Option<FreezeFo
         let missing = || SqlError::new(sqlstate::SYNTAX_ERROR, format!("the storage parameter {name} has no value"));
         let value = shown_value(option.value.as_ref().ok_or_else(missing)?);
         if name == "fillfactor" {
-            // How full PostgreSQL makes its pages; rows are changed in place here.
+            // The fill of PostgreSQL's pages; rows are changed in place here.
             if !matches!(value.parse::<u8>(), Ok(10..=100)) {
                 let message = format!("value {value} out of bounds for option \"fillfactor\": from 10 to 100");
                 return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
@@ -198,7 +198,7 @@ fn unrecognized(name: &str) -> SqlError {
     SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\""))
 }
 
-/// The name of an option. None has a namespace.
+/// The name of an option. Options with a namespace are refused.
 fn option_name(option: &StorageOption) -> Result<&str> {
     match &option.namespace {
         None => Ok(&option.name.name),

@@ -1,8 +1,8 @@
-//! What views and defaults need of other relations.
+//! Dependencies of views and defaults on other relations.
 //!
-//! A view is a text. What it reads is found in there, by the names of relations. A relation that a
-//! view reads is not dropped without CASCADE, which drops the view, too. Where a table changes, the
-//! plans of the views that read it are looked at before and after it:
+//! A view is a text. Its dependencies are found in that text, by the names of relations. A relation
+//! that a view reads is not dropped without CASCADE, which drops the view, too. If a table changes,
+//! the plans of the views that read it are compared before and after it:
 //!
 //! | change | a view whose plan becomes another one |
 //! |---|---|
@@ -47,7 +47,7 @@ impl Reader {
     }
 }
 
-/// A reader, and what its query was before a change.
+/// A reader, and its query before a change.
 #[derive(Debug)]
 pub(super) struct Planned {
     reader: Reader,
@@ -55,11 +55,11 @@ pub(super) struct Planned {
     columns: SchemaRef,
 }
 
-/// What stands in a query in the place of a relation.
+/// The replacement for a relation in a query.
 enum Instead {
     /// The same.
     Nothing,
-    /// A query of some of its columns, under the names on the right.
+    /// A query of a part of its columns, under the names on the right.
     Columns(Vec<(String, String)>),
     /// The relation with another name.
     Renamed(String),
@@ -75,7 +75,7 @@ fn is_meant(name: &tree::Name, relation: &Name) -> bool {
     }
 }
 
-/// What stands at the place of a relation of the query `text` then.
+/// The text at the place of a relation of the query `text` after the replacement.
 fn part_instead(text: &str, named: &NamedRelation, instead: &Instead) -> Vec<(Span, String)> {
     let own = |at: Span| &text[at.start as usize..at.end as usize];
     let (Some(last), name) = (named.name.parts.last(), own(named.name.span)) else { return Vec::new() };
@@ -112,7 +112,7 @@ fn part_instead(text: &str, named: &NamedRelation, instead: &Instead) -> Vec<(Sp
     }
 }
 
-/// The query with something else in the place of a relation; none if it does not read that.
+/// The query with a replacement for a relation; `None` if it does not read that.
 fn with_instead(query: &str, relation: &Name, mut instead: Instead) -> Result<Option<String>> {
     let source = Source::of_query(query)?;
     let mentions = source.query().map(Mentions::of).unwrap_or_default();
@@ -184,8 +184,8 @@ impl Session {
     /// Drops the views that read a relation, and those that read them.
     ///
     /// # Errors
-    /// 2BP01 for one that is not among `also`, which are dropped anyhow, if `cascade` is off.
-    /// `what` is how messages call what is to be dropped.
+    /// 2BP01 for a view that is not among `also`, which are dropped anyhow, if `cascade` is off.
+    /// `what` is the dropped object in messages.
     pub(crate) fn drop_readers(&mut self, relation: &Name, what: &str, cascade: bool, also: &[Name]) -> Result<()> {
         if relation.0 == TEMPORARY_SCHEMA {
             return Ok(());
@@ -201,6 +201,7 @@ impl Session {
         }
         Ok(())
     }
+
     fn drop_reader(&mut self, reader: &Reader) -> Result<()> {
         self.drop_readers(&reader.name, "", true, &[])?;
         let (schema, name) = &reader.name;
@@ -276,7 +277,7 @@ impl Session {
         Ok(())
     }
 
-    /// What of other schemas needs something of a schema goes with it.
+    /// Objects of other schemas that depend on a schema are dropped with it.
     pub(crate) fn drop_readers_of_schema(&mut self, schema: &str) -> Result<()> {
         let Ok(entry) = self.txn()?.catalog().schema(schema).cloned() else { return Ok(()) };
         for name in entry.tables.keys().chain(entry.views.keys()) {
@@ -299,7 +300,8 @@ impl Session {
         let plan = planned_for_owner(&self.shared, &Object::relation(schema, name), &reader.query).await?.plan;
         Ok((plan.display_indent().to_string(), Arc::new(plan.schema().as_arrow().clone())))
     }
-    /// The views that read a relation which is to be changed. Those that cannot be planned are left
+
+    /// The views that read a relation which is to be changed. Views that cannot be planned are left
     /// alone.
     pub(super) async fn planned_readers(&mut self, relation: &Name) -> Result<Vec<Planned>> {
         if relation.0 == TEMPORARY_SCHEMA {
@@ -314,9 +316,9 @@ impl Session {
         Ok(all)
     }
 
-    /// Lets the views that read a relation mean what they meant, after it has got columns, other
-    /// names for them, or another name itself: `columns` are those that it had, as they are called
-    /// now and as they were.
+    /// Keeps the meaning of the views that read a relation, after the relation has got columns, new
+    /// names for them, or a new name itself. `columns` are its former columns, with their present
+    /// and former names.
     pub(super) async fn follow(
         &mut self,
         relation: &Name,
@@ -348,11 +350,10 @@ impl Session {
         Ok(())
     }
 
-    /// Drops the views that cannot do without what has been dropped of a relation.
+    /// Drops the views that depend on a dropped part of a relation.
     ///
     /// # Errors
-    /// 2BP01 if there is one and `cascade` is off. `what` is how messages call what has been
-    /// dropped.
+    /// 2BP01 if there is one and `cascade` is off. `what` is the dropped object in messages.
     pub(super) async fn still_plannable(&mut self, views: Vec<Planned>, what: &str, cascade: bool) -> Result<()> {
         self.refresh_view();
         for Planned { reader, plan, .. } in views {
@@ -368,7 +369,7 @@ impl Session {
     }
 
     /// # Errors
-    /// 0A000 if a view means something else since a column has another type.
+    /// 0A000 if a column's new type changes the meaning of a view.
     pub(super) async fn still_of_types(&mut self, views: Vec<Planned>, column: &str) -> Result<()> {
         self.refresh_view();
         for Planned { reader, plan, columns } in views {
@@ -387,8 +388,8 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses a view in the place of another one whose columns it does not have. The others' names
-    /// and types are `before`.
+    /// Refuses to replace a view by one that lacks its columns. The old names and types are
+    /// `before`.
     ///
     /// # Errors
     /// 42P16.

@@ -137,7 +137,8 @@ impl Session {
         Ok(StatementResult::command("CREATE FUNCTION"))
     }
 
-    /// DROP FUNCTION. A name is one function, so what it takes need not be said and says nothing.
+    /// DROP FUNCTION. A name is one function, so its parameters may be omitted and are not
+    /// compared.
     pub(super) fn drop_functions(&mut self, drop: &DropFunction) -> Result<StatementResult> {
         let DropFunction { kind, if_exists, functions, cascade } = drop;
         if *kind != RoutineKind::Function {

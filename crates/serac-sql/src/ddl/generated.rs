@@ -1,4 +1,4 @@
-//! What the expression of a generated column may be.
+//! The rules for the expression of a generated column.
 
 use crate::error::{Result, SqlError};
 use crate::expressions::named_columns;
@@ -11,8 +11,8 @@ use serac_binder::Place;
 use serac_engine::catalog::definition::{ReferentialAction, TableDefinition};
 
 impl Session {
-    /// Refuses a generated column whose expression cannot be meant, or not to be stored: its value
-    /// must depend on the row's other columns alone.
+    /// Refuses a generated column whose expression is invalid, or cannot be stored: its value must
+    /// depend on the row's other columns alone.
     pub(crate) fn check_generation(&self, table: &TableDefinition, at: usize) -> Result<()> {
         let column = &table.columns[at];
         let Some(expression) = KeptExpression::generation(table, column) else { return Ok(()) };
@@ -38,8 +38,8 @@ impl Session {
         compute(&self.state(), table, &[at], &rows).map(drop)
     }
 
-    /// Refuses an expression over a table whose value cannot be computed once for all from a row's
-    /// columns that are not computed themselves.
+    /// Refuses an expression over a table whose value is not a constant function of a row's columns
+    /// that are not generated.
     pub(crate) fn check_computed(&self, table: &TableDefinition, expression: &KeptExpression<'_>) -> Result<()> {
         let place = expression.place;
         let named = named_columns(table, expression.text)?;

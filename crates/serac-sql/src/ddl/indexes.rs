@@ -1,9 +1,9 @@
 //! CREATE INDEX.
 //!
 //! An index on an expression has a hidden column of the table, which is computed like a generated
-//! one: whoever writes rows keeps it, and the index needs to know of columns alone. The first
-//! column of a partial index is one too: NULL for the rows that its condition leaves out, which so
-//! are in nobody's way.
+//! one. Every writer of rows fills it, so the index only deals with columns. The first column of a
+//! partial index is also hidden. It is NULL for the rows that the condition excludes, so that these
+//! never conflict.
 
 use super::builder::columns_of;
 use super::clauses::{check_collation, check_index_storage, check_operator_class, refuse_any};
@@ -34,7 +34,7 @@ fn column_order(element: &IndexElement) -> ColumnOrder {
     ColumnOrder { descending, nulls_first: element.nulls_first.unwrap_or(descending) }
 }
 
-/// The column that an expression is, if it is one.
+/// The column that an expression is, if it is a bare column.
 fn column_name(expr: &Expr) -> Option<&str> {
     match &expr.kind {
         ExprKind::Name(name) if name.parts.len() == 1 => Some(&name.parts[0].name),
@@ -42,7 +42,7 @@ fn column_name(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Refuses what is said of a column or an expression of an index and is not carried out.
+/// Refuses options of an index's column or expression that are not supported.
 fn check_element(element: &IndexElement) -> Result<()> {
     let IndexElement { expr: _, text: _, collation, class, class_options, descending: _, nulls_first: _, span: _ } =
         element;
@@ -80,13 +80,12 @@ fn hidden_name(table: &TableDefinition) -> String {
     names.find(|name| !taken(name)).expect("some number is free")
 }
 
-/// The name of an index on columns and expressions of these names that is given none, if it is
-/// free.
+/// The default name of an index on columns and expressions of these names, if it is free.
 pub(super) fn index_base_name(table: &str, parts: &[String]) -> String {
     format!("{table}_{}_idx", parts.join("_"))
 }
 
-/// What the hidden column for the `i`-th column of an index holds.
+/// The expression of the hidden column for the `i`-th column of an index.
 pub(super) fn hidden_values(key: &KeyDefinition, i: usize) -> Option<String> {
     let expression = key.expressions.get(i)?.as_ref()?;
     Some(match &key.predicate {

@@ -1,5 +1,5 @@
-//! CREATE TABLE … (LIKE table INCLUDING … EXCLUDING …, …): the columns of another table, and what
-//! else of it is asked for.
+//! CREATE TABLE … (LIKE table INCLUDING … EXCLUDING …, …): the columns of another table, and its
+//! requested properties.
 
 use super::builder::TableBuilder;
 use super::indexes::index_base_name;

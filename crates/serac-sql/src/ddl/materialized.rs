@@ -1,9 +1,8 @@
-//! Materialized views: tables that have the rows of a query, and get new ones by REFRESH alone.
+//! Materialized views: tables that have the rows of a query. Only REFRESH replaces the rows.
 //!
 //! CREATE runs the query once, as CREATE TABLE AS does. REFRESH runs it with the rights of the
-//! owner, in the statement's snapshot, and puts its rows in the place of the others, as TRUNCATE
-//! and INSERT in one transaction do: whoever reads meanwhile sees the old rows, so that
-//! CONCURRENTLY asks for nothing more.
+//! owner, in the statement's snapshot, and replaces the old rows, as TRUNCATE and INSERT in one
+//! transaction do. A concurrent reader sees the old rows, so CONCURRENTLY has no further effect.
 
 use super::builder::names;
 use super::clauses::freeze_format_of;
@@ -86,7 +85,7 @@ impl Session {
             return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a materialized view"))
                 .named(name));
         };
-        // Who may not refresh it is told so before its query runs.
+        // A role that may not refresh it gets the error before the query runs.
         let table = self.txn()?.empty_materialized(&schema, &name, *populated)?;
         if *populated {
             let (shared, view) = (self.shared.clone(), Object::relation(&schema, &name));

@@ -49,7 +49,7 @@ use serac_values::assignment::check_assignment;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// How often a statement is tried. Each time it gets at least one lock further.
+/// The number of times that a statement is tried. Each time it gets at least one lock further.
 const ATTEMPTS: usize = 16;
 
 /// The comments of columns, by their names.
@@ -57,8 +57,8 @@ type ColumnComments = Vec<(String, String)>;
 
 impl Session {
     /// Runs a statement that changes the catalog. In a transaction of its own it tries again when
-    /// writers were faster: each attempt keeps the locks of those before, so that the next snapshot
-    /// has what they have written.
+    /// writers were faster. Each attempt keeps the locks of those before, so the next snapshot has
+    /// the rows of those writers.
     pub(crate) async fn define(&mut self, source: &Source) -> Result<StatementResult> {
         let mut attempts = 0;
         loop {
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// What makes a table's definition of what a statement says of it.
+    /// The builder of a table's definition from a statement.
     fn builder<'s>(&self, definition: TableDefinition, source: &'s Source) -> TableBuilder<'s> {
         TableBuilder::new(definition, self.shared.view().expect("a statement is running"), source)
     }
@@ -245,10 +245,10 @@ impl Session {
             return Ok(());
         }
         let txn = self.txn_for(TEMPORARY_SCHEMA)?;
-        // Those that the transaction has made, too.
+        // Also the tables that the transaction has made.
         let catalog = txn.catalog().clone();
         for table in catalog.tables() {
-            // Those that a CASCADE has taken with it are gone.
+            // Tables that a CASCADE has dropped with it are gone.
             if txn.catalog().table(TEMPORARY_SCHEMA, table.name()).is_ok() {
                 txn.drop_table(TEMPORARY_SCHEMA, table.name(), true)?;
             }
@@ -262,7 +262,7 @@ impl Session {
         tables.any(|table| table.definition.index_names().any(|index| index == name))
     }
 
-    /// Schema and name of a new table; none, and a notice, if it is there and need not be made.
+    /// Schema and name of a new table; `None`, and a notice, if it exists and need not be made.
     fn new_table(
         &mut self,
         name: &Name,
@@ -332,7 +332,7 @@ impl Session {
 
     /// CREATE TABLE … AS.
     async fn create_table_as(&mut self, source: &Source, create: &CreateTableAs) -> Result<StatementResult> {
-        // WITH NO DATA is what the query's plan says.
+        // The query's plan has WITH NO DATA.
         let CreateTableAs { persistence, if_not_exists, name, columns, storage, source: rows, with_data } = create;
         if let TableSource::Execute(_) = rows {
             return Err(SqlError::unsupported("CREATE TABLE … AS EXECUTE"));
@@ -392,8 +392,9 @@ impl Session {
         Ok((constraints, comments))
     }
 
-    /// Makes the constants of times in expressions of a new definition say without the session's
-    /// settings what they say with these: of those expressions that the statement has `written`.
+    /// Rewrites the constants of times in expressions of a new definition: their meaning under the
+    /// session's settings becomes their meaning without them. Only expressions that the statement
+    /// has `written` are changed.
     fn with_usual_constants(&self, definition: &mut TableDefinition, written: &HashSet<String>) -> Result<()> {
         if written.is_empty() || self.time_style().is_none() {
             return Ok(());
@@ -416,11 +417,13 @@ impl Session {
         }
         Ok(())
     }
+
     /// The same of a column's default.
     fn usual_default(&self, column: &ColumnDefinition) -> Result<Option<String>> {
         let kept = KeptExpression::default_of(column);
         kept.map(|kept| binding::usual_text(&self.state(), &kept, &DFSchema::empty())).transpose()
     }
+
     /// The same of an expression over a table.
     fn usual_text(&self, table: &TableDefinition, kept: &KeptExpression<'_>) -> Result<String> {
         let columns = DFSchema::try_from(table.storage_schema().arrow().project(&parts(table).1)?)?;
@@ -508,8 +511,8 @@ impl Session {
 
     /// The text of the query of a view in `schema`, as the user has written it. Names that mean
     /// relations outside of the default schema now get their schemas: under another `search_path`
-    /// they would mean others. Constants of times say without the session's settings what they say
-    /// with these.
+    /// they would mean others. Constants of times are rewritten to have the same meaning without
+    /// the session's settings.
     ///
     /// # Errors
     /// 0A000 for a query that changes or claims rows, and where relations are temporary.

@@ -1,4 +1,4 @@
-//! The relations that a view's query names, where they stand, and what else may stand there.
+//! The relations that a view's query names, their places, and possible replacements.
 
 use serac_binder::{Found, relations_of};
 use serac_parser::tree::{Alias, JoinOn, Name, Query, Relation, Span, StatementKind, TableExpr, TableKind};
@@ -16,7 +16,7 @@ pub(super) struct NamedRelation {
     pub(super) is_alone: bool,
 }
 
-/// What a query names.
+/// The relations and columns that a query names.
 #[derive(Default)]
 pub(super) struct Mentions {
     /// The relations that are not common table expressions.
@@ -26,7 +26,7 @@ pub(super) struct Mentions {
     pub(super) all: bool,
     /// Names that may be those of columns.
     pub(super) names: HashSet<String>,
-    /// Names of tables. One that stands for a column means a row of the table.
+    /// Names of tables. A name of a table in place of a column means a row of the table.
     pub(super) tables: HashSet<String>,
     /// The queries around, each with its common table expressions: their names, and their queries
     /// unless they may name themselves.
@@ -34,16 +34,18 @@ pub(super) struct Mentions {
 }
 
 impl Mentions {
-    /// Those of `query`.
+    /// The mentions of `query`.
     pub(super) fn of(query: &Query) -> Self {
         let mut mentions = Self::default();
         relations_of(query, &mut mentions);
         mentions
     }
-    /// Whether a column of this name may be read. Of a row as a value all columns are read.
+
+    /// Whether a column of this name may be read. A row as a value reads all of its columns.
     pub(super) fn may_read(&self, column: &str) -> bool {
         self.all || self.names.contains(column) || !self.tables.is_disjoint(&self.names)
     }
+
     fn is_common_table(&self, name: &Name) -> bool {
         let [name] = &name.parts[..] else { return false };
         (0..self.scopes.len()).rev().any(|at| {
@@ -51,6 +53,7 @@ impl Mentions {
             self.scopes[at].1.iter().any(|(known, query)| *known == name.name && Some(*query) != inner)
         })
     }
+
     fn relation(&mut self, name: &Name, at: Span, alias: Option<&Alias>, is_alone: bool) {
         self.all |= is_alone || alias.is_some_and(|alias| !alias.columns.is_empty());
         let called = alias.map(|alias| &alias.name).or(name.parts.last());
@@ -82,12 +85,15 @@ impl Found for Mentions {
             TableKind::File { .. } | TableKind::Functions { .. } => self.all = true,
         }
     }
+
     fn table_alone(&mut self, relation: &Relation, at: Span) {
         self.relation(&relation.name, at, None, true);
     }
+
     fn name(&mut self, name: &Name) {
         self.names.extend(name.parts.last().map(|last| last.name.clone()));
     }
+
     fn query(&mut self, query: &Query) {
         let tables = query.with.iter().flat_map(|with| with.tables.iter().map(move |table| (with.recursive, table)));
         let known = tables.map(|(recursive, table)| {
@@ -100,9 +106,11 @@ impl Found for Mentions {
         let known = known.collect();
         self.scopes.push((ptr::from_ref(query), known));
     }
+
     fn query_ends(&mut self) {
         self.scopes.pop();
     }
+
     fn wildcard(&mut self) {
         self.all = true;
     }

@@ -13,17 +13,17 @@ use serac_parser::tree::{
 };
 use serac_storage::ColumnType;
 
-/// What the options of a sequence say.
+/// The options of a sequence.
 #[derive(Default)]
 pub(super) struct Options<'o> {
     pub(super) column_type: Option<ColumnType>,
     increment: Option<i64>,
     start: Option<i64>,
-    /// None inside: the usual one.
+    /// An inner `None`: the default.
     min: Option<Option<i64>>,
     max: Option<Option<i64>>,
     pub(super) owned_by: Option<&'o Name>,
-    /// None inside: from its start.
+    /// An inner `None`: from its start.
     pub(super) restart: Option<Option<i64>>,
 }
 
@@ -41,7 +41,7 @@ fn integer(number: &Number) -> Result<i64> {
     })
 }
 
-/// Notes what an option says, which no other may have said.
+/// Notes the value of an option, which may be given once.
 fn once<T>(place: &mut Option<T>, value: T) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),
@@ -75,7 +75,7 @@ impl<'o> Options<'o> {
                 K::OwnedBy(column) => once(&mut said.owned_by, column)?,
                 K::Restart(with) => once(&mut said.restart, with.as_ref().map(integer).transpose()?)?,
                 K::Cycle(cycles) => refuse_any(&[("CYCLE", *cycles)])?,
-                // How many values are taken at once shows in no result.
+                // The number of values that are taken at once does not show in a result.
                 K::Cache(_) => {}
                 K::Logged(_) => return Err(SqlError::unsupported("LOGGED or UNLOGGED of a sequence")),
                 K::Name(_) => return Err(SqlError::unsupported("SEQUENCE NAME")),
@@ -83,6 +83,7 @@ impl<'o> Options<'o> {
         }
         Ok(said)
     }
+
     /// A new sequence. Its usual bounds are those of the type and of its direction.
     pub(super) fn make(&self, name: String, column_type: ColumnType) -> SequenceDefinition {
         let increment = self.increment.unwrap_or(1);
@@ -91,11 +92,12 @@ impl<'o> Options<'o> {
         let start = self.start.unwrap_or(if increment < 0 { max } else { min });
         SequenceDefinition { id: 0, name, start, increment, min, max, owner: None }
     }
-    /// The definition with what is said anew; the rest stays.
+
+    /// The definition with the new options; the rest stays.
     fn change(&self, known: SequenceDefinition) -> SequenceDefinition {
         let increment = self.increment.unwrap_or(known.increment);
         let (least, most) = bounds(increment, self.column_type.unwrap_or(ColumnType::Int64));
-        // With another type, a bound that was that of a type becomes that of the new one.
+        // If the type changes, a bound of the old type becomes that of the new one.
         let own = self.column_type.map(range);
         let types = [ColumnType::Int16, ColumnType::Int32, ColumnType::Int64].map(range);
         let (is_least, is_most) = (types.iter().any(|of| of.0 == known.min), types.iter().any(|of| of.1 == known.max));
@@ -109,6 +111,7 @@ impl<'o> Options<'o> {
             ..known
         }
     }
+
     /// Refuses bounds that the type does not have.
     fn check_bounds(&self, definition: &SequenceDefinition) -> Result<()> {
         let Some(column_type) = self.column_type else { return Ok(()) };

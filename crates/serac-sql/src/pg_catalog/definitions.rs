@@ -1,5 +1,5 @@
-//! The texts of definitions: what `pg_get_indexdef`, `pg_get_constraintdef` and `pg_get_viewdef`
-//! give, as PostgreSQL writes them.
+//! The texts of definitions, as PostgreSQL writes them: the results of `pg_get_indexdef`,
+//! `pg_get_constraintdef` and `pg_get_viewdef`.
 
 use super::image::{Constraint, ConstraintKind, Image, Object, Relation};
 use crate::identifiers::{quote_ident, split_name};
@@ -22,8 +22,8 @@ fn names<'a>(relation: &Relation, columns: impl IntoIterator<Item = &'a usize>) 
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The table's column that the `i`-th of an index is; none for an expression. One that a condition
-/// hides is that column all the same.
+/// The table's column that is the `i`-th of an index; `None` for an expression. A column hidden by
+/// a condition counts as that column.
 pub(super) fn plain_column(key: &KeyDefinition, i: usize, table: &TableDefinition) -> Option<usize> {
     match key.expressions.get(i) {
         Some(Some(text)) => match parse_expression(text) {
@@ -49,7 +49,7 @@ fn index_part(table: &Relation, key: &KeyDefinition, i: usize) -> String {
     }
 }
 
-/// A column of an index: its name, and its order where that is not the usual one.
+/// A column of an index: its name, and its order if that is not the default.
 fn index_column(table: &Relation, key: &KeyDefinition, i: usize) -> String {
     let order = key.order(i);
     let mut text = index_part(table, key, i);

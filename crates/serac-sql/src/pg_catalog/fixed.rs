@@ -1,5 +1,5 @@
-//! The tables of `pg_catalog`: which rows each has. Those without a line here are empty: there are
-//! no such objects.
+//! The tables of `pg_catalog`, and the rows of each. Tables without a line here are empty: there
+//! are no such objects.
 
 use super::image::{CATALOG_NAMESPACE, Object, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
 use super::layout::{Cell, Rows};
@@ -87,7 +87,7 @@ fn zone_names(scope: &Scope<'_>, rows: &mut Rows) {
         ]);
     }
 }
-/// The abbreviations of time zones, and what they mean now.
+/// The abbreviations of time zones, and their present meaning.
 fn zone_abbreviations(scope: &Scope<'_>, rows: &mut Rows) {
     let now = scope.shared.time();
     for abbreviation in time_zones::ABBREVIATIONS.iter() {
@@ -128,7 +128,7 @@ fn cursors(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// How often a plan has been made is not counted.
+/// The number of plans of a statement is not counted.
 fn prepared_statements(scope: &Scope<'_>, rows: &mut Rows) {
     for (name, prepared) in scope.shared.prepared_statements.lock().iter() {
         rows.add([
@@ -141,8 +141,7 @@ fn prepared_statements(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// What is waited for, at those who have it and those who wait: other locks take no turns, and are
-/// not listed.
+/// The locks that are waited for, with their holders and waiters; other locks are not listed.
 fn locks(scope: &Scope<'_>, rows: &mut Rows) {
     for lock in backends::locks(&scope.shared.sql) {
         let (table, row) = lock.waiting.on;
@@ -197,7 +196,7 @@ fn users(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// What the connections have done together.
+/// The sums of the connections' figures.
 fn activity(scope: &Scope<'_>, rows: &mut Rows) {
     let connections = scope.shared.sql.connections();
     let figures = connections.figures();
@@ -259,7 +258,7 @@ fn collations(rows: &mut Rows) {
     }
 }
 
-/// The number of the database, which is made of what the client calls it.
+/// The number of the database, made of the client's name for it.
 pub(super) fn database_oid(scope: &Scope<'_>) -> u32 {
     hashed("database", &scope.database())
 }

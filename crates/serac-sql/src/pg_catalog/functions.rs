@@ -41,6 +41,7 @@ impl Row<'_> {
     fn get(&self, i: usize) -> Option<&ScalarValue> {
         self.0.get(i).filter(|value| !value.is_null())
     }
+
     fn text(&self, i: usize) -> Option<String> {
         let value = self.get(i)?;
         match value.try_as_str() {
@@ -48,6 +49,7 @@ impl Row<'_> {
             None => Some(value.to_string()),
         }
     }
+
     /// A value as results are written.
     fn told(&self, i: usize) -> Result<Option<String>, SqlError> {
         let Some(value) = self.get(i) else { return Ok(None) };
@@ -58,6 +60,7 @@ impl Row<'_> {
         let text = ScalarValue::try_from_array(&texts, 0)?;
         Ok(text.try_as_str().flatten().map(str::to_owned))
     }
+
     fn int(&self, i: usize) -> Option<i64> {
         let value = self.get(i)?;
         match value.try_as_str() {
@@ -68,7 +71,8 @@ impl Row<'_> {
             }),
         }
     }
-    /// A whole number, or one with digits of its own or of a column.
+
+    /// A whole number, or a NUMERIC in either form.
     fn numeric(&self, i: usize) -> Result<Option<Numeric>, SqlError> {
         Ok(match self.get(i) {
             Some(ScalarValue::LargeBinary(Some(stored))) => Some(Numeric::of_stored(stored)?),
@@ -76,16 +80,20 @@ impl Row<'_> {
             _ => self.int(i).map(Numeric::from_integer),
         })
     }
+
     fn oid(&self, i: usize) -> Option<u32> {
         self.int(i).and_then(|oid| u32::try_from(oid).ok())
     }
+
     fn is_true(&self, i: usize) -> bool {
         matches!(self.get(i), Some(ScalarValue::Boolean(Some(true))))
     }
+
     /// The elements of an array.
     fn bool(&self, i: usize) -> Option<bool> {
         if let ScalarValue::Boolean(truth) = self.get(i)? { *truth } else { None }
     }
+
     fn list(&self, i: usize) -> Option<ArrayRef> {
         match self.get(i)? {
             ScalarValue::List(list) => Some(list.value(0)),
@@ -93,9 +101,11 @@ impl Row<'_> {
             _ => None,
         }
     }
+
     fn is_vector(&self, i: usize) -> bool {
         matches!(self.0.get(i), Some(ScalarValue::LargeList(_)))
     }
+
     /// The relation that an argument means: by its number, or by its name.
     fn relation<'i>(&self, i: usize, image: &'i Image) -> Option<&'i Relation> {
         match self.oid(i) {
@@ -108,7 +118,7 @@ impl Row<'_> {
 type Outcome = Result<ScalarValue, SqlError>;
 type Body = fn(&Scope<'_>, &Row<'_>) -> Outcome;
 
-/// What a function gives.
+/// The result type of a function.
 #[derive(Clone, Copy)]
 enum Gives {
     Text,
@@ -119,7 +129,7 @@ enum Gives {
     Oids,
     Texts,
     Numbers,
-    /// What the first argument is.
+    /// The type of the first argument.
     First,
     /// An element of the first argument.
     Element,
@@ -136,7 +146,7 @@ fn maybe(value: Option<String>) -> Outcome {
 fn nothing(_: &Scope<'_>, _: &Row<'_>) -> Outcome {
     Ok(ScalarValue::Utf8(None))
 }
-/// What a user has said of an object or a column.
+/// The user's comment on an object or a column.
 fn comment(scope: &Scope<'_>, place: (u32, u32, i32)) -> Option<String> {
     scope.image.comments.get(&place).cloned()
 }
@@ -199,7 +209,7 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
     found.map(Some)
 }
 
-/// The function that a name means, one that users have made before others.
+/// The function that a name means; users' functions come before others.
 fn function_named(scope: &Scope<'_>, written: &str) -> Result<u32, SqlError> {
     let name = split_name(written).1;
     if fixed::made_functions(scope).iter().any(|function| function.name == name) {
@@ -218,7 +228,7 @@ fn function_named(scope: &Scope<'_>, written: &str) -> Result<u32, SqlError> {
     }
 }
 
-/// The name of an object, as the type whose value its number is writes it.
+/// The name of an object, as the type of its number writes it.
 fn registered_name(scope: &Scope<'_>, kind: &str, oid: u32) -> String {
     let name = match kind {
         "regclass" => scope.image.relation(oid).map(|relation| definitions::relation_name(scope.image, relation)),
@@ -239,7 +249,7 @@ fn to_registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>) -> Outcome {
     Ok(ScalarValue::UInt32(registered(scope, kind, row, 0).unwrap_or(None)))
 }
 
-/// What a function asks for privileges on.
+/// The object of a privilege function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Table,
@@ -252,7 +262,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// The privileges that there are on such.
+    /// The privileges on objects of this kind.
     fn privileges(self) -> &'static [&'static str] {
         match self {
             Self::Table => &["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "RULE"],
@@ -280,7 +290,7 @@ fn privilege_of(asked: Asked, told: &str) -> Result<(String, bool), SqlError> {
     }
 }
 
-/// The role that an argument means, by its name or its number; none for a NULL.
+/// The role that an argument means, by its name or its number; `None` for a NULL.
 fn role_of(scope: &Scope<'_>, row: &Row<'_>, at: usize) -> Result<Option<RoleId>, SqlError> {
     Ok(match (row.oid(at), row.text(at)) {
         (Some(number), _) => Some(RoleId(number)),
@@ -292,7 +302,7 @@ fn role_of(scope: &Scope<'_>, row: &Row<'_>, at: usize) -> Result<Option<RoleId>
     })
 }
 
-/// Whether a role, or the current user if none is named, has one of the privileges in a list.
+/// Whether a role, by default the current user, has one of the privileges in a list.
 fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     let unknown = Ok(ScalarValue::Boolean(None));
     let others = usize::from(asked == Asked::Column);
@@ -316,7 +326,7 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
             let missing = || SqlError::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
             match found {
                 Some(found) => security::Object::Schema(found.name.clone()),
-                // Of a number that no object has, nothing is known.
+                // For a number that no object has, the answer is unknown.
                 None if number.is_some() => return unknown,
                 None => return Err(missing()),
             }
@@ -371,7 +381,7 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     };
     let has = |(name, grants): &(String, bool)| {
         let privilege = match name.as_str() {
-            // It meant something once.
+            // An obsolete privilege of PostgreSQL.
             "RULE" => return false,
             "TRIGGER" if is_system => return access.is_superuser(),
             "TRIGGER" => return access.owns(&object),
@@ -392,9 +402,8 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
     Ok(ScalarValue::Boolean(Some(wanted.iter().any(has))))
 }
 
-/// Whether a role, or the current user if none is named, is a member of another: USAGE, so that it
-/// has its privileges; MEMBER, so that it may SET ROLE to it; with ADMIN OPTION, so that it may
-/// make others members.
+/// Whether a role, by default the current user, is a member of another. USAGE: it has the other's
+/// privileges. MEMBER: it may SET ROLE to it. WITH ADMIN OPTION: it may make others members.
 fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     let at = row.0.len().saturating_sub(2);
     let Some(wanted) = row.text(at + 1) else { return Ok(ScalarValue::Boolean(None)) };
@@ -449,7 +458,7 @@ fn pretty(bytes: &Numeric) -> Result<String, SqlError> {
     if is_below(bytes, 10_240) {
         return Ok(format!("{bytes} bytes"));
     }
-    // With one more binary digit, by which it is rounded.
+    // With an additional binary digit, by which it is rounded.
     let mut halves = bytes.divided_whole(&Numeric::from_integer(512))?;
     for unit in UNITS {
         if is_below(&halves, 20_480 - 1) || unit == "PB" {
@@ -481,7 +490,7 @@ fn formatted(row: &Row<'_>) -> Outcome {
             Err(_) => Err(SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "number is out of range")),
         }
     };
-    // The value of a number, or the next one.
+    // The numbered value, or the next one.
     let mut taken = |place: Option<usize>| {
         let place = place.unwrap_or(last + 1);
         match place {
@@ -562,7 +571,7 @@ fn formatted(row: &Row<'_>) -> Outcome {
 /// Blanks that `format` puts beside a value.
 const MOST_BLANKS: usize = 1 << 20;
 
-/// A text as a constant; one with a backslash says so.
+/// A text as a constant; a backslash makes it an escape constant.
 fn quote_literal(value: &str) -> String {
     let quoted = value.replace('\'', "''");
     if value.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
@@ -577,8 +586,7 @@ fn quoted(row: &Row<'_>) -> Result<Option<String>, SqlError> {
     Ok(text.map(|text| quote_literal(&text)))
 }
 
-/// An element of an array, whose first has the number 1, or of a vector, where it has 0; or a part
-/// of a document.
+/// An element of an array, counted from 1, or of a vector, counted from 0; or a part of a document.
 fn element(row: &Row<'_>) -> Result<Option<ScalarValue>, SqlError> {
     if let Some(ScalarValue::LargeUtf8(Some(document))) = row.get(0) {
         let part = match row.get(1).and_then(ScalarValue::try_as_str) {
@@ -594,7 +602,7 @@ fn element(row: &Row<'_>) -> Result<Option<ScalarValue>, SqlError> {
         None => Ok(None),
     }
 }
-/// How many elements an array has in a dimension; none where it does not have that.
+/// The number of elements that an array has in a dimension; `None` if it lacks the dimension.
 fn length_of(list: &ArrayRef, dimension: i64) -> Option<i32> {
     match dimension {
         1 => i32::try_from(list.len()).ok(),
@@ -737,7 +745,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     }),
     ("current_schemas", Gives::Texts, |scope, row| texts(search_path(scope, row.is_true(0)))),
     ("obj_description", Gives::Text, |scope, row| {
-        // Without a table's name, whatever has the number.
+        // Without a table's name, any object with the number.
         let classes = match row.text(1).as_deref() {
             Some("pg_class") => &[PG_CLASS][..],
             Some("pg_namespace") => &[PG_NAMESPACE],
@@ -826,7 +834,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
         }
     }),
     ("_pg_expandarray", Gives::Expanded, |_, row| expanded(row)),
-    // What the binder calls for casts and subscripts.
+    // Functions that the binder calls for casts and subscripts.
     ("pg_array", Gives::First, |_, row| {
         // ARRAY(…) of no rows is an empty array.
         Ok(match row.0.first() {
@@ -903,9 +911,11 @@ impl ScalarUDFImpl for SystemFunction {
     fn name(&self) -> &str {
         self.name
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         let element = || match arguments.first() {
             Some(DataType::List(element) | DataType::LargeList(element)) => element.data_type().clone(),
@@ -930,6 +940,7 @@ impl ScalarUDFImpl for SystemFunction {
             }
         })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let view = self.shared.view().ok_or_else(|| DataFusionError::Internal("there is no transaction".into()))?;
         let scope = Scope::new(&self.shared, &view);

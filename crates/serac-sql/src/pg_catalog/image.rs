@@ -2,12 +2,12 @@
 //! by.
 //!
 //! **Numbers.** A table or a sequence of the database is 16384 plus the engine's number of it,
-//! which is never used again. What has no number in the engine (schemas, views, indexes,
-//! constraints, defaults, and all that is temporary) gets one from its kind and its full name, in
-//! the upper half of the positive numbers; where two names meet, the later in the order of names
-//! takes the next free number. So a number stays as long as the object keeps its name. System
-//! tables, types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where
-//! those are fixed.
+//! which is never used again. Objects without a number in the engine (schemas, views, indexes,
+//! constraints, defaults, and all temporary objects) get one from their kind and full name, in the
+//! upper half of the positive numbers. If two names collide, the later in the order of names takes
+//! the next free number. So a number stays as long as the object keeps its name. System tables,
+//! types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where those are
+//! fixed.
 
 use super::layout::{LAYOUTS, Layout};
 use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
@@ -32,7 +32,7 @@ pub(super) const PG_CLASS: u32 = 1259;
 pub(super) const PG_DATABASE: u32 = 1262;
 pub(super) const PG_NAMESPACE: u32 = 2615;
 pub(super) const PG_OPERATOR: u32 = 2617;
-/// Where numbers of users' objects begin.
+/// The first number of users' objects.
 pub(super) const FIRST_USER_OID: u32 = 16_384;
 
 /// A number from a name, in the range for objects that the engine does not number (FNV-1a, 30
@@ -48,7 +48,7 @@ pub(super) struct Namespace {
     pub(super) name: String,
 }
 
-/// What is behind a row of `pg_class`.
+/// The object behind a row of `pg_class`.
 pub(super) enum Object {
     Table(Arc<Table>),
     View(Arc<ViewDefinition>),
@@ -86,6 +86,7 @@ impl Attribute {
     fn new(name: &str, type_oid: u32, modifier: i32) -> Self {
         Self { name: name.into(), type_oid, modifier, nullable: true, default: None, identity: "", generated: false }
     }
+
     /// A column of a query's result.
     pub(super) fn of_field(field: &datafusion::arrow::datatypes::Field) -> Self {
         let own = || {
@@ -95,6 +96,7 @@ impl Attribute {
         let (oid, modifier) = told_type(field).unwrap_or_else(own);
         Self::new(field.name(), oid, modifier)
     }
+
     fn of_type(name: &str, sql_type: SqlType) -> Self {
         let (oid, modifier) = type_names::of_sql(sql_type);
         Self::new(name, oid, modifier)
@@ -124,7 +126,7 @@ pub(super) enum ConstraintKind {
         /// The position of the parent among the relations.
         parent: usize,
         parent_columns: Vec<usize>,
-        /// The parent's index over these columns; 0 if there is none.
+        /// The parent's index over these columns; 0 without one.
         parent_index: u32,
         on_delete: ReferentialAction,
         on_update: ReferentialAction,
@@ -137,8 +139,8 @@ pub(super) struct Image {
     pub(super) namespaces: Vec<Namespace>,
     pub(super) relations: Vec<Relation>,
     pub(super) constraints: Vec<Constraint>,
-    /// Comments by the system table of what they are about, its number there (0 for the database),
-    /// and the number of a column (0 for none).
+    /// Comments by their object's system table, its number there (0 for the database), and the
+    /// number of a column (0 for none).
     pub(super) comments: HashMap<(u32, u32, i32), String>,
     positions: HashMap<u32, usize>,
     names: HashMap<(String, String), usize>,
@@ -148,8 +150,8 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Of the catalog and that of the session's temporary tables, as names are looked up in the
-    /// schemas of `path`.
+    /// The image of the catalog and that of the session's temporary tables. Names are looked up in
+    /// the schemas of `path`.
     fn of(catalog: &Catalog, temporary: Option<&Catalog>, path: Arc<[String]>) -> Self {
         let mut image = Self { path, ..Self::default() };
         for (oid, name) in [(CATALOG_NAMESPACE, CATALOG_SCHEMA), (PUBLIC_NAMESPACE, DEFAULT_SCHEMA)] {
@@ -179,6 +181,7 @@ impl Image {
         }
         image
     }
+
     fn add_comments(&mut self, catalog: &Catalog) {
         for (object, column, text) in catalog.comments.iter() {
             let place = match object {
@@ -210,10 +213,12 @@ impl Image {
         }
         oid
     }
+
     fn add_namespace(&mut self, name: &str) {
         let oid = self.number("schema", name);
         self.namespaces.push(Namespace { oid, name: name.into() });
     }
+
     fn add(&mut self, schema: &str, name: &str, oid: Option<u32>, object: Object) -> usize {
         let oid = match oid {
             Some(oid) => oid,
@@ -226,6 +231,7 @@ impl Image {
         self.relations.push(Relation { oid, namespace, schema: schema.into(), name: name.into(), object });
         at
     }
+
     fn add_schema(&mut self, name: &str, schema: &Schema, numbered: bool) {
         let number = |id: u32| numbered.then_some(FIRST_USER_OID + id);
         for table in schema.tables.values() {
@@ -245,12 +251,13 @@ impl Image {
             self.add(name, &definition.name, number(definition.id), Object::Sequence(sequence.clone()));
         }
     }
+
     fn add_constraints(&mut self) {
         let mut found = Vec::new();
         for (at, relation) in self.relations.iter().enumerate() {
             let Object::Table(table) = &relation.object else { continue };
             let definition = &table.definition;
-            // The index that a foreign key needs is none.
+            // The index that a foreign key needs is not listed.
             for key in definition.keys.iter().filter(|key| key.unique && (key.constraint || key.primary)) {
                 let index = self.relation_named(&relation.schema, &key.name).map_or(0, |index| index.oid);
                 found.push((at, key.name.clone(), ConstraintKind::Key { index, definition: key.clone() }));
@@ -292,6 +299,7 @@ impl Image {
     pub(super) fn relation(&self, oid: u32) -> Option<&Relation> {
         self.positions.get(&oid).map(|&at| &self.relations[at])
     }
+
     pub(super) fn relation_named(&self, schema: &str, name: &str) -> Option<&Relation> {
         self.names.get(&(schema.to_owned(), name.to_owned())).map(|&at| &self.relations[at])
     }
@@ -312,12 +320,15 @@ impl Image {
         let mut schemas = [TEMPORARY_SCHEMA, CATALOG_SCHEMA].into_iter().chain(path);
         schemas.find_map(|schema| self.relation_named(schema, name))
     }
+
     pub(super) fn is_visible(&self, relation: &Relation) -> bool {
         self.visible(&relation.name).is_some_and(|seen| seen.oid == relation.oid)
     }
+
     pub(super) fn constraint(&self, oid: u32) -> Option<&Constraint> {
         self.constraints.iter().find(|constraint| constraint.oid == oid)
     }
+
     pub(super) fn namespace(&self, oid: u32) -> Option<&Namespace> {
         self.namespaces.iter().find(|namespace| namespace.oid == oid)
     }
@@ -327,7 +338,7 @@ impl Image {
 const SEQUENCE_COLUMNS: [(&str, u32); 3] = [("last_value", 20), ("log_cnt", 20), ("is_called", 16)];
 
 impl Relation {
-    /// PostgreSQL's letter for what it is.
+    /// PostgreSQL's letter for its kind.
     pub(super) fn kind(&self) -> &'static str {
         match &self.object {
             Object::Table(table) if table.definition.materialized.is_some() => "m",
@@ -338,17 +349,20 @@ impl Relation {
             Object::System(layout) => layout.kind,
         }
     }
-    /// What it is as a materialized view.
+
+    /// Its definition as a materialized view.
     pub(super) fn materialized(&self) -> Option<&Materialized> {
         match &self.object {
             Object::Table(table) => table.definition.materialized.as_ref(),
             _ => None,
         }
     }
+
     pub(super) fn is_system(&self) -> bool {
         matches!(self.object, Object::System(_))
     }
-    /// Its columns; none for a view, of which only a plan tells.
+
+    /// Its columns; `None` for a view, whose columns only a plan has.
     pub(super) fn attributes(&self, image: &Image) -> Option<Vec<Attribute>> {
         let of_table = |table: &Table| -> Vec<Attribute> {
             let attribute = |column: &serac_engine::catalog::definition::ColumnDefinition| Attribute {
@@ -370,7 +384,7 @@ impl Relation {
         Some(match &self.object {
             Object::Table(table) => {
                 let mut attributes = of_table(table);
-                // A primary key's columns hold no NULL, whatever else was said of them.
+                // A primary key's columns hold no NULL, even if they were declared otherwise.
                 for &column in table.definition.primary_key().iter().flat_map(|key| &key.columns) {
                     attributes[column].nullable = false;
                 }

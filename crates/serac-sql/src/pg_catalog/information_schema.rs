@@ -1,4 +1,4 @@
-//! The views of `information_schema`. Those without a line here are empty: there are no such
+//! The views of `information_schema`. Views without a line here are empty: there are no such
 //! objects.
 
 use super::fixed::COLLATIONS;

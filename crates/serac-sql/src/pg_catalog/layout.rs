@@ -1,9 +1,9 @@
 //! The tables of the system as data: their columns (`tables.txt`), and rows of few kinds of values
 //! that become a batch.
 //!
-//! A line of `tables.txt` is a table: its schema and name, its number in PostgreSQL (0 where that
-//! is not fixed), its kind (`r`, `v`), and its columns with the names of their types. A row names
-//! the columns that it fills; the others have what is usual for their types.
+//! A line of `tables.txt` is a table: its schema and name, its number in PostgreSQL (0 if that is
+//! not fixed), its kind (`r`, `v`), and its columns with the names of their types. A row names the
+//! columns that it fills; the others have the default value of their types.
 
 use super::routines;
 use datafusion::arrow::array::{
@@ -34,7 +34,7 @@ impl Column {
     }
 }
 
-/// What a system table looks like.
+/// The layout of a system table.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) schema: &'static str,
@@ -162,8 +162,8 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// What a column has where a row does not say. In the information schema, nothing; in `pg_catalog`,
-/// where most columns are never NULL, the zero of the type.
+/// The default value of a column: NULL in the information schema; in `pg_catalog`, where most
+/// columns are never NULL, the zero of the type.
 fn usual(layout: &Layout, column: &Column) -> Cell {
     if layout.schema != crate::identifiers::CATALOG_SCHEMA {
         return Cell::Null;
@@ -187,10 +187,11 @@ impl Rows {
     pub(super) fn new(layout: &'static Layout) -> Self {
         Self { layout, columns: layout.columns.iter().map(|_| Vec::new()).collect() }
     }
-    /// Adds a row, of which some columns are said. A function may be said by its name.
+
+    /// Adds a row with the given columns. A function may be given by its name.
     ///
     /// # Panics
-    /// When the table has no such column.
+    /// If the table has no such column.
     pub(super) fn add<'a>(&mut self, cells: impl IntoIterator<Item = (&'a str, Cell)>) {
         for (column, into) in self.layout.columns.iter().zip(&mut self.columns) {
             into.push(usual(self.layout, column));
@@ -207,6 +208,7 @@ impl Rows {
             *self.columns[position].last_mut().expect("a row was added") = cell;
         }
     }
+
     /// The rows as a batch.
     pub(super) fn batch(self) -> Result<RecordBatch> {
         let schema = self.layout.arrow();

@@ -1,7 +1,7 @@
-//! `pg_catalog` and `information_schema`: what clients of PostgreSQL ask a server about itself.
+//! `pg_catalog` and `information_schema`: the answers to clients of PostgreSQL about the server.
 //!
 //! System tables are made when they are read, from the catalog of the running transaction, so that
-//! its own DDL shows: `image` numbers the objects, `scope` is what rows are made from, `relations`,
+//! its own DDL shows. `image` numbers the objects, and `scope` is the source of rows. `relations`,
 //! `fixed`, `routines` and `information_schema` turn them into the rows of the tables that `layout`
 //! describes. `functions` has the functions that go with them.
 //!

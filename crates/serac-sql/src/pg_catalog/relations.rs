@@ -1,5 +1,5 @@
-//! The rows that say what a catalog holds: `pg_class`, `pg_attribute`, `pg_index`, `pg_constraint`
-//! and what goes with them.
+//! The rows that describe a catalog's relations: `pg_class`, `pg_attribute`, `pg_index`,
+//! `pg_constraint` and related tables.
 
 use super::definitions;
 use super::image::{Attribute, CATALOG_NAMESPACE, Constraint, ConstraintKind, Image, Object, Relation, hashed};
@@ -25,8 +25,7 @@ fn action(action: ReferentialAction) -> &'static str {
     }
 }
 
-/// The default operator class of a type's B-tree; that of the type itself where PostgreSQL has one
-/// for it.
+/// The default operator class of a type's B-tree; the type's own one if PostgreSQL has it.
 pub(super) fn operator_class(type_oid: u32) -> u32 {
     match type_oid {
         // VARCHAR has that of TEXT.
@@ -164,7 +163,7 @@ pub(super) fn attributes(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// What has a default: relation, position of the column, text.
+/// The columns with a default: relation, position of the column, text.
 fn all_defaults<'s>(scope: &'s Scope<'_>) -> impl Iterator<Item = (&'s Relation, usize, String)> + 's {
     let tables = scope.image.relations.iter().filter(|relation| matches!(relation.object, Object::Table(_)));
     tables.flat_map(|relation| {
@@ -287,7 +286,8 @@ pub(super) fn constraints(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// What sequences depend on the columns that own them, so that clients see which belong together.
+/// The dependencies of sequences on the columns that own them, so that clients see which belong
+/// together.
 pub(super) fn dependencies(scope: &Scope<'_>, rows: &mut Rows) {
     let class = scope.image.relation_named(CATALOG_SCHEMA, "pg_class").map_or(0, |relation| relation.oid);
     for relation in &scope.image.relations {
@@ -437,7 +437,7 @@ pub(super) fn index_statistics(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// The rules that make PostgreSQL's views what they are.
+/// The rules behind PostgreSQL's views.
 pub(super) fn rules(scope: &Scope<'_>, rows: &mut Rows) {
     let image: &Image = scope.image;
     for relation in image.relations.iter().filter(|relation| matches!(relation.object, Object::View(_))) {

@@ -1,4 +1,4 @@
-//! The rows of `pg_proc`, `pg_operator`, `pg_cast` and `pg_aggregate` about what there is in every
+//! The rows of `pg_proc`, `pg_operator`, `pg_cast` and `pg_aggregate` about the objects of every
 //! database, from the registry (`serac_pg`).
 
 use super::image::{CATALOG_NAMESPACE, PG_OPERATOR, PG_PROC};
@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 const OF_METHODS: [&str; 6] =
     ["heap_tableam_handler", "bthandler", "array_in", "array_out", "array_recv", "array_send"];
 
-/// How many rows PostgreSQL thinks that a function of rows gives.
+/// PostgreSQL's estimate of the rows that a set-returning function gives.
 const ROWS_OF_SETS: f32 = 1_000.0;
 
 /// The numbers of the types of a function.
@@ -77,7 +77,7 @@ pub(super) fn functions(rows: &mut Rows) {
     }
 }
 
-/// What only the rows of other system tables call.
+/// Functions that only the rows of other system tables call.
 static PARTS: LazyLock<Vec<&'static Function<TypeNames>>> = LazyLock::new(|| {
     let types = type_names::TYPES.iter();
     let of_types = types.flat_map(|t| [t.input, t.output, t.receive, t.send, t.modifier_input, t.modifier_output]);
@@ -92,8 +92,8 @@ static PARTS: LazyLock<Vec<&'static Function<TypeNames>>> = LazyLock::new(|| {
     parts
 });
 
-/// What is said of an aggregate beside its row in `pg_proc`: it has no functions of its own that
-/// take its steps.
+/// The row of an aggregate beside the one in `pg_proc`: there are no functions for its single
+/// steps.
 pub(super) fn aggregates(rows: &mut Rows) {
     for function in functions::callable().filter(|function| function.kind == FunctionKind::Aggregate) {
         let kind = match function.within_group {
@@ -162,8 +162,7 @@ pub(super) fn casts(rows: &mut Rows) {
     }
 }
 
-/// The number of the function that has a name of PostgreSQL's alone, or the first one; 0 if there
-/// is none.
+/// The number of the only function of PostgreSQL's with a name, or of the first one; 0 without one.
 pub(super) fn number_of(name: &str) -> u32 {
     functions::numbers_of(name).next().unwrap_or(0)
 }
@@ -176,7 +175,7 @@ pub(super) fn name_of(number: u32) -> Option<String> {
     Some(if is_alone { quoted } else { format!("{CATALOG_SCHEMA}.{quoted}") })
 }
 
-/// What the registry says of functions and operators, as comments on them.
+/// The registry's descriptions of functions and operators, as comments on them.
 pub(super) fn descriptions(rows: &mut Rows) {
     let mut add = |class: u32, number: u32, entry: Option<&reference::Entry>| {
         if let Some(entry) = entry {
@@ -188,7 +187,8 @@ pub(super) fn descriptions(rows: &mut Rows) {
     operators::callable().for_each(|operator| add(PG_OPERATOR, operator.number, reference::of_operator(operator)));
 }
 
-/// What is said of the function or the operator of a number, by the system table that it is in.
+/// The description of the function or the operator with a number, by the system table that it is
+/// in.
 pub(super) fn description(class: &str, number: u32) -> Option<&'static str> {
     let entry = match class {
         "pg_proc" => functions::of_number(number).and_then(|function| reference::of_function(function.name)),

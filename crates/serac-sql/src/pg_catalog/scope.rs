@@ -1,4 +1,4 @@
-//! What rows of system tables and system functions are made from.
+//! The inputs of rows of system tables and of system functions.
 
 use crate::column_types::columns_of;
 use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA};
@@ -22,7 +22,7 @@ pub(super) const BTREE_METHOD: u32 = 403;
 
 pub(super) const BITMAP_METHOD: u32 = FIRST_USER_OID - 1;
 
-/// What rows and functions are made from.
+/// The inputs of rows and functions.
 pub(super) struct Scope<'s> {
     pub(super) shared: &'s Arc<SessionEnv>,
     pub(super) image: &'s Image,
@@ -34,8 +34,9 @@ impl<'s> Scope<'s> {
         let temporary = view.temporary.as_ref().map(|(catalog, ..)| catalog.as_ref());
         Self { shared, image: view.image.of(&view.catalog, temporary, &view.path), access: &view.access }
     }
+
     /// The columns of a relation. A view's are those of its plan; a view that cannot be planned any
-    /// more has none.
+    /// more has no columns.
     pub(super) fn attributes(&self, relation: &Relation) -> Vec<Attribute> {
         if let Some(attributes) = relation.attributes(self.image) {
             return attributes;
@@ -43,6 +44,7 @@ impl<'s> Scope<'s> {
         let columns = self.planned(relation).map(|provider| columns_of(&provider));
         columns.map_or_else(Vec::new, |columns| columns.fields().iter().map(|f| Attribute::of_field(f)).collect())
     }
+
     /// A relation as statements of the session see it.
     fn planned(&self, relation: &Relation) -> Option<Arc<dyn TableProvider>> {
         let state = self.shared.state.get().and_then(Weak::upgrade)?;
@@ -51,20 +53,24 @@ impl<'s> Scope<'s> {
         // All that planning waits for is in memory, so it does not wait.
         schema.table(&relation.name).now_or_never()?.ok()?
     }
+
     /// The name of the session's user, and that of the database as the client calls it.
     pub(super) fn user(&self) -> String {
         self.shared.identity.get().cloned().unwrap_or_default().user
     }
-    /// A role's name; that of the role that has connected is what the client calls it.
+
+    /// A role's name; the connected role has the client's name for it.
     pub(super) fn role_name(&self, oid: u32) -> Option<String> {
         let security = self.access.security();
         security.role(RoleId(oid)).map(|role| self.shared.roles.read().name(role.id, security))
     }
+
     pub(super) fn role_named(&self, name: &str) -> Option<u32> {
         let security = self.access.security();
         let mut roles = security.roles().map(|role| role.id.0);
         roles.find(|oid| self.role_name(*oid).as_deref() == Some(name))
     }
+
     /// The number of the role that owns a relation.
     pub(super) fn owner(&self, relation: &Relation) -> u32 {
         // An index is its table's owner's.
@@ -78,13 +84,16 @@ impl<'s> Scope<'s> {
             _ => self.access.security().owner(&security::Object::relation(&relation.schema, &relation.name)).0,
         }
     }
+
     pub(super) fn schema_owner(&self, schema: &str) -> String {
         let owner = self.access.security().owner(&security::Object::Schema(schema.to_owned()));
         self.role_name(owner.0).unwrap_or_default()
     }
+
     pub(super) fn owner_name(&self, relation: &Relation) -> String {
         self.role_name(self.owner(relation)).unwrap_or_default()
     }
+
     /// The columns of a relation that the information schema shows to the current user.
     pub(super) fn shown(&self, relation: &Relation) -> Columns {
         let object = security::Object::relation(&relation.schema, &relation.name);
@@ -97,9 +106,11 @@ impl<'s> Scope<'s> {
             _ => Columns::None,
         }
     }
+
     pub(super) fn is_shown(&self, relation: &Relation) -> bool {
         self.shown(relation) != Columns::None
     }
+
     pub(super) fn database(&self) -> String {
         self.shared.identity.get().cloned().unwrap_or_default().database
     }

@@ -37,7 +37,7 @@ pub(crate) fn is_named(name: &Name) -> bool {
     }
 }
 
-/// The role whose members alone read a system table, besides superusers; none for one that
+/// The role whose members alone read a system table, besides superusers; `None` for a table that
 /// everybody reads.
 pub(super) fn guard(name: &str) -> Option<RoleId> {
     matches!(name, "pg_backend_memory_contexts" | "pg_shmem_allocations").then_some(RoleId::READ_ALL_STATS)
@@ -77,9 +77,11 @@ impl TableProvider for SystemTable {
     fn schema(&self) -> SchemaRef {
         self.layout.arrow()
     }
+
     fn table_type(&self) -> TableType {
         TableType::View
     }
+
     async fn scan(
         &self,
         _: &dyn Session,

@@ -1,10 +1,10 @@
-//! What a pass of the pipeline is.
+//! The description of a pass of the pipeline.
 
 use crate::work_memory::WorkMemory;
 use serac_query::optimizer::{Analyzing, Optimizing, Physical};
 use std::sync::Arc;
 
-/// What a pass works on.
+/// The form that a pass works on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Stage {
     /// The parser's tree, of which a logical plan is made.
@@ -36,7 +36,7 @@ pub(crate) struct Pass {
     pub(super) work: Work,
 }
 
-/// What does the work of a pass.
+/// The rule behind a pass.
 pub(crate) enum Work {
     /// A function that other modules call at this place.
     Elsewhere(Stage),
@@ -48,13 +48,13 @@ pub(crate) enum Work {
     Physical(Origin<Physical>),
 }
 
-/// Where a rule comes from.
+/// The origin of a rule.
 pub(crate) enum Origin<R> {
     /// DataFusion's own list.
     DataFusion,
     /// DataFusion's own list; ours stands around it.
     Around(fn(R) -> R),
-    /// We make it. It may have the name of a rule of DataFusion's whose place it takes.
+    /// We make it. It may have the name of the DataFusion rule that it replaces.
     Ours(fn(&Resources) -> R),
 }
 
@@ -69,7 +69,7 @@ impl Pass {
     }
 }
 
-/// What rules need to know of their session.
+/// The parts of a session that rules need.
 pub(crate) struct Resources {
     /// The memory of the session's queries.
     pub(crate) work_memory: Arc<WorkMemory>,

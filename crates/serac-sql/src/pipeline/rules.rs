@@ -44,6 +44,7 @@ impl Rules {
             physical: physical.into_iter().map(AskingPhysical::of).collect(),
         }
     }
+
     /// A state with these rules and no others, and the planner that knows their operators.
     pub(crate) fn put_into(self, state: SessionStateBuilder) -> SessionStateBuilder {
         state

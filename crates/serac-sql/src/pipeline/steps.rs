@@ -33,7 +33,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Notes the plan that a pass gave, if it is another one.
+    /// Notes the plan that a pass gave, if the plan has changed.
     fn note(&mut self, stage: Stage, pass: &str, plan: String) {
         if self.plans.last() != Some(&plan) {
             self.stages.push(stage.name());
@@ -41,6 +41,7 @@ impl Steps {
             self.plans.push(plan);
         }
     }
+
     fn into_batch(self) -> Result<RecordBatch> {
         let columns: Vec<ArrayRef> = vec![
             Arc::new(StringArray::from(self.stages)),
@@ -62,7 +63,7 @@ async fn steps_of(state: &SessionState, plan: LogicalPlan) -> datafusion::error:
     let optimized = state.optimizer().optimize(analyzed, state, |plan, rule| {
         steps.note(Stage::Logical, rule.name(), logical_text(plan));
     })?;
-    // Without rules, the plan is as it left the physical planner.
+    // Without rules, the plan is that of the physical planner.
     let bare = SessionStateBuilder::new_from_existing(state.clone()).with_physical_optimizer_rules(Vec::new());
     let bare = bare.build();
     let planned = bare.query_planner().create_physical_plan(&optimized, &bare).await?;
@@ -83,6 +84,7 @@ impl Session {
         };
         self.planning(steps).await
     }
+
     /// The same of a plan that is there.
     pub(crate) async fn steps_of_plan(&self, plan: LogicalPlan) -> Result<RecordBatch> {
         let state = self.state();

@@ -29,14 +29,14 @@ const fn optional(pass: Pass) -> Pass {
     Pass { is_optional: true, ..pass }
 }
 
-/// All passes, in the order in which they work. Those of the logical stage work again while they
-/// change the plan, `datafusion.optimizer.max_passes` times at the most.
+/// All passes, in the order in which they work. The passes of the logical stage repeat while they
+/// change the plan, at most `datafusion.optimizer.max_passes` times.
 #[rustfmt::skip]
 pub(super) static PASSES: &[Pass] = &[
     // From the parser's tree to a logical plan.
     elsewhere(Stage::Planner, BIND, "Makes a logical plan of a query or a change by PostgreSQL's rules, or refuses it."),
 
-    // Logical plans: what they mean.
+    // Logical plans: their meaning.
     analyzer("uuid_types", Ours(|_| Arc::new(UuidTypes)), "Gives UUIDs in IN, BETWEEN and casts to text their type."),
     analyzer("long_texts", Ours(|_| Arc::new(LongTexts)), "Makes views of long constant texts, which the rows of a batch share."),
     analyzer("common_types", Ours(|_| Arc::new(CommonTypes)), "Casts operands of several types to the one that PostgreSQL gives them."),
@@ -56,9 +56,9 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("checked_arithmetic", Ours(|_| Arc::new(CheckedArithmetic)), "Lets arithmetic fail where its result does not fit."),
     analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
 
-    // Logical plans: how they are computed. `optimize_unions` of DataFusion's list is left out, and
-    // so are `extract_leaf_expressions` and `push_down_leaf_projections`: they read a field of a
-    // row below a projection that gives another column its name.
+    // Logical plans: how they are computed. Three rules of DataFusion's list are left out:
+    // `optimize_unions`, `extract_leaf_expressions` and `push_down_leaf_projections`. They read a
+    // field of a row below a projection that gives another column its name.
     logical("rewrite_set_comparison", DataFusion, "Makes EXISTS of ANY and ALL over subqueries."),
     optional(logical("unions_to_filter", DataFusion, "Makes one filter of a union of filters over one input.")),
     logical("simplify_expressions", Ours(|_| Arc::new(SmallConstants::default())), "Computes constants, now() among them, and simplifies expressions, some functions into others that can run."),

@@ -1,5 +1,6 @@
-//! How a point statement finds its rows: a range of keys of an ordered index, made of the values
-//! that the filter fixes, or one such range for each of the values that it allows for one column.
+//! The access of a point statement to its rows: a range of keys of an ordered index, made of the
+//! values that the filter fixes. If the filter allows a list of values for one column, one such
+//! range for each of them.
 
 use super::compiler::Compiler;
 use super::expression::{Constants, RowExpr, Typed, bounds_of, compare, number, of_number, scale_of};
@@ -22,7 +23,7 @@ struct KeyValue {
     target: ColumnType,
 }
 
-/// Where a value lies among the values of a column's type.
+/// The position of a value among the values of a column's type.
 enum Place<'a> {
     Null,
     At(Value<'a>),
@@ -56,7 +57,7 @@ fn place<'a>(value: Value<'a>, source: ColumnType, target: ColumnType) -> Place<
     }
 }
 
-/// The least and the greatest value of an exact numeric type, the only ones that are compared with
+/// The least and the greatest value of an exact numeric type; only these types are compared with
 /// values beyond them.
 fn least(target: ColumnType) -> Value<'static> {
     bounds_of(target).and_then(|(least, _)| of_number(least, target)).expect("an exact numeric type")
@@ -70,7 +71,7 @@ struct Compared {
     column: usize,
     operator: Operator,
     value: KeyValue,
-    /// Which conjunct it is part of.
+    /// The conjunct that it is part of.
     conjunct: usize,
 }
 
@@ -81,11 +82,11 @@ struct Listed {
     conjunct: usize,
 }
 
-/// See the module.
+/// A point statement's access to its rows.
 #[derive(Debug)]
 pub(super) struct Access {
     index: Arc<TableIndex>,
-    /// The values of the first key columns, but for the listed one.
+    /// The values of the first key columns, without the listed one.
     equal: Vec<KeyValue>,
     /// A key column among these, and the values that it may have.
     list: Option<(usize, Vec<KeyValue>)>,
@@ -113,7 +114,7 @@ fn column_of(compiler: &Compiler<'_>, expr: &Expr) -> Option<(usize, bool)> {
                 ColumnType::Decimal { precision, scale } => Some(i16::from(precision) - i16::from(scale)),
                 _ => None,
             };
-            // As many digits on both sides of the point.
+            // At least as many digits on both sides of the point.
             let wider = scale_of(to)? >= scale_of(from)? && digits(to)? >= digits(from)?;
             wider.then_some((at, true))
         }
@@ -125,7 +126,7 @@ fn column_of(compiler: &Compiler<'_>, expr: &Expr) -> Option<(usize, bool)> {
 fn key_value(compiler: &mut Compiler<'_>, column: &Expr, value: &Expr) -> Option<(usize, KeyValue)> {
     let (at, is_cast) = column_of(compiler, column)?;
     let target = super::expression::column_type_of(compiler.schema.field(at).data_type())?;
-    // What it uses is a constant, so it adds no column.
+    // It uses a constant, so it adds no column.
     let used = compiler.used.clone();
     let Typed { expr, column_type: source } = compiler.compile(value)?;
     if !expr.is_constant() {
@@ -199,7 +200,7 @@ fn lists(compiler: &mut Compiler<'_>, conjuncts: &[Expr]) -> Vec<Listed> {
     all.collect()
 }
 
-/// The order that a query wants, as columns; none if it is by expressions.
+/// The order that a query wants, as columns; `None` if it is by expressions.
 fn order_columns(compiler: &Compiler<'_>, order: &[SortExpr]) -> Option<Vec<(usize, bool, bool)>> {
     let column = |key: &SortExpr| match column_of(compiler, &key.expr) {
         Some((at, false)) => Some((at, key.asc, key.nulls_first)),
@@ -208,7 +209,7 @@ fn order_columns(compiler: &Compiler<'_>, order: &[SortExpr]) -> Option<Vec<(usi
     order.iter().map(column).collect()
 }
 
-/// Whether an index whose first `equal` columns are fixed gives the order: none if not, else
+/// Whether an index whose first `equal` columns are fixed gives the order: `None` if not, otherwise
 /// whether it is read backwards.
 fn gives_order(table: &Table, index: &TableIndex, equal: usize, order: &[(usize, bool, bool)]) -> Option<bool> {
     let columns = &index.definition.columns;
@@ -229,7 +230,7 @@ fn gives_order(table: &Table, index: &TableIndex, equal: usize, order: &[(usize,
 }
 
 /// The best way to the rows that `conjuncts` leave, the conjuncts that are left to test, and
-/// whether the rows come in `order`. None if no index helps.
+/// whether the rows come in `order`. `None` if no index helps.
 pub(super) fn find(
     compiler: &mut Compiler<'_>,
     table: &Arc<Table>,
@@ -240,7 +241,8 @@ pub(super) fn find(
     let mut all = bounds(compiler, &conjuncts);
     let mut lists = lists(compiler, &conjuncts);
     let order = order_columns(compiler, order);
-    // How many of the first key columns are fixed, and which of them by a list, at most one.
+    // The number of first key columns that are fixed, and the one of them that is fixed by a list,
+    // if any.
     let fixed = |columns: &[usize]| {
         let mut list = None;
         let equal = columns.iter().enumerate().take_while(|(at, column)| {
@@ -253,7 +255,7 @@ pub(super) fn find(
         });
         (equal.count(), list)
     };
-    // The ranges of a list's values come one after the other, so they have no order together.
+    // The ranges of a list's values are read in turn, so they have no common order.
     let reverse_for = |index: &TableIndex, equal: usize, list: Option<usize>| {
         let order = order.as_ref().filter(|order| list.is_none() || order.is_empty())?;
         gives_order(table, index, equal, order)
@@ -305,7 +307,7 @@ pub(super) fn find(
             high = Some((bound.value, bound.operator == Operator::LtEq));
         }
     }
-    // Tested again: what was not used, or not wholly.
+    // Tested again: the values that were not used, or not wholly.
     let mut taken = vec![0; conjuncts.len()];
     used.into_iter().for_each(|conjunct| taken[conjunct] += 1);
     let parts = |conjunct: &Expr| if matches!(conjunct, Expr::Between(_)) { 2 } else { 1 };
@@ -325,13 +327,15 @@ impl Access {
         self.reverse = if is_next { reverse != definition.order(next).descending } else { self.reverse };
         is_next
     }
-    /// What it does, for EXPLAIN.
+
+    /// Its description, for EXPLAIN.
     pub(super) fn shown(&self) -> String {
         let range = if self.low.is_some() || self.high.is_some() { ", range" } else { "" };
         let backwards = if self.reverse { ", backwards" } else { "" };
         let list = self.list.as_ref().map_or_else(String::new, |(_, values)| format!(", one of {}", values.len()));
         format!("index={}, equal={}{list}{range}{backwards}", self.index.definition.name, self.equal.len())
     }
+
     /// The way to the rows for the engine, which reads `columns` of them.
     pub(super) fn index_access(&self, catalog: &Arc<Catalog>, table: &Arc<Table>, columns: &[usize]) -> IndexAccess {
         IndexAccess::new(catalog, table, &self.index, columns)
@@ -365,7 +369,7 @@ impl Access {
         let lower = match (&self.low, low) {
             (Some((part, included)), Some(value)) => match place(value, part.source, part.target) {
                 Place::Null | Place::Above => return Ok(true),
-                // No value is less, and NULL is none.
+                // No value is less, and NULL is no value.
                 Place::Below => Bound::Included(least(part.target)),
                 Place::At(value) if *included => Bound::Included(value),
                 Place::At(value) => Bound::Excluded(value),
@@ -383,7 +387,7 @@ impl Access {
             },
             _ => Bound::Unbounded,
         };
-        // What ends the reading early: an outcome.
+        // An error or a break ends the reading early.
         let (mut rows, mut end) = (0, None);
         let mut scan = |equal: &[Value<'_>]| -> Result<bool> {
             let range = KeyRange { equal, lower, upper, reverse: self.reverse };

@@ -1,5 +1,5 @@
-//! From a statement to a [`Plan`]: the binder decides what its names, types and casts are. The
-//! plans that it makes are compiled if they are simple enough.
+//! From a statement to a [`Plan`]: the binder decides the meaning of its names, types and casts.
+//! The plans that it makes are compiled if they are simple enough.
 
 use super::access::{self, Access};
 use super::compiler::{Compiler, is_of_statement, replace_columns, with_transaction_time};
@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 /// Parts of an expression.
 const MOST_PARTS: usize = 4_000;
-/// Levels of one.
+/// The most levels of an expression.
 const MOST_LEVELS: usize = 60;
 
 /// Everything that compiling one statement needs.
@@ -64,8 +64,8 @@ struct Compilation<'s> {
 type Returned = (SchemaRef, Vec<ColumnType>);
 
 impl Session {
-    /// Compiles the statement at `source`, whose view of the database is set; none if it is not for
-    /// the point path.
+    /// Compiles the statement at `source`, whose view of the database is set; `None` if it is not
+    /// for the point path.
     pub(super) fn compile_point(&self, source: &Source) -> Option<Plan> {
         if !may_be_point(source) {
             return None;
@@ -79,9 +79,9 @@ impl Session {
         }
         let mut digits = Vec::new();
         if bound.parameters.contains(&TypeId::NUMERIC) {
-            // Those that are compared with a column, or assigned to it, have its digits: other
-            // numbers take the other path. A result in which their own digits are seen is for that,
-            // too.
+            // Numbers that are compared with a column, or assigned to it, have its digits: other
+            // numbers take the other path. A statement whose result shows the numbers' own digits
+            // takes it, too.
             digits = digits_of_numbers(&bound)?;
             let mut fixed = bind(digits.clone())?;
             let types = |bound: &BoundWithNames| -> Vec<DataType> {
@@ -129,17 +129,19 @@ fn is_small(expr: &Expr) -> bool {
 impl Compilation<'_> {
     // ---- DataFusion's part
 
-    /// What a bound plan does, and its result.
+    /// The shape of a bound plan, and its result.
     fn shape(&self, plan: LogicalPlan) -> Option<(Shape, SchemaRef)> {
         let options = self.state.config_options();
         let plan = self.state.analyzer().execute_and_check(plan, options, |_, _| {}).ok()?;
         Some((Shape::of(&plan)?, plan.schema().inner().clone()))
     }
+
     /// The same of a plan that neither aggregates nor orders the rows.
     fn plain_shape(&self, plan: LogicalPlan) -> Option<(Shape, SchemaRef)> {
         self.shape(plan)
             .filter(|(shape, _)| shape.aggregates.is_none() && shape.order.is_empty() && !shape.is_limited())
     }
+
     /// The expression over `schema` as one over `c0`, `c1` … and the parameters, coerced.
     fn coerced(&self, expr: Expr, schema: &DFSchema) -> Option<Expr> {
         let simplifier = ExprSimplifier::new(SimplifyContext::builder().build());
@@ -150,11 +152,13 @@ impl Compilation<'_> {
         let leaves: Vec<Expr> = (0..schema.fields().len()).map(leaf).collect();
         rewrite(expr, schema, &leaves)
     }
+
     /// An expression that a table keeps, over its columns.
     fn kept(&self, kept: &KeptExpression<'_>, table: &Table) -> Option<Expr> {
         let schema = DFSchema::try_from(nullable_schema(table).as_ref().clone()).ok()?;
         self.coerced(kept.bound(&self.state, &schema).ok()?.expr, &schema)
     }
+
     /// A column's default.
     fn default_of(&self, definition: &ColumnDefinition) -> Option<Expr> {
         match KeptExpression::default_of(definition) {
@@ -168,7 +172,8 @@ impl Compilation<'_> {
     fn catalog(&self) -> Option<Arc<Catalog>> {
         self.session.shared.view().map(|view| view.catalog)
     }
-    /// What compiles expressions over rows of such columns: see [`Compiler::new`].
+
+    /// The compiler of expressions over rows of these columns: see [`Compiler::new`].
     fn compiler(&self, columns: impl Iterator<Item = DataType>, all: bool) -> Option<Compiler<'_>> {
         Compiler::new(&self.state, columns, &self.parameters, all).ok()
     }
@@ -190,19 +195,22 @@ impl Compilation<'_> {
             .build();
         ExprSimplifier::new(context).simplify(expr).ok()
     }
+
     fn compile(&self, expr: Expr, compiler: &mut Compiler<'_>) -> Option<Typed> {
         let expr = self.simplified(expr, compiler)?;
         compiler.compile(&expr)
     }
+
     fn condition(&self, expr: Expr, compiler: &mut Compiler<'_>) -> Option<RowExpr> {
         let expr = self.simplified(expr, compiler)?;
         compiler.condition(&expr)
     }
+
     fn assignment(&self, table: &Table, column: usize, expr: Expr, compiler: &mut Compiler<'_>) -> Option<Assignment> {
         let expr = self.simplified(expr, compiler)?;
         let definition = &table.definition.columns[column];
         if let Expr::Literal(value, _) = &expr {
-            // The other path tells what is wrong, whether there are rows or not.
+            // The other path reports the error, whether there are rows or not.
             check_constants(table, &[column], &[Some(value.clone())]).ok()?;
         }
         let typed = match &expr {
@@ -364,9 +372,8 @@ impl Compilation<'_> {
 
     // ---- changes
 
-    /// What a row is to be once it is written, and what it gives; the columns of the table over
-    /// which that is, in order; and the result's columns. `some`: the columns are those that are
-    /// used, otherwise all.
+    /// The new row after a write, and its result. Also the columns of the table that they use, in
+    /// order, and the result's columns. `some`: the columns are those that are used, otherwise all.
     fn after(
         &self,
         table: &Table,
@@ -536,9 +543,9 @@ impl Compilation<'_> {
     }
 }
 
-/// Where the columns `seen` of a row are in what is collected of it, and which old values are
-/// collected for that: `set` is assigned, and of the others `read` says the place in the row that
-/// is read.
+/// The places of the columns `seen` of a row in the collected values, and the old values that are
+/// collected for them. `set` is assigned; for the other columns, `read` returns their place in the
+/// row that is read.
 fn places(seen: &[usize], set: &[usize], mut read: impl FnMut(usize) -> usize) -> (Vec<usize>, Vec<usize>) {
     let mut kept = Vec::new();
     let place = |&column: &usize| {

@@ -23,9 +23,9 @@ pub(super) struct Compiler<'s> {
     /// The columns of the row, behind them the parameters, and behind those the time of the
     /// transaction.
     pub(super) schema: DFSchema,
-    /// How many columns the row has.
+    /// The number of the row's columns.
     pub(super) columns: usize,
-    /// The columns that are used, in the order of the row that is evaluated; none if that row has
+    /// The columns that are used, in the order of the row that is evaluated; `None` if that row has
     /// all of them.
     pub(super) used: Option<Vec<usize>>,
 }
@@ -68,14 +68,15 @@ impl<'s> Compiler<'s> {
         Some(Typed { expr, column_type })
     }
 
-    /// Compiles an expression over the schema, whose types are coerced already; none for what the
-    /// point path does not do.
+    /// Compiles an expression over the schema, whose types are coerced already; `None` if the point
+    /// path does not support it.
     pub(super) fn compile(&mut self, expr: &Expr) -> Option<Typed> {
         if let Some(native) = self.native(expr) {
             return Some(native);
         }
         self.arrow(expr)
     }
+
     /// As [`compile`](Self::compile), for a condition.
     pub(super) fn condition(&mut self, expr: &Expr) -> Option<RowExpr> {
         self.compile(expr).filter(|typed| typed.column_type == ColumnType::Boolean).map(|typed| typed.expr)
@@ -121,7 +122,7 @@ impl<'s> Compiler<'s> {
                 let inside = RowExpr::And(Box::new([low, high]));
                 boolean(if between.negated { RowExpr::Not(Box::new(inside)) } else { inside })
             }
-            // One with an operand is Arrow's, which looks at the operand once.
+            // Arrow computes a CASE with an operand, and evaluates the operand once.
             Expr::Case(case) if case.expr.is_none() => self.case(case),
             Expr::Cast(to) => {
                 let operand = self.compile(&to.expr)?;
@@ -210,7 +211,7 @@ impl<'s> Compiler<'s> {
                         [factor(a)?, factor(b)?]
                     }
                 };
-                // What has more digits than its type says is Arrow's to judge.
+                // Arrow decides about a value with more digits than its type has.
                 let expr = RowExpr::Decimal { operation, factors, narrow: precision <= 18, operands };
                 Some(Typed { expr, column_type })
             }
@@ -236,7 +237,7 @@ impl<'s> Compiler<'s> {
                 | Expr::OuterReferenceColumn(..)
                 | Expr::Unnest(_)
                 | Expr::GroupingSet(_) => known = false,
-                // What waits is for the other path.
+                // A function that waits takes the other path.
                 Expr::ScalarFunction(call) if call.func.as_async().is_some() => known = false,
                 _ => {}
             }
@@ -263,8 +264,8 @@ impl<'s> Compiler<'s> {
     }
 }
 
-/// The expression with the time of the transaction in place of `now()`, whose nanoseconds are whole
-/// microseconds then; whether there was any.
+/// The expression with the time of the transaction in place of `now()`, whose nanoseconds are then
+/// whole microseconds. Also whether there was any `now()`.
 pub(super) fn with_transaction_time(expr: Expr) -> Option<(Expr, bool)> {
     let time = || Expr::Column(Column::from_name(TRANSACTION_TIME));
     let is_time = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == TRANSACTION_TIME);
@@ -293,7 +294,7 @@ pub(super) fn with_transaction_time(expr: Expr) -> Option<(Expr, bool)> {
     Some((expr, replaced.transformed))
 }
 
-/// Whether the expression calls a function whose result holds for a while only (`current_date`).
+/// Whether the expression calls a function whose result holds only for a time (`current_date`).
 pub(super) fn is_of_statement(expr: &Expr) -> bool {
     let of_statement = |part: &Expr| match part {
         Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Stable,

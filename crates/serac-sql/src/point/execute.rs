@@ -1,5 +1,5 @@
-//! Running a [`Plan`] in a transaction. What is to be changed is known in full before the first row
-//! is written, as on the other path.
+//! Running a [`Plan`] in a transaction. All changes are known before the first row is written, as
+//! on the other path.
 
 use super::expression::{Constants, Row, RowExpr, compare, number, of_number};
 use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Memory that statements use one after the other.
+/// Memory that statements reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     buffer: RowBuffer,
@@ -23,9 +23,9 @@ pub(crate) struct Scratch {
 }
 
 impl Plan {
-    /// Runs the statement up to its end but for what waits for the end of statements; `rows` are
-    /// its result. The number of rows that it changed, or none if it has done nothing, because it
-    /// has to look at too many rows.
+    /// Runs the statement up to its end, without the work that waits for the end of statements;
+    /// `rows` are its result. Returns the number of rows that it changed. `None` if it has done
+    /// nothing, because it would look at too many rows.
     pub(super) fn run(
         &self,
         txn: &mut Transaction,
@@ -50,8 +50,8 @@ impl Plan {
                     if claimed {
                         break;
                     }
-                    // Somebody has come first. The query looks for others; its own claims are no
-                    // hindrance.
+                    // Another transaction was first. The query looks for others; its own claims are
+                    // no hindrance.
                 }
                 Ok(Some(rows.len() as u64))
             }
@@ -100,7 +100,7 @@ impl Find {
         })
     }
 
-    /// Collects the rows and what becomes of each.
+    /// Collects the rows and their changes.
     fn collect(
         &self,
         txn: &Transaction,
@@ -123,7 +123,8 @@ impl Change {
     fn clear(&self, values: &mut Rows) {
         values.clear(self.set.len() + self.kept.len());
     }
-    /// Collects the new values of a row, and the old ones that are looked at afterwards.
+
+    /// Collects the new values of a row, and the old ones that are needed afterwards.
     fn collect(&self, row: &Row<'_>, values: &mut Rows) -> Result<()> {
         for assignment in &self.set {
             values.push(assignment.evaluate(row)?);
@@ -132,6 +133,7 @@ impl Change {
         values.end_row();
         Ok(())
     }
+
     /// Writes the new values to the collected rows.
     fn write(&self, table: &Table, txn: &mut Transaction, plan: &ColumnUpdate, scratch: &mut Scratch) -> Result<()> {
         let Scratch { ids, values, .. } = scratch;
@@ -170,7 +172,7 @@ impl Change {
         Ok(txn.finish_update(update)?)
     }
 
-    /// Checks the collected rows as they become, and gives what is to be returned.
+    /// Checks the new forms of the collected rows, and gives the rows of RETURNING.
     fn follow(
         &self,
         table: &Table,
@@ -211,6 +213,7 @@ impl After {
         }
         Ok(None)
     }
+
     fn give(&self, row: &Row<'_>, rows: &mut Rows) -> Result<()> {
         if let Some(returning) = &self.returning {
             for output in returning {
@@ -234,14 +237,14 @@ impl Insert {
         let none = constants.row();
         let width = table.definition.columns.len();
         let is_generated = |c: usize| self.generated.iter().any(|(generated, _)| *generated == c);
-        // Row after row. What is wrong with an expression comes before what does not fit.
+        // Row after row: an error of an expression comes before one of a value that does not fit.
         let mut fitting: SmallVec<[Value<'_>; 16]> = SmallVec::from_elem(Value::Null, self.rows.len() * width);
         for (place, assignment) in fitting.iter_mut().zip(self.rows.iter().flatten()) {
             *place = assignment.evaluate(&none)?;
         }
         for (at, value) in fitting.iter_mut().enumerate() {
             let column = at % width;
-            // What is computed follows.
+            // Generated values follow.
             let is_given = self.generated.is_empty() || !is_generated(column);
             if is_given {
                 fit(table, column, value)?;
@@ -313,7 +316,7 @@ impl Insert {
 }
 
 impl ConflictUpdate {
-    /// Collects the row and what becomes of it, unless the filter leaves it alone.
+    /// Collects the row and its changes, unless the filter excludes it.
     fn collect(
         &self,
         table: &Table,
@@ -360,6 +363,7 @@ impl Aggregate {
             Self::Min(_) | Self::Max(_) => State::Extreme(OwnedValue::Fixed(Value::Null)),
         }
     }
+
     fn add(&self, state: &mut State, row: &Row<'_>) -> Result<()> {
         match (self, state) {
             (Self::Count(None), State::Count(count)) => *count += 1,
@@ -387,6 +391,7 @@ impl Aggregate {
         }
         Ok(())
     }
+
     fn result<'s>(&self, state: &'s State) -> Result<Value<'s>> {
         Ok(match (self, state) {
             (_, State::Count(count)) => Value::Int64(*count),
@@ -400,7 +405,7 @@ impl Aggregate {
 }
 
 impl Query {
-    /// A bound of LIMIT or OFFSET; none if the other path is to say what is wrong with it.
+    /// A bound of LIMIT or OFFSET; `None` if the other path must report its error.
     fn bound(expr: &Option<RowExpr>, constants: Constants<'_>, default: usize) -> Result<Option<usize>> {
         let Some(expr) = expr else { return Ok(Some(default)) };
         Ok(number(expr.evaluate(&constants.row())?).and_then(|n| usize::try_from(n).ok()))

@@ -1,5 +1,4 @@
-//! Expressions over one row: what the binder has made of them, analysed, as a tree over single
-//! values.
+//! Expressions over one row: the binder's expressions, analysed, as a tree over single values.
 //!
 //! The common operators on the common types are evaluated here, with the results and errors of
 //! Arrow's kernels. Everything else is a
@@ -21,7 +20,7 @@ use serac_values::assignment::assign;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The storage's type for an Arrow type; none where it has none.
+/// The storage's type for an Arrow type; `None` without one.
 pub(super) fn column_type_of(data_type: &DataType) -> Option<ColumnType> {
     Some(match data_type {
         DataType::Boolean => ColumnType::Boolean,
@@ -49,11 +48,11 @@ pub(super) fn column_type_of(data_type: &DataType) -> Option<ColumnType> {
     })
 }
 
-/// What an expression sees beside a row, and the memory of what it makes.
+/// An expression's inputs beside a row, and the memory for its results.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constants<'a> {
     pub(super) parameters: &'a [Value<'a>],
-    /// Of the statement.
+    /// The statement's memory.
     pub(super) arena: &'a Bump,
 }
 
@@ -65,18 +64,22 @@ impl<'a> Constants<'a> {
             OwnedValue::Bytes(bytes) => Value::Bytes(self.arena.alloc_slice_copy(bytes)),
         }
     }
+
     /// No columns.
     pub(super) fn row(self) -> Row<'a> {
         self.with_values(&[])
     }
+
     /// With columns that are at hand.
     pub(super) fn with_values(self, values: &'a [Value<'a>]) -> Row<'a> {
         Row { columns: Columns::Values(values), constants: self }
     }
+
     /// With columns that were read, and others behind them.
     pub(super) fn with_stored(self, stored: &'a RowBuffer, others: &'a [Value<'a>]) -> Row<'a> {
         Row { columns: Columns::Stored(stored, others), constants: self }
     }
+
     /// With columns that were collected, of a row at these places.
     pub(super) fn with_collected(self, rows: &'a Rows, row: usize, places: &'a [usize]) -> Row<'a> {
         Row { columns: Columns::Collected(rows, row, places), constants: self }
@@ -106,6 +109,7 @@ impl<'a> Row<'a> {
             Columns::Collected(rows, row, places) => rows.value(row, places[at]),
         }
     }
+
     fn integer(&self, at: usize) -> Option<i64> {
         match self.columns {
             Columns::Stored(stored, _) if at < stored.len() => stored.integer(at),
@@ -123,7 +127,7 @@ pub(super) enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// None where the result is none of the type, and for a division.
+    /// `None` if the result does not fit the type, and for a division.
     fn of_integers(self, a: i64, b: i64) -> Option<i64> {
         match self {
             Self::Add => a.checked_add(b),
@@ -134,21 +138,21 @@ impl Arithmetic {
     }
 }
 
-/// See the module.
+/// A compiled expression over a row.
 #[derive(Debug)]
 pub(super) enum RowExpr {
     Column(usize),
     Parameter(usize),
     Literal(OwnedValue),
-    /// Of two integers of one type, of so many bits.
+    /// Arithmetic on two integers of one type, of this many bits.
     Integer {
         operation: Arithmetic,
         bits: u32,
         operands: Box<[RowExpr; 2]>,
     },
     Float(Arithmetic, Box<[RowExpr; 2]>),
-    /// Of two decimals, which are multiplied by powers of ten before. `narrow`: the result has at
-    /// most 18 digits.
+    /// Arithmetic on two decimals, which are first multiplied by powers of ten. `narrow`: the
+    /// result has at most 18 digits.
     Decimal {
         operation: Arithmetic,
         factors: [i128; 2],
@@ -205,7 +209,7 @@ const POWERS_OF_TEN: [i128; 39] = {
     powers
 };
 
-/// What a number must not exceed, in absolute value, to be of a type.
+/// The smallest and largest number of a type.
 pub(super) fn bounds_of(target: ColumnType) -> Option<(i128, i128)> {
     Some(match target {
         ColumnType::Int16 => (i16::MIN.into(), i16::MAX.into()),
@@ -219,7 +223,7 @@ pub(super) fn bounds_of(target: ColumnType) -> Option<(i128, i128)> {
     })
 }
 
-/// The bits of a value that [`Value::integer`] takes; none if the type has other values.
+/// The bits of a value that [`Value::integer`] takes; `None` if the type has other values.
 pub(super) fn integer_bits(column_type: ColumnType) -> Option<u32> {
     match column_type {
         ColumnType::Int16 => Some(16),
@@ -230,7 +234,7 @@ pub(super) fn integer_bits(column_type: ColumnType) -> Option<u32> {
     }
 }
 
-/// The digits after the point of a number; none if the type is not an exact number.
+/// The digits after the point of a number; `None` if the type is not an exact number.
 pub(super) fn scale_of(column_type: ColumnType) -> Option<i8> {
     match column_type {
         ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => Some(0),
@@ -250,7 +254,7 @@ pub(super) fn number(value: Value<'_>) -> Option<i128> {
     }
 }
 
-/// The number as a value of an exact numeric type; none if it is out of range.
+/// The number as a value of an exact numeric type; `None` if it is out of range.
 pub(super) fn of_number(number: i128, target: ColumnType) -> Option<Value<'static>> {
     let (least, most) = bounds_of(target)?;
     if number < least || number > most {
@@ -269,8 +273,8 @@ fn overflow() -> SqlError {
     SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
 }
 
-/// How two values of one type compare: as their keys in an ordered index. Of floats, both zeros are
-/// equal, and all NaNs, which are above all numbers.
+/// How two values of one type compare: as their keys in an ordered index. Both zeros of floats are
+/// equal, and so are all NaNs, which are above all numbers.
 pub(super) fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(&b),
@@ -287,9 +291,9 @@ fn compare_floats(a: f64, b: f64) -> Ordering {
 }
 
 impl RowExpr {
-    // Always inlined, and the rest never: most expressions are columns and parameters, which need
-    // none of the rest's frame, and which are then copied whole (where a value is also made in the
-    // same place, it is copied in pieces, which a processor forwards late).
+    // Always inlined, and the rest never. Most expressions are columns and parameters, which do not
+    // need the frame of the rest and are then copied whole. If a value is also made in the same
+    // place, it is copied in pieces, which a processor forwards late.
     #[inline(always)]
     pub(super) fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
         match self {
@@ -298,9 +302,10 @@ impl RowExpr {
             _ => self.compute(row),
         }
     }
-    /// The value, where it is an integer of at most 64 bits (also a decimal's) made of such ones by
-    /// arithmetic and CASE: in a register, where [`compute`](Self::compute) has values go through
-    /// memory. None for all else, for NULL, and where something is wrong.
+
+    /// The value in a register, where [`compute`](Self::compute) passes values through memory. It
+    /// must be an integer of at most 64 bits (or a decimal's) made of integers by arithmetic and
+    /// CASE. `None` for other expressions, for NULL, and for errors.
     pub(super) fn integer(&self, row: &Row<'_>) -> Option<i64> {
         match self {
             Self::Column(at) => row.integer(*at),
@@ -330,12 +335,14 @@ impl RowExpr {
             _ => None,
         }
     }
+
     /// As [`integer`](Self::integer), of a comparison.
     fn comparison_of_integers(&self, row: &Row<'_>) -> Option<bool> {
         let Self::Compare(operator, operands) = self else { return None };
         Some(is_so(*operator, operands[0].integer(row)?.cmp(&operands[1].integer(row)?)))
     }
-    /// The value of what is more than a value.
+
+    /// The value of a computed expression.
     #[inline(never)]
     fn compute<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
         let both = |operands: &'a [RowExpr; 2]| -> Result<Option<(Value<'a>, Value<'a>)>> {
@@ -406,7 +413,7 @@ impl RowExpr {
         })
     }
 
-    /// The truth value; none for NULL.
+    /// The truth value; `None` for NULL.
     pub(super) fn truth(&self, row: &Row<'_>) -> Result<Option<bool>> {
         if let Some(truth) = self.comparison_of_integers(row) {
             return Ok(Some(truth));
@@ -417,10 +424,12 @@ impl RowExpr {
             _ => None,
         })
     }
+
     /// Whether nothing is calculated.
     fn is_value(&self) -> bool {
         matches!(self, Self::Column(_) | Self::Parameter(_) | Self::Literal(_))
     }
+
     /// Whether it depends on parameters and constants alone.
     pub(super) fn is_constant(&self) -> bool {
         match self {
@@ -481,7 +490,7 @@ fn integer(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Result<Value<'s
     }
 }
 
-/// Of any two decimals: see [`RowExpr::Decimal`].
+/// Arithmetic on any two decimals: see [`RowExpr::Decimal`].
 #[inline(never)]
 fn decimal(
     operation: Arithmetic,
@@ -553,10 +562,10 @@ pub(super) fn owned(array: &ArrayRef, column_type: ColumnType) -> Result<OwnedVa
 pub(super) struct Assignment {
     expr: RowExpr,
     source: Option<ColumnType>,
-    /// Whether what is assigned is not of the column's type.
+    /// Whether the assigned value is not of the column's type.
     converts: bool,
-    /// Least and greatest value of the column's type, where what is assigned is calculated and
-    /// [`RowExpr::integer`] may be that as it is.
+    /// Least and greatest value of the column's type, if the assigned value is calculated and the
+    /// result of [`RowExpr::integer`] may be assigned unchanged.
     integers: Option<(i64, i64)>,
     sql_type: SqlType,
     name: String,
@@ -587,6 +596,7 @@ impl Assignment {
             _ => self.calculated(row),
         }
     }
+
     // Never inlined: as for `RowExpr::evaluate`.
     #[inline(never)]
     fn calculated<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
@@ -603,10 +613,11 @@ impl Assignment {
         let value = self.expr.evaluate(row)?;
         if self.converts { self.converted(value, row.constants) } else { Ok(value) }
     }
+
     #[inline(never)]
     fn converted<'a>(&self, value: Value<'a>, constants: Constants<'a>) -> Result<Value<'a>> {
         let target = self.sql_type.column_type;
-        let source = self.source.expect("what is converted has a type");
+        let source = self.source.expect("a converted value has a type");
         if value.is_null() {
             return Ok(Value::Null);
         }
@@ -623,7 +634,7 @@ impl Assignment {
             // With a zone or without: both count from 1970 in UTC.
             return Ok(value);
         }
-        // Roundings, parsing, and the errors of what does not fit.
+        // Roundings, parsing, and the errors of values that do not fit.
         let array = array_of(&[OwnedValue::from(&value)], source);
         Ok(constants.keep(&owned(&assign(&array, self.sql_type, &self.name)?, target)?))
     }

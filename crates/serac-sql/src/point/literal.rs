@@ -1,5 +1,6 @@
-//! Constants of a statement's text as parameters of its plan, or as rows to insert: only where the
-//! constant is exactly a value of the type, so that the statement means what its text says.
+//! Constants of a statement's text as parameters of its plan, or as rows to insert. Only a constant
+//! that is exactly a value of the type is taken, so that the statement keeps the meaning of its
+//! text.
 
 use super::expression::{number, of_number, scale_of};
 use crate::table_schema::nullable_schema;
@@ -86,8 +87,8 @@ pub(crate) fn constants_of(insert: &Insert) -> Option<&[Vec<Expr>]> {
     }
 }
 
-/// Rows of constants for `targets` of a table, if these are exactly values of their columns: there
-/// is nothing to plan then, which for thousands of constants takes far longer than to store them.
+/// Rows of constants for `targets` of a table, if these are exactly values of their columns. Then
+/// planning is not needed, which for thousands of constants takes far longer than to store them.
 pub(crate) fn constant_rows(table: &Table, targets: &[usize], values: &[Vec<Expr>]) -> Option<RecordBatch> {
     let given = values.first()?.len();
     if given > targets.len() || values.iter().any(|row| row.len() != given) {
@@ -124,7 +125,7 @@ fn parse_number(text: &str, negative: bool) -> Option<(i128, i8)> {
 }
 
 impl Constant<'_> {
-    /// The constant as a value of a type; none if it is not exactly one.
+    /// The constant as a value of a type; `None` if it is not exactly one.
     pub(super) fn value_of(&self, column_type: ColumnType) -> Option<OwnedValue> {
         match (self, column_type) {
             (Self::Null, _) => Some(OwnedValue::Fixed(Value::Null)),
@@ -167,15 +168,15 @@ impl Constant<'_> {
     }
 }
 
-/// The document that a text is, if it is one.
+/// The document that a text is, if it is a document.
 fn of_text(text: &str) -> Option<OwnedValue> {
     Some(OwnedValue::Bytes(normalized(text).ok()?.as_bytes().into()))
 }
 
-/// What a quoted constant means as a value of a type; none if it is none.
+/// A quoted constant's value of a type; `None` if the type has no value for it.
 fn of_quoted(text: &str, column_type: ColumnType) -> Option<OwnedValue> {
     let id = type_of_arrow(&column_type.arrow()).filter(|id| *id != TypeId::NUMERIC)?;
-    // Of which parts a sign is, settings say.
+    // Settings decide to which parts a sign belongs.
     if id == TypeId::INTERVAL && text.contains('-') {
         return None;
     }
@@ -184,7 +185,7 @@ fn of_quoted(text: &str, column_type: ColumnType) -> Option<OwnedValue> {
     is_such.then(|| OwnedValue::from(&value_at(&array, 0, column_type)))
 }
 
-/// A scalar as a value of a type; none if it is not exactly one.
+/// A scalar as a value of a type; `None` if it is not exactly one.
 pub(super) fn of_scalar(scalar: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
     if scalar.is_null() {
         return Some(OwnedValue::Fixed(Value::Null));

@@ -7,18 +7,18 @@
 //!                                         ▼
 //!                             the session's other path, each time
 //! ```
-//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, whose filter is an equality,
-//! a list or a range on the first columns of an ordered index ([`access`]), with any other
-//! conditions, RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows. What
-//! expressions mean is the binder's to say, as on the other path; [`expression`] says how they are
-//! evaluated. Rows are written by the engine as on the other path, so constraints, indexes and
-//! errors are the same.
+//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table. Its filter is an equality, a
+//! list or a range on the first columns of an ordered index ([`access`]), with any other
+//! conditions. It may have RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows.
+//! The binder decides the meaning of expressions, as on the other path; [`expression`] evaluates
+//! them. Rows are written by the engine as on the other path, so constraints, indexes and errors
+//! are the same.
 //!
 //! A plan holds for the catalog, the privileges, the current user and the settings it was made
-//! under; under others it is made again. A statement that has to look at too many rows, or whose
-//! parameters are not exactly of the plan's types, takes the other path, that time.
+//! under; under others it is made again. A statement that would look at too many rows, or whose
+//! parameters are not exactly of the plan's types, takes the other path that time.
 //!
-//! Who comes here: [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a
+//! Its callers are [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a
 //! session sees again ([`texts`]).
 
 mod access;
@@ -63,11 +63,11 @@ use std::time::Duration;
 enum ParameterValues<'a> {
     /// Values that are to be of the plan's types.
     Values(&'a [Value<'a>]),
-    /// What becomes values of the plan's types, if it is exactly that.
+    /// Values that convert exactly to the plan's types.
     Exact(&'a Exact<'a>),
 }
 
-/// How a statement has begun.
+/// The beginning of a statement.
 #[derive(Debug)]
 pub enum Start {
     /// It has run.
@@ -105,14 +105,15 @@ impl Session {
     /// Prepares one statement, in which `$1`, `$2`, … stand for parameters.
     ///
     /// # Errors
-    /// SQLSTATE 42601 for what is not one statement.
+    /// SQLSTATE 42601 for a text that is not one statement.
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         let prepared = self.prepare_if_any(sql)?;
         let none = || SqlError::new(sqlstate::SYNTAX_ERROR, "cannot prepare anything but a single statement");
         let prepared = prepared.ok_or_else(none);
         self.failing(prepared)
     }
-    /// As [`prepare`](Self::prepare); none for a text without a statement.
+
+    /// As [`prepare`](Self::prepare); `None` for a text without a statement.
     ///
     /// # Errors
     /// As there.
@@ -120,6 +121,7 @@ impl Session {
         let statements = self.parse(sql)?;
         self.prepare_parsed(statements, &[])
     }
+
     /// As [`prepare_if_any`](Self::prepare_if_any), with a long text parsed
     /// [elsewhere](Self::parse_elsewhere). The parameters have types of the numbers `named`, as far
     /// as these are not 0.
@@ -130,6 +132,7 @@ impl Session {
         let statements = self.parse_elsewhere(sql).await?;
         self.prepare_parsed(statements, named)
     }
+
     fn prepare_parsed(&mut self, mut statements: Vec<Parsed>, named: &[u32]) -> Result<Option<Prepared>> {
         if statements.len() > 1 {
             self.fail_transaction();
@@ -152,14 +155,14 @@ impl Session {
     }
 
     /// Runs a prepared statement of the point path with parameters of its types, in the calling
-    /// thread. `rows` become its result. The number of rows that it found or changed; none if the
-    /// statement, or this execution of it, is not for the point path or has to wait for another
-    /// transaction, and is to be run by [`execute_prepared`](Self::execute_prepared). Its own
-    /// transaction is durable (at the database's level) when this returns.
+    /// thread. `rows` become its result. Returns the number of rows that it found or changed.
+    /// `None` if the statement, or this execution of it, is not for the point path or has to wait
+    /// for another transaction. Then [`execute_prepared`](Self::execute_prepared) must run it. Its
+    /// own transaction is durable (at the database's level) when this returns.
     ///
     /// # Errors
-    /// What is wrong with the statement, which has then done nothing; SQLSTATE 08P01 for parameters
-    /// of other types or number.
+    /// The errors of the statement, which then has no effect; SQLSTATE 08P01 for parameters of
+    /// other types or number.
     pub fn run_prepared(
         &mut self,
         prepared: &mut Prepared,
@@ -197,9 +200,9 @@ impl Session {
         }
     }
 
-    /// As [`run_prepared`](Self::run_prepared), but it does not wait for the commit: what the
-    /// statement gives must not be shown before it is [durable](Started::durable). Nor does it wait
-    /// for a transaction that is in the way.
+    /// As [`run_prepared`](Self::run_prepared), but it does not wait for the commit: the result
+    /// must not be shown before it is [durable](Started::durable). It does not wait for a
+    /// transaction that is in the way either.
     ///
     /// # Errors
     /// As there; an error must not be shown before [`error_is_durable`](Self::error_is_durable) has
@@ -212,8 +215,9 @@ impl Session {
     ) -> Result<Start> {
         self.start_point(prepared, &ParameterValues::Values(parameters), rows)
     }
-    /// Goes on with a statement, of the same parameters, once nothing is in its way; none if it is
-    /// not for the point path then.
+
+    /// Continues a statement, with the same parameters, once its way is free; `None` if it is not
+    /// for the point path then.
     ///
     /// # Errors
     /// As for [`run_prepared`](Self::run_prepared), and those of waiting: deadlocks, timeouts,
@@ -228,11 +232,11 @@ impl Session {
         self.run_after(*blocked.0, prepared, &ParameterValues::Values(parameters), rows).await
     }
 
-    /// Runs a text if it is for the point path, and one that differs from it in constants alone has
-    /// been seen before; none if not.
+    /// Runs a text on the point path, if a text that differs from it in constants alone has been
+    /// seen before; `None` if not.
     ///
     /// # Errors
-    /// What is wrong with it; it has then done nothing.
+    /// The errors of the statement, which then has no effect.
     pub async fn execute_known(&mut self, sql: &str) -> Result<Option<StatementResult>> {
         match self.execute_text(sql).await? {
             Some(outcome) => self.acknowledged(outcome).await.map(Some),
@@ -243,7 +247,7 @@ impl Session {
     /// Runs any prepared statement and gives the rows of a query as they come.
     ///
     /// # Errors
-    /// What is wrong with it; errors of a query may also come later, from the stream.
+    /// The errors of the statement; errors of a query may also come later, from the stream.
     pub async fn stream_prepared(
         &mut self,
         prepared: &mut Prepared,
@@ -257,7 +261,7 @@ impl Session {
     /// Runs any prepared statement.
     ///
     /// # Errors
-    /// What is wrong with it; it has then done nothing.
+    /// The errors of the statement, which then has no effect.
     pub async fn execute_prepared(
         &mut self,
         prepared: &mut Prepared,
@@ -275,7 +279,7 @@ impl Session {
         Box::pin(self.execute_of_depth(statement, prepared.is_deep)).await.map_err(SqlError::unplaced)
     }
 
-    /// What a statement depends on now, in the running transaction or outside of any.
+    /// A statement's present dependencies, in the running transaction or outside of any.
     fn under(&self) -> PointDependencies {
         let (catalog, temporary) = match &self.running {
             Some(running) => {
@@ -290,14 +294,16 @@ impl Session {
             settings: self.shared.settings(),
         }
     }
-    /// Whether what the client was told of a statement, if it was told anything, holds without a
-    /// new look.
+
+    /// Whether the description that the client has of a statement, if it has one, still holds
+    /// without a new look.
     pub fn is_as_told(&self, prepared: &Prepared) -> bool {
-        // What these give hangs on cursors and statements, which change without the catalog.
+        // Their results depend on cursors and statements, which change without the catalog.
         let of_others = matches!(prepared.statement.statement(), StatementKind::Fetch(_) | StatementKind::Execute(_));
         prepared.told.as_ref().is_none_or(|told| !of_others && told.under.is_same(&self.under()))
     }
-    /// Looks again at what the client was told of a statement, if something has changed since.
+
+    /// Checks the client's description of a statement again, if its dependencies have changed.
     async fn revalidate(&mut self, prepared: &mut Prepared) -> Result<()> {
         if self.is_as_told(prepared) {
             return Ok(());
@@ -305,14 +311,14 @@ impl Session {
         let Some(told) = prepared.told.clone() else { return Ok(()) };
         Box::pin(self.describe(prepared, &told.named)).await.map(|_| ())
     }
-    /// Says what a statement takes and gives, whose parameters have types of the numbers `named`,
-    /// as far as these are not
+
+    /// Describes a statement's parameters and result. Its parameters have types of the numbers
+    /// `named`, as far as these are not
     /// 0. From then on it gives this, or is refused; a FETCH gives the columns that its cursor has
     ///    then.
     ///
     /// # Errors
-    /// What is wrong with the statement; SQLSTATE 0A000 if the client was told something else
-    /// before.
+    /// The errors of the statement; SQLSTATE 0A000 if the client was told otherwise before.
     pub async fn describe(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<Arc<Description>> {
         if crate::transactions::controls_transaction(&prepared.statement) {
             return Ok(Arc::default());
@@ -337,7 +343,8 @@ impl Session {
         prepared.tell(&description, named, under);
         Ok(description)
     }
-    /// What the statement takes and gives now, and under what.
+
+    /// The statement's present description, and its dependencies.
     async fn looked_up(&mut self, prepared: &mut Prepared, named: &[u32]) -> Result<(Description, PointDependencies)> {
         let is_deep = prepared.is_deep;
         let look = async |session: &mut Self| {
@@ -403,8 +410,8 @@ impl Session {
         outcome
     }
 
-    /// Finds out what a statement is under the running transaction's catalog, whose view is set.
-    /// Whether that was not known.
+    /// Chooses a statement's path under the running transaction's catalog, whose view is set.
+    /// Returns whether the choice is new.
     fn know(&mut self, prepared: &mut Prepared) -> bool {
         let Some(running) = self.running.as_ref().filter(|running| !running.failed) else { return false };
         let (catalog, temporary) = (running.txn.catalog(), running.temporary.as_ref().map(|txn| txn.catalog()));
@@ -427,8 +434,8 @@ impl Session {
         true
     }
 
-    /// Runs a statement on the point path, and waits for transactions in its way; none if it is not
-    /// for it.
+    /// Runs a statement on the point path, and waits for transactions in its way; `None` if it is
+    /// not for the point path.
     async fn run_point(
         &mut self,
         prepared: &mut Prepared,
@@ -438,7 +445,7 @@ impl Session {
         match self.start_point(prepared, &parameters, rows)? {
             Start::Ran(ran) => Ok(Some(ran)),
             Start::Other => Ok(None),
-            // In a box, as it is seldom: what a future may hold is moved each time.
+            // Boxed, as it is rare: the possible content of a future is moved each time.
             Start::Blocked(Blocked(conflict)) => Box::pin(self.run_after(*conflict, prepared, &parameters, rows)).await,
         }
     }
@@ -486,7 +493,7 @@ impl Session {
         open.into_session().close_point(result)
     }
 
-    /// Ends a statement; none if it has not run, as it is not for the point path.
+    /// Ends a statement; `None` if it has not run, because it is not for the point path.
     fn close_point(&mut self, result: Result<Option<u64>>) -> Result<Option<Started>> {
         match result {
             Ok(Some(affected)) => {
@@ -502,9 +509,9 @@ impl Session {
         }
     }
 
-    /// Runs a statement in the transaction as it is; none if it is not for the point path. Nor is
-    /// it if DDL holds the table: that is waited for on the other path, as whoever would end the
-    /// waiting may need this thread. A panic is an error like any other.
+    /// Runs a statement in the transaction as it is; `None` if it is not for the point path, or if
+    /// DDL holds the table. The other path waits for DDL, because the thread that would end the
+    /// wait may need this thread. A panic is an error like any other.
     fn run_once(
         &mut self,
         prepared: &mut Prepared,
@@ -524,6 +531,7 @@ impl Session {
             result => result,
         }
     }
+
     fn run_known(
         &mut self,
         prepared: &mut Prepared,
@@ -602,7 +610,7 @@ impl Session {
         Ok(affected)
     }
 
-    /// How many statements of this session have run on the point path.
+    /// The number of this session's statements that have run on the point path.
     pub fn point_executions(&self) -> u64 {
         self.point.executions
     }
@@ -621,8 +629,8 @@ impl Session {
 }
 
 impl Session {
-    /// How a statement runs once it is known; none if it is not for the point path, or finds no
-    /// rows. The session's view of the database is set.
+    /// Describes the execution of a known statement; `None` if it is not for the point path, or
+    /// finds no rows. The session's view of the database is set.
     pub(crate) fn shown_point(&self, source: &Source) -> Option<String> {
         if self.shared.values.has_point_path() { self.compile_point(source)?.shown() } else { None }
     }

@@ -22,8 +22,8 @@ type Digits = (u8, i8);
 /// The most digits of a decimal.
 const MOST_DIGITS: i16 = 38;
 
-/// The types of the parameters in the storage; none if it has none for one of them. `digits` are
-/// those of numbers.
+/// The types of the parameters in the storage; `None` if one of them has no type there. `digits`
+/// are those of numbers.
 pub(super) fn types_of(ids: &[TypeId], digits: &[Option<Digits>]) -> Option<Vec<ColumnType>> {
     let type_of = |(at, id): (usize, &TypeId)| match *id {
         TypeId::NUMERIC => Some(match digits.get(at).copied().flatten() {
@@ -43,7 +43,7 @@ fn of_decimal(data_type: &DataType) -> Option<Digits> {
     }
 }
 
-/// Digits that have room for those of both; none if there are too many.
+/// Digits that have room for those of both; `None` if there are too many.
 fn wider((p, s): Digits, (q, r): Digits) -> Option<Digits> {
     let whole = (i16::from(p) - i16::from(s)).max(i16::from(q) - i16::from(r));
     let scale = s.max(r);
@@ -51,8 +51,8 @@ fn wider((p, s): Digits, (q, r): Digits) -> Option<Digits> {
     (all <= MOST_DIGITS).then_some((u8::try_from(all).ok()?, scale))
 }
 
-/// The digits of the parameters that are numbers, as far as columns tell them; none if there are
-/// too many.
+/// The digits of the parameters that are numbers, as far as columns determine them; `None` if there
+/// are too many.
 pub(super) fn digits_of_numbers(bound: &BoundWithNames) -> Option<Vec<Option<Digits>>> {
     let mut found = Numbers { digits: vec![None; bound.parameters.len()] };
     let columns = |target: &Target, columns: &mut dyn Iterator<Item = usize>| -> Vec<Option<Digits>> {
@@ -96,7 +96,8 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Those in a plan; `assigned` are the digits of columns to which its own are assigned.
+    /// Collects the digits in a plan; `assigned` are the digits of columns to which its own are
+    /// assigned.
     fn plan(&mut self, plan: &LogicalPlan, assigned: &[Option<Digits>]) -> Option<()> {
         let inputs = plan.inputs();
         let nothing = DFSchema::empty();
@@ -112,6 +113,7 @@ impl Numbers {
         }
         inputs.into_iter().try_for_each(|input| self.plan(input, &[]))
     }
+
     fn all(&mut self, exprs: &[Expr], assigned: &[Option<Digits>], schema: &DFSchema) -> Option<()> {
         for (at, expr) in exprs.iter().enumerate() {
             let (_, open) = self.expr(expr, schema)?;
@@ -121,6 +123,7 @@ impl Numbers {
         }
         Some(())
     }
+
     /// The digits of the columns in an expression, and the parameters in it that stand beside no
     /// column there.
     fn expr(&mut self, expr: &Expr, schema: &DFSchema) -> Option<(Option<Digits>, Vec<usize>)> {
@@ -152,6 +155,7 @@ impl Numbers {
         }
         Some((digits, open))
     }
+
     fn note(&mut self, parameters: Vec<usize>, digits: Digits) -> Option<()> {
         for at in parameters {
             let known = self.digits.get_mut(at)?;

@@ -1,4 +1,4 @@
-//! What a compiled statement is.
+//! The parts of a compiled statement.
 
 use super::access::Access;
 use super::expression::{Assignment, RowExpr};
@@ -14,12 +14,12 @@ pub(crate) struct Plan {
     pub(super) action: Action,
     /// The types of the parameters, in order.
     pub(super) parameters: Vec<ColumnType>,
-    /// Whether the time of the transaction follows as one more.
+    /// Whether the time of the transaction follows as an additional one.
     pub(super) has_time: bool,
-    /// The columns of the result; none for a statement without rows.
+    /// The columns of the result; `None` for a statement without rows.
     pub(super) schema: Option<SchemaRef>,
     pub(super) types: Vec<ColumnType>,
-    /// How many characters the columns of CHAR(n) show ([`crate::wire::widths`]).
+    /// The number of characters that the columns of CHAR(n) show ([`crate::wire::widths`]).
     pub(super) widths: Vec<Option<usize>>,
     pub(super) table: Arc<Table>,
     /// Whether sequence functions, also those in defaults that referential actions may call for,
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// How it finds its rows, for EXPLAIN; none where it finds none.
+    /// Its access to rows, for EXPLAIN; `None` if it finds no rows.
     pub(super) fn shown(&self) -> Option<String> {
         let (find, sorted) = match &self.action {
             Action::Select { query, .. } => (&query.find, !query.order.is_empty()),
@@ -42,7 +42,7 @@ impl Plan {
     }
 }
 
-/// What a statement does.
+/// The action of a statement.
 #[derive(Debug)]
 pub(super) enum Action {
     Select { query: Query, lock: Option<OnHeld> },
@@ -65,7 +65,7 @@ pub(super) struct Find {
 pub(super) enum Aggregate {
     /// Rows, or those where the expression is not NULL.
     Count(Option<RowExpr>),
-    /// Of integers and decimals.
+    /// A sum of integers or decimals.
     Sum(RowExpr, ColumnType),
     Min(RowExpr),
     Max(RowExpr),
@@ -87,8 +87,8 @@ pub(super) struct Query {
     pub(super) fetch: Option<RowExpr>,
 }
 
-/// What becomes of each row that is found: its new values are collected, and behind them the old
-/// ones that stay and are looked at afterwards. Nothing is assigned to a row that is to be deleted.
+/// The handling of each row that is found: its new values are collected, and behind them the
+/// unchanged old ones that are needed afterwards. A row that is to be deleted has no assignments.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) set: Vec<Assignment>,
@@ -96,11 +96,11 @@ pub(super) struct Change {
     pub(super) columns: Vec<usize>,
     /// The old values, by their places in the row that is read.
     pub(super) kept: Vec<usize>,
-    /// The columns over which [`After`] is, by their places in what is collected.
+    /// The columns that [`After`] uses, by their places in the collected values.
     pub(super) seen: Vec<usize>,
 }
 
-/// What a row is to be once it is written, and what it gives.
+/// The new row after a write, and its result.
 #[derive(Debug)]
 pub(super) struct After {
     /// Names and conditions of CHECK constraints.
@@ -112,7 +112,7 @@ pub(super) struct After {
 pub(super) struct Insert {
     /// By row, a value for every column of the table.
     pub(super) rows: Vec<Vec<Assignment>>,
-    /// Generated columns, and what they become, over the row's other columns.
+    /// Generated columns, and their expressions over the row's other columns.
     pub(super) generated: Vec<(usize, Assignment)>,
     pub(super) on_conflict: Option<OnConflict>,
     /// Over all columns.
@@ -121,9 +121,9 @@ pub(super) struct Insert {
 
 #[derive(Debug)]
 pub(super) struct OnConflict {
-    /// The index whose keys may collide; none for any.
+    /// The arbiter index, whose keys may collide; `None` for any.
     pub(super) index: Option<Arc<TableIndex>>,
-    /// None: DO NOTHING.
+    /// `None`: DO NOTHING.
     pub(super) update: Option<ConflictUpdate>,
 }
 

@@ -1,4 +1,4 @@
-//! Prepared statements, and what a session keeps for those of the point path.
+//! Prepared statements, and a session's state for those of the point path.
 
 use crate::description::Description;
 use crate::error::{Result, SqlError};
@@ -16,7 +16,7 @@ use serac_pg::TypeId;
 use serac_storage::ColumnType;
 use std::sync::Arc;
 
-/// What is known of a statement.
+/// The known path of a statement.
 #[derive(Clone, Debug)]
 pub(crate) enum PathChoice {
     Nothing,
@@ -26,13 +26,14 @@ pub(crate) enum PathChoice {
     Point(Arc<Plan>, PointDependencies),
 }
 
-/// What a statement depends on.
+/// The dependencies of a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct PointDependencies {
     pub(super) catalog: Arc<Catalog>,
-    /// Of the session's temporary tables.
+    /// The catalog of the session's temporary tables.
     pub(super) temporary: Option<Arc<Catalog>>,
-    /// Of roles, owners and grants: they count as they are now, whatever the transaction's catalog.
+    /// The version of roles, owners and grants: the present one, not that of the transaction's
+    /// catalog.
     pub(super) security: u64,
     pub(super) settings: u64,
 }
@@ -41,6 +42,7 @@ impl PointDependencies {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.is(&other.catalog, other.temporary.as_ref(), other.security, other.settings)
     }
+
     /// Whether nothing else holds now. Without a count in a catalog, which all sessions share.
     pub(super) fn is(
         &self,
@@ -58,34 +60,34 @@ impl PointDependencies {
     }
 }
 
-/// What a client has been told of a statement.
+/// The description of a statement that a client has got.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(super) description: Arc<Description>,
     /// The numbers of the parameters' types that the client had named.
     pub(super) named: Arc<[u32]>,
-    /// PointDependencies what that was found to hold last.
+    /// The state under which that was last found to hold.
     pub(super) under: PointDependencies,
 }
 
 /// A prepared statement, made by [`Session::prepare`]. For the session that has prepared it.
 ///
-/// Once it has been [described](Session::describe), its columns are fixed: where DDL has changed
-/// them, it is refused with SQLSTATE 0A000, before it does anything. The client reads and writes
-/// values as it was told.
+/// Once it has been [described](Session::describe), its columns are fixed: if DDL has changed them,
+/// it is refused with SQLSTATE 0A000, before it has an effect. The client reads and writes values
+/// as it was told.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(super) statement: Arc<Parsed>,
     /// Whether it is of a kind for the point path.
     pub(super) is_candidate: bool,
     pub(super) is_deep: bool,
-    /// How many arguments EXECUTE must give, of a statement that PREPARE has made.
+    /// The number of arguments that EXECUTE must give to a statement that PREPARE has made.
     arguments: usize,
     pub(super) known: PathChoice,
     pub(super) told: Option<Told>,
 }
 
-/// The message of a statement whose columns are others than those that were described. Drivers know
+/// The message for a statement whose columns differ from those that were described. Drivers know
 /// it.
 pub const CHANGED_PLAN: &str = "cached plan must not change result type";
 
@@ -110,13 +112,14 @@ pub(crate) fn has_same_columns(first: Option<&SchemaRef>, second: Option<&Schema
 }
 
 impl Prepared {
-    /// One whose parameters have types of these numbers; 0 for those that are found out.
+    /// A statement whose parameters have types of these numbers; 0 for types that are inferred.
     pub(crate) fn new(statement: Parsed, types: Arc<[u32]>) -> Self {
         let is_deep = statement.is_deep();
         let is_candidate = statement.query_or_change().is_some_and(may_be_point);
         let statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
         Self { statement, is_candidate, is_deep, arguments: 0, known: PathChoice::Nothing, told: None }
     }
+
     /// Gives parameters the types that the client has named, where these are not 0.
     pub(super) fn name_types(&mut self, named: &[u32]) {
         let known = self.statement.source().arguments().types.clone();
@@ -132,13 +135,15 @@ impl Prepared {
         self.statement = Arc::new(statement.with_arguments(Arguments { types, values: None }));
         self.known = PathChoice::Nothing;
     }
+
     /// Finds out how many arguments EXECUTE must give.
     pub(crate) fn count_arguments(&mut self) {
         let source = self.statement.source();
         self.arguments = source.parameter_count().max(source.arguments().types.len());
     }
-    /// Refuses more or fewer arguments of EXECUTE than the statement `name` has parameters; one
-    /// without any takes what it is given, as in PostgreSQL.
+
+    /// Refuses a wrong number of EXECUTE's arguments for the parameters of the statement `name`. A
+    /// statement without parameters takes any, as in PostgreSQL.
     pub(crate) fn check_arguments(&self, name: &str, given: usize) -> Result<()> {
         if given == self.arguments || self.arguments == 0 {
             return Ok(());
@@ -147,6 +152,7 @@ impl Prepared {
         let detail = Some(format!("Expected {} parameters but got {given}.", self.arguments));
         Err(SqlError { detail, ..SqlError::new(sqlstate::SYNTAX_ERROR, message) })
     }
+
     /// The statement with values for its parameters. Their types are those that the client has
     /// named, or, if it has not asked for the statement's, their own; texts may be of any.
     pub(super) fn with_values(&self, values: &[ScalarValue]) -> Parsed {
@@ -161,10 +167,12 @@ impl Prepared {
         let arguments = Arguments { types, values: Some(values.into()) };
         self.statement.as_ref().clone().with_arguments(arguments)
     }
-    /// Notes what the client is told.
+
+    /// Notes the client's description.
     pub(super) fn tell(&mut self, description: &Arc<Description>, named: &[u32], under: PointDependencies) {
         self.told = Some(Told { description: description.clone(), named: named.into(), under });
     }
+
     /// Refuses a plan of the point path with other columns than the client was told of.
     pub(super) fn check_told(&mut self) -> Result<()> {
         let (Some(told), PathChoice::Point(plan, under)) = (&mut self.told, &self.known) else { return Ok(()) };
@@ -177,32 +185,39 @@ impl Prepared {
         told.under = under.clone();
         Ok(())
     }
+
     /// The statement, with its text.
     pub fn parsed(&self) -> &Parsed {
         &self.statement
     }
+
     pub(super) fn plan(&self) -> Option<&Arc<Plan>> {
         match &self.known {
             PathChoice::Point(plan, _) => Some(plan),
             _ => None,
         }
     }
+
     /// Whether the statement has been compiled for the point path.
     pub fn is_point(&self) -> bool {
         self.plan().is_some()
     }
+
     /// The types of the parameters of a statement of the point path.
     pub fn parameter_types(&self) -> Option<&[ColumnType]> {
         self.plan().map(|plan| &plan.parameters[..])
     }
+
     /// The types of the columns of those rows in [`Rows`].
     pub fn column_types(&self) -> &[ColumnType] {
         self.plan().map_or(&[], |plan| &plan.types)
     }
-    /// How many characters its columns of CHAR(n) show; empty if it has none.
+
+    /// The number of characters that its columns of CHAR(n) show; empty without such columns.
     pub fn column_widths(&self) -> &[Option<usize>] {
         self.plan().map_or(&[], |plan| &plan.widths)
     }
+
     /// Rows that the statement has given, as a batch.
     ///
     /// # Errors
@@ -213,7 +228,8 @@ impl Prepared {
             None => Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, "the statement gives no rows")),
         }
     }
-    /// The columns of the rows that a statement of the point path gives; none if it gives none.
+
+    /// The columns of the rows that a statement of the point path gives; `None` without rows.
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.plan().and_then(|plan| plan.schema.as_ref())
     }
@@ -242,7 +258,7 @@ pub(crate) fn is_of_a_relation(query: &tree::Query) -> bool {
     matches!(&select.from[..], [TableExpr { kind: TableKind::Relation { sample: None, .. }, .. }])
 }
 
-/// What a query does at rows that others hold; an inner none if it claims none.
+/// A query's action at rows that another transaction holds; an inner `None` if it claims no rows.
 pub(crate) fn claim_of(statement: &StatementKind) -> Option<Option<OnHeld>> {
     let StatementKind::Query(query) = statement else { return Some(None) };
     let says = |wait: LockWait| query.locks.iter().any(|lock| lock.wait == wait);

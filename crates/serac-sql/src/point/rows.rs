@@ -21,8 +21,8 @@ enum Kind {
     Bytes,
 }
 
-/// A value in two words, read as they are written: a processor waits where it is to forward what
-/// was stored in other pieces.
+/// A value in two words, read as they are written: a processor stalls when it must forward a store
+/// of other pieces.
 #[derive(Clone, Copy, Debug)]
 struct Stored {
     kind: Kind,
@@ -30,8 +30,8 @@ struct Stored {
     high: u64,
 }
 
-/// Rows of some columns, in the storage's physical form ([`Value`]). Used again from statement to
-/// statement, it allocates nothing in the long run.
+/// Rows of a list of columns, in the storage's physical form ([`Value`]). Used again from statement
+/// to statement, it allocates nothing in the long run.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     width: usize,
@@ -45,18 +45,21 @@ impl Rows {
     pub fn len(&self) -> usize {
         self.count
     }
+
     /// Whether there is no row.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
+
     /// Columns of each row.
     pub fn width(&self) -> usize {
         self.width
     }
+
     /// The value in a row and a column.
     ///
     /// # Panics
-    /// When there is no such row or column.
+    /// If the row or column does not exist.
     #[inline]
     pub fn value(&self, row: usize, column: usize) -> Value<'_> {
         assert!(column < self.width, "column {column} of {}", self.width);
@@ -73,6 +76,7 @@ impl Rows {
             Kind::Bytes => Value::Bytes(&self.bytes[low as usize..high as usize]),
         }
     }
+
     /// The values of a row.
     pub fn row(&self, row: usize) -> impl ExactSizeIterator<Item = Value<'_>> {
         (0..self.width).map(move |column| self.value(row, column))
@@ -84,6 +88,7 @@ impl Rows {
         self.values.clear();
         self.bytes.clear();
     }
+
     /// Adds a value to the row that is being built.
     #[inline]
     pub(super) fn push(&mut self, value: Value<'_>) {
@@ -104,22 +109,26 @@ impl Rows {
         };
         self.values.push(Stored { kind, low, high });
     }
+
     /// Leaves so many bytes of a value in a row and a column.
     pub(super) fn cut(&mut self, row: usize, column: usize, len: usize) {
         let Stored { low, high, .. } = &mut self.values[row * self.width + column];
         *high = *low + len as u64;
     }
+
     /// Ends a row.
     pub(super) fn end_row(&mut self) {
         self.count += 1;
         debug_assert_eq!(self.values.len(), self.count * self.width, "a value for each column");
     }
+
     /// Brings the rows into the order of `order`, and leaves out those that are not in it.
     pub(super) fn reorder(&mut self, order: &[usize]) {
         let width = self.width;
         self.values = order.iter().flat_map(|&row| self.values[row * width..(row + 1) * width].to_vec()).collect();
         self.count = order.len();
     }
+
     /// Leaves the first `width` columns.
     pub(super) fn narrow(&mut self, width: usize) {
         if width < self.width {
@@ -133,7 +142,7 @@ impl Rows {
         }
     }
 
-    /// The rows as a batch of `schema`, whose columns have these types in the storage.
+    /// The rows as a batch of `schema`, whose columns have `types` in the storage.
     pub(super) fn batch(&self, schema: &SchemaRef, types: &[ColumnType]) -> Result<RecordBatch> {
         let column = |(i, column_type): (usize, &ColumnType)| -> Result<ArrayRef> {
             let values: Vec<OwnedValue> = (0..self.count).map(|row| OwnedValue::from(&self.value(row, i))).collect();

@@ -1,9 +1,9 @@
-//! What a planned query does, if it is of a kind that the point path runs: one table, filtered,
-//! perhaps aggregated as a whole, ordered and limited.
+//! The shape of a planned query, if the point path can run it: one table, filtered, perhaps
+//! aggregated as a whole, ordered and limited.
 //!
 //! The plan (bound and analysed, not optimised) is a chain of nodes over a scan. Going up the
 //! chain, every expression is rewritten to one over the columns of the scan (`c0`, `c1`, …) and the
-//! parameters (`$1`, `$2`, …), or, above an aggregate, over its results.
+//! parameters (`$1`, `$2`, …). Above an aggregate it is over the aggregate's results.
 
 use super::compiler::replace_columns;
 use datafusion::arrow::datatypes::DataType;
@@ -17,9 +17,9 @@ use serac_engine::Table;
 use serac_query::scan::SeracTable;
 use std::sync::Arc;
 
-/// See the module.
+/// A planned query in the form of the point path.
 pub(super) struct Shape {
-    /// The table; none for rows from elsewhere.
+    /// The table; `None` for rows from elsewhere.
     pub(super) table: Option<Arc<Table>>,
     /// The types of the scan's columns.
     pub(super) columns: Vec<DataType>,
@@ -39,7 +39,7 @@ pub(super) fn leaf(at: usize) -> Expr {
     Expr::Column(Column::from_name(format!("c{at}")))
 }
 
-/// The place of a column that [`leaf`] has made; none of a parameter.
+/// The place of a column that [`leaf`] has made; `None` for a parameter.
 pub(super) fn place_of(column: &Column) -> Option<usize> {
     column.name.strip_prefix('c')?.parse().ok()
 }
@@ -53,7 +53,7 @@ fn parameters_as_columns(expr: Expr) -> Option<Expr> {
     Some(replaced.ok()?.data)
 }
 
-/// `expr` over the columns of `schema`, as an expression over what `outputs` says of them.
+/// `expr` over the columns of `schema`, as an expression over their definitions in `outputs`.
 pub(super) fn rewrite(expr: Expr, schema: &DFSchema, outputs: &[Expr]) -> Option<Expr> {
     let expr = replace_columns(expr, |column| Some(outputs.get(schema.index_of_column(column).ok()?)?.clone()))?;
     parameters_as_columns(expr)
@@ -67,7 +67,7 @@ fn unaliased(expr: Expr) -> Expr {
 }
 
 impl Shape {
-    /// Of a plan; none if it does anything else.
+    /// The shape of a plan; `None` if it has another operator.
     pub(super) fn of(plan: &LogicalPlan) -> Option<Self> {
         match plan {
             LogicalPlan::TableScan(scan)

@@ -1,4 +1,4 @@
-//! What a session keeps for its point statements.
+//! A session's memory for its point statements.
 
 use crate::point::execute::Scratch;
 use crate::point::prepared::Prepared;
@@ -6,7 +6,7 @@ use crate::point::rows::Rows;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// What a session keeps for its point statements.
+/// A session's memory for its point statements.
 #[derive(Debug, Default)]
 pub(crate) struct PointState {
     pub(crate) texts: Texts,
@@ -16,8 +16,8 @@ pub(crate) struct PointState {
     pub(super) rows: Rows,
 }
 
-/// The texts of statements that the session has seen, by what stands between their constants:
-/// see [`texts`](super::texts).
+/// The texts of statements that the session has seen, by the parts between their constants: see
+/// [`texts`](super::texts).
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     pub(super) keys: HashMap<String, Vec<Entry>>,

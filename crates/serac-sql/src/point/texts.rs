@@ -1,15 +1,14 @@
 //! Texts of statements that a session sees again: their constants are lifted to parameters, so that
 //! texts which differ in them alone share a plan.
 //!
-//! The text is cut into what stands between its constants, which is the key, and the constants
+//! The text is cut into the parts between its constants, which are the key, and the constants
 //! (numbers and quoted strings). A key that is seen for the second time is parsed. Constants that a
-//! column is compared with, assigned or inserted become parameters; all others belong to the plan:
-//! it holds for texts that have the same.
+//! column is compared with, assigned or inserted become parameters. All others belong to the plan:
+//! it holds for texts with the same ones.
 //!
-//! Such a parameter has no type of its own, and so gets that of the column. A quoted constant has
-//! none, either. A number has one: but where it is exactly a value of the column's type, it is
-//! compared and assigned alike, and where it is not, the text takes the other path
-//! ([`Constant::value_of`]).
+//! A parameter made of a constant has no type of its own, and so gets that of the column. A quoted
+//! constant has none, either. A number has one. If it is exactly a value of the column's type, it
+//! is compared and assigned alike; if not, the text takes the other path ([`Constant::value_of`]).
 
 use super::literal::Constant;
 use crate::error::Result;
@@ -29,7 +28,7 @@ const MOST_STATEMENTS: usize = 8;
 /// Longer texts are not looked at.
 const MOST_BYTES: usize = 8_192;
 
-/// Cuts a text; false if it has anything whose ends are not plain to see.
+/// Cuts a text; false if the end of a token in it is not obvious.
 fn cut(sql: &str, key: &mut String, constants: &mut Vec<Range<usize>>) -> bool {
     key.clear();
     constants.clear();
@@ -105,7 +104,7 @@ struct Lift<'t> {
     sql: &'t str,
     constants: &'t [Range<usize>],
     roles: Vec<Role>,
-    /// Where they stand, with the minus before them.
+    /// Their places, with the minus before them.
     lifted: Vec<Range<usize>>,
 }
 
@@ -134,7 +133,8 @@ impl Lift<'_> {
         self.roles[at] = Role::Lifted { parameter: self.lifted.len(), negative: minus.is_some() };
         self.lifted.push(minus.map_or(place.start, |minus| minus.start as usize)..place.end);
     }
-    /// Those with which a condition compares columns.
+
+    /// Notes the constants with which a condition compares columns.
     fn compared(&mut self, condition: &Expr) {
         match &condition.kind {
             ExprKind::And(all) | ExprKind::Or(all) => all.iter().for_each(|one| self.compared(one)),
@@ -160,6 +160,7 @@ impl Lift<'_> {
             _ => {}
         }
     }
+
     fn statement(&mut self, statement: &StatementKind) -> Option<()> {
         match statement {
             StatementKind::Insert(insert) => {
@@ -182,11 +183,13 @@ impl Lift<'_> {
         }
         Some(())
     }
+
     fn condition(&mut self, condition: Option<&Condition>) {
         if let Some(Condition::Expr(condition)) = condition {
             self.compared(condition);
         }
     }
+
     /// The text with parameters in the places of constants.
     fn text(&self) -> String {
         let mut places: Vec<(&Range<usize>, usize)> = self.lifted.iter().zip(1..).collect();
@@ -230,6 +233,7 @@ impl Entry {
                 Role::Lifted { .. } => true,
             })
     }
+
     /// The parameters, as values of `types`.
     fn values(
         &self,

@@ -23,7 +23,7 @@ pub(crate) fn is_run(call: &Call) -> bool {
     matches!(&call.name.parts[..], [name] if name.name == RUN)
 }
 
-/// The argument of such a CALL.
+/// The argument of a CALL of this kind.
 pub(crate) fn description_of(call: &Call) -> Result<&Expr> {
     let Call { name: _, arguments, star, distinct, variadic, order_by, within_group, filter, ignores_nulls, over } =
         call;

@@ -1,4 +1,4 @@
-//! Jobs: what they are, what they read, and how their rows are read.
+//! Jobs: their description, their inputs, and the reading of their rows.
 
 use crate::error::Result;
 use datafusion::arrow::array::RecordBatch;
@@ -8,12 +8,12 @@ use std::fmt;
 use std::io::Read;
 use std::sync::atomic::AtomicBool;
 
-/// What can run jobs.
+/// A runner of jobs.
 pub trait Programs: fmt::Debug + Send + Sync {
     /// Reads a job's description.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The errors of the description.
     fn job(&self, description: &str) -> Result<Box<dyn Job>>;
 }
 
@@ -26,27 +26,27 @@ pub trait Job: Send {
     /// Makes sure that this process can run it, as far as that is known before it has inputs.
     ///
     /// # Errors
-    /// What the process cannot do, or a program that is not there.
+    /// A missing feature of the process, or a missing program.
     fn check_runnable(&self) -> Result<()>;
-    /// Charges to `memory` what the job takes from now on: inputs before they are written, outputs,
-    /// and the memory of its programs. It gives the memory back with the last of its output.
+    /// Charges the job's further memory to `memory`: inputs before they are written, outputs, and
+    /// the memory of its programs. It gives the memory back with the last of its output.
     fn charge_to(&mut self, memory: MemoryReservation);
-    /// What a function that is this job was called with, as text; none for NULL.
+    /// Sets the arguments of the call, as text, for a function that is this job; `None` for NULL.
     fn set_arguments(&mut self, arguments: &[Option<String>]);
     /// Begins with the rows of the next input, which have these columns.
     ///
     /// # Errors
-    /// What the system or Arrow refuses.
+    /// An error of the system or of Arrow.
     fn begin_input(&mut self, schema: &Schema) -> Result<()>;
     /// Takes rows of it.
     ///
     /// # Errors
-    /// What the system or Arrow refuses, or that there are more than a job may read.
+    /// An error of the system or of Arrow, or too many rows for a job.
     fn write_input(&mut self, batch: &RecordBatch) -> Result<()>;
-    /// Runs it on this thread, and ends it when `cancelled` becomes true. What it gives comes from
-    /// a program, and is a stream of Arrow if that is right.
+    /// Runs it on this thread, and ends it when `cancelled` becomes true. The output comes from a
+    /// program, and should be a stream of Arrow.
     ///
     /// # Errors
-    /// How it failed.
+    /// The failure.
     fn run(self: Box<Self>, cancelled: &AtomicBool) -> Result<Box<dyn Read + Send>>;
 }

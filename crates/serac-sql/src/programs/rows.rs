@@ -1,4 +1,4 @@
-//! What a job reads and gives: the queries of its inputs, and its rows, read without trust.
+//! A job's inputs and output: the queries of its inputs, and its rows, read without trust.
 
 use crate::column_types::stored_type;
 use crate::error::{Result, SqlError};
@@ -13,12 +13,12 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Tells a job to end when nobody waits for it any more.
+/// Tells a job to end when it is not waited for any more.
 pub(crate) struct EndAtDrop(pub(crate) Arc<AtomicBool>);
 
 impl Drop for EndAtDrop {
     fn drop(&mut self) {
-        // Relaxed: who looks does nothing else by it.
+        // Relaxed: a reader only stops.
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -34,18 +34,18 @@ pub(crate) fn input_query(query: &str) -> Result<Source> {
     }
 }
 
-/// Makes sure that a text is what an input of a job may be: one query, which changes nothing.
+/// Checks that a text may be an input of a job: one query, without changes.
 ///
 /// # Errors
-/// 42601 for anything else.
+/// 42601 for another text.
 pub fn check_job_input(query: &str) -> Result<()> {
     input_query(query).map(|_| ())
 }
 
-/// Batches of a stream that comes from outside, whose columns are of types that tables have.
+/// Batches of a stream from outside, whose columns have types of table columns.
 ///
 /// # Errors
-/// What is wrong with the stream. `grow` is told how many bytes each batch has, and may refuse.
+/// The errors of the stream. `grow` is told how many bytes each batch has, and may refuse.
 pub(crate) fn read_rows(
     input: impl Read,
     mut grow: impl FnMut(usize) -> Result<()>,
@@ -75,11 +75,11 @@ pub(crate) fn read_rows(
     Ok((schema, batches))
 }
 
-/// Reads the output of a job that ran elsewhere. As for the rows of one that ran here, columns are
-/// of types that tables have.
+/// Reads the output of a job that ran elsewhere. As for the rows of a local job, columns have types
+/// of table columns.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The errors of the stream.
 pub fn read_job_output(output: impl Read) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     read_rows(output, |_| Ok(()))
 }

@@ -3,19 +3,19 @@
 //! Planning asks the catalog for the columns that a function gives. The queries of its inputs are
 //! planned with the statement. Their rows go to the job as they come, in the statement's snapshot.
 //! The job runs when its first row is wanted, once for each place at which the statement names the
-//! function. The plans of its inputs are no children of its own plan: the optimizer would take the
-//! order of their rows for something that nobody asks for.
+//! function. The plans of its inputs are no children of its own plan: the optimizer would drop the
+//! order of their rows as unused.
 //!
 //! **Arguments** are values that are known when the statement is planned. A query of an input names
 //! them `$1`, `$2` and so on; a program finds them in its environment, as text.
 //!
-//! **Rights.** Who calls a function must have EXECUTE on it. Its inputs are read with the caller's
-//! rights. In a view, and while a materialized view is refreshed, the view's owner is the caller,
-//! as with the view's tables. Names without a schema mean the schema `public`, whatever the
-//! caller's `search_path`.
+//! **Rights.** The caller of a function must have EXECUTE on it. Its inputs are read with the
+//! caller's rights. In a view, and while a materialized view is refreshed, the view's owner is the
+//! caller, as with the view's tables. Names without a schema mean the schema `public`, for any
+//! `search_path` of the caller.
 //!
 //! **Values** are assigned to the types that the function says, as those of an INSERT are to its
-//! columns. What does not fit is an error.
+//! columns. A value that does not fit is an error.
 
 use crate::binding::{self, Bound};
 use crate::column_types::{field_of, of_column};
@@ -59,7 +59,7 @@ pub(crate) struct FunctionTable {
     /// The values of the arguments, of the parameters' types.
     arguments: Vec<ScalarValue>,
     schema: SchemaRef,
-    /// The owner of the view that names it; none outside of views. Inputs are planned when the
+    /// The owner of the view that names it; `None` outside of views. Inputs are planned when the
     /// view's query has been.
     view_owner: Option<RoleId>,
 }
@@ -86,10 +86,10 @@ fn schema_of(columns: &[FunctionColumn]) -> SchemaRef {
 }
 
 impl FunctionTable {
-    /// The call of a function of this name, if there is one. `arguments`: literals.
+    /// The call of the function with this name, if it exists. `arguments`: literals.
     ///
     /// # Errors
-    /// What is wrong with the arguments, or 42501.
+    /// The errors of the arguments, or 42501.
     pub(crate) fn of(shared: &Arc<SessionEnv>, name: &str, arguments: &[Expr]) -> Result<Option<Self>, SqlError> {
         let Some(view) = shared.view() else { return Ok(None) };
         let Some(definition) = view.catalog.functions.get(name).cloned() else { return Ok(None) };
@@ -114,7 +114,7 @@ impl FunctionTable {
         Ok(Some(Self { shared: shared.clone(), definition, arguments, schema, view_owner }))
     }
 
-    /// The arguments as text; none for NULL.
+    /// The arguments as text; `None` for NULL.
     fn texts(&self) -> Result<Vec<Option<String>>> {
         let text = |value: &ScalarValue| match value.cast_to(&DataType::Utf8)? {
             ScalarValue::Utf8(text) => Ok(text),
@@ -184,9 +184,11 @@ impl TableProvider for FunctionTable {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+
     fn table_type(&self) -> TableType {
         TableType::Temporary
     }
+
     async fn scan(
         &self,
         state: &dyn Session,
@@ -230,18 +232,22 @@ impl ExecutionPlan for FunctionExec {
     fn name(&self) -> &str {
         "FunctionExec"
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         Vec::new()
     }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
+
     fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
@@ -277,7 +283,7 @@ impl ExecutionPlan for FunctionExec {
                 check_columns(&definition, &given)?;
                 let batch = |batch: RecordBatch| of_function(&batch, &definition, &all, projection.as_deref());
                 let batches = batches.into_iter().map(batch).collect::<Result<Vec<_>, SqlError>>()?;
-                // The rows are accounted for as long as somebody may ask for more of them.
+                // The rows are charged while more of them may be read.
                 Ok((batches, memory))
             };
             let done: Result<_, SqlError> = match tokio::task::spawn_blocking(work).await {
@@ -294,8 +300,8 @@ impl ExecutionPlan for FunctionExec {
     }
 }
 
-/// Refuses the output of a job that does not have the columns of its function, which are told by
-/// place, or has columns that PostgreSQL would not assign to them. A text may stand for a document.
+/// Refuses a job's output that lacks the columns of its function, by position, or whose columns
+/// PostgreSQL would not assign to them. A text may stand for a document.
 fn check_columns(function: &FunctionDefinition, given: &Schema) -> Result<(), SqlError> {
     let (name, wanted) = (&function.name, &function.returns);
     if given.fields().len() != wanted.len() {

@@ -1,8 +1,8 @@
-//! Roles in SQL: who a session is, what it may do, and the statements that change that.
+//! Roles in SQL: the roles of a session, its rights, and the statements that change them.
 //!
-//! A session has connected as a role, is a session user (that role, unless SET SESSION
-//! AUTHORIZATION has changed it) and acts as a current user (the session user, unless SET ROLE
-//! has). Sessions that nobody has logged in, those of programs with an embedded database, are the
+//! A session has three roles. It has connected as one, its session user is that role unless SET
+//! SESSION AUTHORIZATION has changed it, and its current user is the session user unless SET ROLE
+//! has changed it. A session without a login, that of a program with an embedded database, is the
 //! bootstrap role `serac`, a superuser.
 //!
 //! | what | where it is checked |
@@ -27,17 +27,18 @@ use serac_engine::security::{Access, Columns, Login, Privilege, RoleId};
 use std::sync::Arc;
 
 impl Session {
-    /// Makes this the session of a role, as after a login; that whoever asks is the role is the
-    /// caller's to find out.
+    /// Makes this the session of a role, as after a login; the caller must check the identity of
+    /// the client.
     ///
     /// # Errors
-    /// SQLSTATE 28000 for a role that is not there or may not log in, 53300 if it is connected
-    /// often enough, 42501 without CONNECT on the database.
+    /// SQLSTATE 28000 for a role that does not exist or may not log in. 53300 if it has reached its
+    /// connection limit, 42501 without CONNECT on the database.
     pub fn log_in(&mut self, role: &str) -> Result<()> {
         let login = self.database().log_in(role)?;
         self.become_login(login, None);
         Ok(())
     }
+
     /// As [`log_in`](Self::log_in), for a role that is known by its number; `alias`: the name under
     /// which it has connected, where that is not its own.
     ///
@@ -48,6 +49,7 @@ impl Session {
         self.become_login(login, alias.map(str::to_owned));
         Ok(())
     }
+
     fn become_login(&mut self, login: Login, alias: Option<String>) {
         let role = login.role();
         *self.shared.roles.write() = SessionRoles { login: role, session: role, current: role, is_set: false, alias };
@@ -59,12 +61,14 @@ impl Session {
     pub fn is_superuser(&self) -> bool {
         self.access_now().is_superuser()
     }
+
     /// The current user's role.
     pub fn current_role(&self) -> RoleId {
         self.shared.roles.read().current
     }
-    /// What the current user may do. The running statement's snapshot tells it; without a
-    /// statement, the transaction's, or the newest state.
+
+    /// The privileges of the current user. They come from the running statement's snapshot; without
+    /// a statement, from the transaction's, or the newest state.
     pub(crate) fn access(&self) -> Access {
         match (self.shared.view(), &self.running) {
             (Some(view), _) => view.access,
@@ -72,13 +76,14 @@ impl Session {
             (None, None) => self.access_now(),
         }
     }
-    /// What the current user may do now, outside of any transaction.
+
+    /// The present privileges of the current user, outside of any transaction.
     pub(crate) fn access_now(&self) -> Access {
         self.database().begin().access(self.current_role())
     }
 
-    /// Refuses what the current user may not do with these columns of a table; without columns,
-    /// with one of them at least.
+    /// Refuses a privilege that the current user does not have on these columns of a table; without
+    /// columns, on any of them.
     pub(crate) fn check_privilege(&self, table: &Table, privilege: Privilege, columns: &[usize]) -> Result<()> {
         if table.definition.materialized.is_some() && privilege != Privilege::Select {
             let message = format!("cannot change materialized view \"{}\"", table.name());
@@ -89,7 +94,8 @@ impl Session {
         }
         Ok(self.access().check_columns(&table.definition, privilege, columns)?)
     }
-    /// Whether the current user may do this with all columns of a table: what the point path asks
+
+    /// Whether the current user has these privileges on all columns of a table: the point path asks
     /// before it compiles.
     pub(crate) fn may_with_all(&self, table: &Table, privileges: &[Privilege]) -> bool {
         let access = self.access();
@@ -100,6 +106,7 @@ impl Session {
             || access.check_usage(&table.definition.schema).is_ok()
                 && privileges.iter().all(|p| access.columns(&table.definition, *p) == Columns::All)
     }
+
     /// An error without the values that it tells of, where they may be of rows that the current
     /// user must not read.
     pub(crate) fn without_secrets(&self, error: SqlError) -> SqlError {

@@ -1,5 +1,5 @@
-//! What is kept of a password: a SCRAM-SHA-256 verifier (RFC 5802, RFC 7677), from which the
-//! password cannot be had.
+//! A password's verifier: SCRAM-SHA-256 (RFC 5802, RFC 7677), from which the password cannot be
+//! computed.
 
 use crate::error::{Result, SqlError};
 use base64::Engine as _;
@@ -23,12 +23,11 @@ fn verifier_with(password: &str, salt: &[u8]) -> String {
     format!("{PREFIX}{ITERATIONS}:{salt}${stored}:{server}")
 }
 
-/// The verifier of a password, with a random salt; what is a verifier already is taken as it is, as
-/// PostgreSQL does.
+/// The verifier of a password, with a random salt; a text that is a verifier already is taken as it
+/// is, as PostgreSQL does.
 ///
 /// # Errors
-/// SQLSTATE 22023 for a verifier that would have the server hash for too long whenever somebody
-/// claims to be the role.
+/// SQLSTATE 22023 for a verifier that would make the server hash for too long at each login.
 pub(super) fn verifier(password: &str) -> Result<String> {
     match iterations(password) {
         Some(1..=MAX_ITERATIONS) => Ok(password.to_owned()),
@@ -44,7 +43,7 @@ pub(super) fn verifier(password: &str) -> Result<String> {
     }
 }
 
-/// The iterations of what is a verifier; none of another text.
+/// The iterations of a verifier; `None` for another text.
 fn iterations(text: &str) -> Option<u32> {
     let (head, keys) = text.strip_prefix(PREFIX)?.split_once('$')?;
     let ((iterations, salt), (stored, server)) = (head.split_once(':')?, keys.split_once(':')?);
@@ -65,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_verifier_is_that_of_the_standard() {
-        // RFC 7677 §3: the salt and the password of its exchange, whose proofs follow from these
+        // RFC 7677 §3: the salt and the password of its exchange, whose proofs derive from these
         // keys.
         let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
         let text = verifier_with("pencil", &salt);

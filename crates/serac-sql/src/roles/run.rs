@@ -29,7 +29,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Microseconds since 1970 (UTC); none for ever.
+/// Microseconds since 1970 (UTC); `None` for no end.
 fn instant(text: &str) -> Result<Option<i64>> {
     use datafusion::arrow::datatypes::{DataType, TimeUnit};
     if text.eq_ignore_ascii_case("infinity") {
@@ -46,8 +46,8 @@ fn instant(text: &str) -> Result<Option<i64>> {
 }
 
 impl Session {
-    /// Runs SET ROLE, SET SESSION AUTHORIZATION and RESET of these, which no transaction is needed
-    /// for; none if the statement is another.
+    /// Runs SET ROLE, SET SESSION AUTHORIZATION and RESET of these, which need no transaction;
+    /// `None` for another statement.
     pub(crate) fn set_roles(&mut self, statement: &StatementKind) -> Option<Result<StatementResult>> {
         let (tag, is_local, name, role) = match statement {
             StatementKind::Set(Set { scope, change: SetChange::Setting(SetSetting { name, value }) }) => {
@@ -82,6 +82,7 @@ impl Session {
     pub(crate) fn reset_roles(&mut self) -> Result<()> {
         self.change_roles(false, None, true)
     }
+
     fn change_roles(&mut self, local: bool, role: Option<&str>, of_session: bool) -> Result<()> {
         let mut roles = self.shared.roles.read().clone();
         let security = match &self.running {
@@ -141,11 +142,13 @@ impl Session {
             }
         })
     }
+
     fn role_name(&self, role: &RoleName) -> Result<String> {
         let id = self.role_id(role)?;
         let running = self.running.as_ref().expect("a statement is running");
         Ok(running.txn.catalog().security.name_of(id).to_owned())
     }
+
     fn grantees(&self, roles: &[RoleName]) -> Result<Vec<RoleId>> {
         let id = |role: &RoleName| match role.kind {
             RoleKind::Public => Ok(RoleId::PUBLIC),
@@ -153,6 +156,7 @@ impl Session {
         };
         roles.iter().map(id).collect()
     }
+
     /// Refuses GRANTED BY another role than the current user.
     fn check_grantor(&self, grantor: Option<&RoleName>) -> Result<()> {
         let Some(grantor) = grantor else { return Ok(()) };
@@ -162,7 +166,7 @@ impl Session {
         }
     }
 
-    /// Runs a statement about roles, privileges and owners; none if it is another.
+    /// Runs a statement about roles, privileges and owners; `None` for another statement.
     pub(crate) fn define_roles(&mut self, statement: &StatementKind) -> Result<Option<StatementResult>> {
         use StatementKind as K;
         let tag = match statement {
@@ -229,7 +233,7 @@ impl Session {
                 if *revoke { "REVOKE" } else { "GRANT" }
             }
             K::GrantRole(grant) => {
-                // No membership depends on another one.
+                // Memberships do not depend on each other.
                 let GrantRole { revoke, admin_option, roles, members, granted_by, cascade: _ } = &**grant;
                 self.check_grantor(granted_by.as_ref())?;
                 for tree::Privilege { name, columns } in roles {
@@ -308,7 +312,7 @@ impl Session {
         Ok("CREATE ROLE")
     }
 
-    /// Makes roles members of another one, or no members any more.
+    /// Makes roles members of another role, or ends their membership.
     fn change_members(&mut self, revoke: bool, role: &str, members: &[RoleName], admin: bool) -> Result<()> {
         for member in members {
             let member = self.role_name(member)?;
@@ -336,12 +340,12 @@ impl Session {
         Ok(txn.drop_role(name)?)
     }
 
-    /// What the bootstrap role owns cannot be given away as a whole.
+    /// The objects of the bootstrap role cannot be given away as a whole.
     fn check_owned_by(&self, role: RoleId) -> Result<()> {
         if role == RoleId::BOOTSTRAP {
             return Err(SqlError::new(
                 sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                "what the bootstrap role owns is required by the database",
+                "the objects of the bootstrap role are required by the database",
             ));
         }
         let access = self.access();
@@ -351,12 +355,14 @@ impl Session {
         let message = format!("permission denied for the objects of role \"{}\"", access.security().name_of(role));
         Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
     }
+
     fn owned(&mut self, role: RoleId) -> Result<Vec<Object>> {
         Ok(self.txn()?.catalog().security.owned_by(role).cloned().collect())
     }
+
     /// Drops one of the objects `all`.
     fn drop_owned(&mut self, object: &Object, cascade: bool, all: &[Object]) -> Result<()> {
-        // What belonged to something else has gone with it.
+        // An object that belonged to another has been dropped with it.
         let Some(kind) = self.txn()?.catalog().kind_of(object) else { return Ok(()) };
         match object {
             Object::Relation(schema, name) => {
@@ -364,7 +370,7 @@ impl Session {
                 let sequence = self.txn()?.catalog().sequence(schema, name).ok();
                 let is_of_column = sequence.is_some_and(|sequence| sequence.definition.owner.is_some());
                 match kind {
-                    // Those that belong to columns go with them.
+                    // Sequences that belong to columns go with them.
                     ObjectKind::Sequence if is_of_column => {}
                     ObjectKind::Sequence => self.drop_defaults_of(&relation, cascade)?,
                     _ => {
@@ -409,6 +415,7 @@ impl Session {
         }
         Ok(Object::Relation(schema, name))
     }
+
     fn owned_object(&mut self, kind: ObjectKind, name: &Name) -> Result<Object> {
         let object = match kind {
             ObjectKind::Schema => Object::Schema(name.to_string()),
@@ -449,7 +456,7 @@ impl Session {
             T::Schemas(names) => names.iter().map(|name| Object::Schema(name.name.clone())).collect(),
             T::Functions(_, names) => {
                 let functions = self.txn()?.catalog().functions.clone();
-                // What it takes says nothing: a name is one procedure.
+                // The parameters are not compared: a name is one procedure.
                 let object = |FunctionName { name, parameters: _ }: &FunctionName| match &name.parts[..] {
                     [Ident { name, .. }] if functions.contains_key(name) => Ok(Object::Function(name.clone())),
                     [Ident { name, .. }] => {
@@ -500,7 +507,7 @@ impl Session {
 
     fn grant_on(&mut self, granting: &GrantChange<'_>, object: &Object) -> Result<()> {
         let kind = self.txn()?.catalog().kind_of(object);
-        // What is not there is the engine's to refuse.
+        // The engine refuses a missing object.
         let kind =
             kind.unwrap_or(if matches!(object, Object::Schema(_)) { ObjectKind::Schema } else { ObjectKind::Table });
         for (privileges, column) in granting.wanted.on_kind(kind)? {
@@ -516,7 +523,7 @@ impl Session {
     }
 
     fn alter_defaults(&mut self, defaults: &DefaultPrivileges) -> Result<()> {
-        // No grant depends on a default one.
+        // Grants do not depend on default ones.
         let DefaultPrivileges { owners, schemas, revoke, grant_option, privileges, on, grantees, cascade: _ } =
             defaults;
         let kind = match on {
@@ -608,6 +615,7 @@ impl<'g> GrantedPrivileges<'g> {
             tree::Privileges::Some(some) => some.iter().map(of_name).collect::<Result<_>>().map(Self::Some),
         }
     }
+
     /// The privileges with the columns that they are on; those of the kind where all are wanted.
     fn on_kind(&self, kind: ObjectKind) -> Result<Vec<(Privileges, Option<String>)>> {
         let wanted: Vec<(Privileges, &[Ident])> = match self {
@@ -657,7 +665,7 @@ fn options(said: &[RoleOption]) -> Result<RoleOptions> {
                 options.verifier = Some(text.map(password::verifier).transpose()?.map(PasswordVerifier));
             }
             K::ValidUntil(text) => options.valid_until = Some(instant(&text.text)?),
-            // Who makes the role sees to these.
+            // The function that makes the role handles these.
             K::InRoles(_) | K::Members(_) | K::Admins(_) => {}
             // It means nothing in PostgreSQL either.
             K::Sysid(_) => {}
@@ -666,7 +674,7 @@ fn options(said: &[RoleOption]) -> Result<RoleOptions> {
     Ok(options)
 }
 
-/// How often a role may be connected; none for any number.
+/// The connection limit of a role; `None` for any number.
 fn connection_limit(limit: &tree::Number) -> Result<Option<u32>> {
     match limit.as_i64() {
         Some(-1) => Ok(None),

@@ -14,14 +14,14 @@ use datafusion::logical_expr::{
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// What a function does.
+/// The action of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Action {
     /// Waits for the lock.
     Lock,
     /// Says whether it could be had.
     Try,
-    /// Says whether there was something to give back.
+    /// Returns whether a lock was released.
     Unlock,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     functions.into_iter().map(function).collect()
 }
 
-/// The keys of rows, none where an argument is NULL.
+/// The keys of rows, `None` if an argument is NULL.
 pub(crate) fn keys(args: &ScalarFunctionArgs) -> Result<Vec<Option<Key>>> {
     let arrays = args.args.iter().map(|value| value.to_array(args.number_rows)).collect::<Result<Vec<_>>>()?;
     let value = |array: &Arc<dyn Array>, row: usize| {
@@ -114,12 +114,15 @@ impl ScalarUDFImpl for Function {
     fn name(&self) -> &str {
         self.name
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(if self.action == Action::Lock { DataType::Utf8 } else { DataType::Boolean })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let (locks, wanted) = (&self.shared.advisory_locks, self.wanted());
         let run = |key: Key| match self.action {

@@ -1,4 +1,4 @@
-//! Functions of who the session is, and of the server.
+//! Functions of the session's identity, and of the server.
 
 use crate::clock::micros;
 use crate::session_env::SessionEnv;
@@ -87,9 +87,11 @@ impl ScalarUDFImpl for IdentityFunction {
     fn name(&self) -> &str {
         self.name
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.question {
             Question::Process => DataType::Int32,
@@ -98,6 +100,7 @@ impl ScalarUDFImpl for IdentityFunction {
             _ => DataType::Utf8,
         })
     }
+
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let identity = self.shared.identity.get().cloned().unwrap_or_default();
         let text = |text: String| ScalarValue::Utf8(Some(text));

@@ -1,4 +1,4 @@
-//! Functions that know their session: sequences, the time of the statement, who the session is,
+//! Functions that know their session: sequences, the time of the statement, the session's identity,
 //! notifications, advisory locks.
 
 mod advisory_locks;

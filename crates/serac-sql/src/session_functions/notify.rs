@@ -38,12 +38,15 @@ impl ScalarUDFImpl for NotifyFunction {
     fn name(&self) -> &str {
         "pg_notify"
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> datafusion::error::Result<DataType> {
         Ok(DataType::Utf8)
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> datafusion::error::Result<ColumnarValue> {
         let rows = args.number_rows;
         let text = |at: usize| cast(&args.args[at].to_array(rows)?, &DataType::Utf8).map_err(Into::into);
@@ -51,7 +54,7 @@ impl ScalarUDFImpl for NotifyFunction {
         let (channels, payloads) = (channels?, payloads?);
         let (channels, payloads) = (channels.as_string::<i32>(), payloads.as_string::<i32>());
         for row in 0..rows {
-            // A channel of NULL is one without a name; a text of NULL is empty.
+            // A NULL channel is one without a name; a NULL text is empty.
             let channel = if channels.is_null(row) { "" } else { channels.value(row) };
             let payload = if payloads.is_null(row) { "" } else { payloads.value(row) };
             self.shared.listener.say(channel, payload).map_err(SqlError::external)?;

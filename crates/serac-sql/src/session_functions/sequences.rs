@@ -20,7 +20,7 @@ use std::sync::Arc;
 enum Function {
     Next,
     Current,
-    /// What nextval gave last, of whatever sequence.
+    /// The last value of nextval, of any sequence.
     Last,
     Set,
 }
@@ -67,7 +67,7 @@ pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
 }
 
 impl SequenceFunction {
-    /// Whoever may insert into a table may draw from the sequences of its columns.
+    /// A role that may insert into a table may draw from the sequences of its columns.
     fn check_access(&self, view: &StatementSnapshot, schema: &str, name: &str) -> Result<(), SqlError> {
         let object = Object::relation(schema, name);
         let enough = match self.function {
@@ -170,12 +170,15 @@ impl ScalarUDFImpl for SequenceFunction {
             Function::Set => "setval",
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Int64)
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if self.function == Function::Last {
             let last = self.last().map_err(SqlError::external)?;

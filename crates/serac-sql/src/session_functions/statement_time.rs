@@ -37,12 +37,15 @@ impl ScalarUDFImpl for StatementTime {
     fn name(&self) -> &str {
         "statement_timestamp"
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(with_zone())
     }
+
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let time = ScalarValue::TimestampMicrosecond(Some(self.shared.statement_time()), None);
         Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&cast(&time.to_array()?, &with_zone())?, 0)?))

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// What ends at all ends sooner.
+/// An end that comes at all comes sooner.
 const SOON: Duration = Duration::from_secs(20);
-/// What waits has begun to wait by then.
+/// A waiter has begun to wait by then.
 const MOMENT: Duration = Duration::from_millis(50);
 
 fn database() -> SqlDatabase {
@@ -64,13 +64,13 @@ async fn exclusive_and_shared_locks_of_sessions() {
     let (mut two, result) = waiting.await.unwrap();
     assert_eq!(result, Ok(String::new()));
     assert_eq!(ok(&mut one, "SELECT pg_advisory_unlock(1)").await, "false");
-    // A rollback keeps what sessions have for themselves, and NULL locks nothing.
+    // A rollback keeps the sessions' own locks, and NULL locks nothing.
     ok(&mut two, "BEGIN; SELECT pg_advisory_lock(2); ROLLBACK; SELECT pg_advisory_lock(NULL::BIGINT)").await;
     assert_eq!(ok(&mut one, "SELECT pg_try_advisory_lock(2)").await, "false");
     assert_eq!(run(&mut one, "SELECT pg_advisory_lock(1, 5000000000)").await, Err("42883"));
     ok(&mut two, "SELECT pg_advisory_unlock_all()").await;
     assert_eq!(ok(&mut one, "SELECT pg_try_advisory_lock(2)").await, "true");
-    // Whoever goes gives everything back.
+    // A session that ends releases all of its locks.
     let waiting = waits(two, "SELECT pg_advisory_lock(2)").await;
     drop(one);
     let (mut two, result) = waiting.await.unwrap();
@@ -90,7 +90,7 @@ async fn locks_of_transactions_go_once_what_they_did_is_there() {
     ok(&mut one, "COMMIT").await;
     let (mut two, result) = waiting.await.unwrap();
     assert_eq!(result, Ok("1".into()));
-    // Outside of a block it went with its statement; in one that fails, with that.
+    // Outside of a block it was released with its statement; in a failed one, with the failure.
     assert_eq!(ok(&mut one, "SELECT pg_try_advisory_lock(1), pg_advisory_unlock(1)").await, "true");
     ok(&mut two, "BEGIN; SELECT pg_advisory_xact_lock_shared(1)").await;
     assert_eq!(ok(&mut one, "SELECT pg_try_advisory_lock(1)").await, "false");
@@ -120,8 +120,8 @@ async fn who_would_wait_for_itself_fails() {
     assert_eq!(first.await.unwrap().1, Ok(String::new()));
 }
 
-/// Sessions that count up under a lock, some of them for transactions: none sees another in
-/// between.
+/// Sessions that count up under a lock, a part of them under transaction locks: no session sees
+/// another in between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_one_is_inside_at_a_time() {
     let db = database();

@@ -1,5 +1,5 @@
-//! Aggregations on blocks give what DataFusion's give, on random tables, keys and expressions,
-//! while others write.
+//! Aggregations on blocks equal DataFusion's, on random tables, keys and expressions, while other
+//! sessions write.
 //!
 //! A LIMIT that is never reached keeps the same aggregation from blocks: that is the oracle.
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
@@ -15,7 +15,7 @@ const CREATE: &str =
     a DECIMAL(15,2) NOT NULL, b DECIMAL(4,3), c DECIMAL(18,0), big DECIMAL(30,5))";
 
 fn number(rng: &mut StdRng, digits: u32, scale: u32) -> String {
-    // Large ones are rare, so that some blocks have none.
+    // Large numbers are rare, so that a few blocks lack them.
     let limit = if rng.random_bool(0.001) { 10i64.pow(digits) } else { 10i64.pow(digits.min(6)) };
     let value = rng.random_range(-limit + 1..limit);
     let (sign, value) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
@@ -124,7 +124,7 @@ async fn aggregations_on_blocks_give_what_others_give() {
         let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
         on_blocks += usize::from(plan.contains("BlockAggregateExec") || plan.contains("CubitAggregateExec"));
         assert!(!text(&mut session, &format!("EXPLAIN {oracle}")).await.contains("BlockAggregateExec"));
-        // Products of large numbers may exceed 38 digits, in both or in none.
+        // Products of large numbers may exceed 38 digits: then both fail.
         let (found, expected) = (session.execute(&sql).await, session.execute(&oracle).await);
         match (found, expected) {
             (Ok(_), Ok(_)) => {
@@ -157,7 +157,7 @@ async fn sums_beyond_64_bits_and_keys_beyond_the_sample() {
         INSERT INTO t SELECT g, g % 3, 999999999999999999, 9223372036854775807 FROM generate_series(1, 600000) AS g (g)";
     session.execute(create).await.unwrap();
     let sql = "SELECT k, sum(n), count(n), min(i), avg(n) FROM t GROUP BY k ORDER BY k";
-    // Where no block that planning looks at has them.
+    // Values that are not in the blocks that planning looks at.
     session.execute("BEGIN").await.unwrap();
     let mut on_blocks = false;
     for id in (15_000..600_000).step_by(15_000) {
@@ -200,7 +200,7 @@ async fn what_a_query_computes_twice_is_computed_once() {
     let sql = "WITH s AS (SELECT k, sum(n) AS total FROM t WHERE x < 5 GROUP BY k) \
                SELECT k, total FROM s WHERE total = (SELECT max(total) FROM s)";
     let plan = text(&mut session, &format!("EXPLAIN ANALYZE {sql}")).await;
-    // One of the two scans reads blocks, the other none.
+    // One of the two scans reads blocks, the other does not.
     let scans = plan.lines().zip(plan.lines().skip(1)).filter(|(line, _)| line.contains("SeracScanExec"));
     assert_eq!(scans.filter(|(_, measured)| measured.contains("blocks_bulk=1")).count(), 1, "{plan}");
     let found = text(&mut session, sql).await;

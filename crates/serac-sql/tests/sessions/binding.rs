@@ -1,4 +1,4 @@
-//! What the binder makes of queries and changes: their columns, and the places of errors.
+//! The binder's results for queries and changes: their columns, and the places of errors.
 
 use datafusion::arrow::datatypes::{DataType, Schema};
 use serac_engine::Database;
@@ -21,7 +21,7 @@ fn columns(schema: &Schema) -> Vec<(String, DataType)> {
     schema.fields().iter().map(|field| (field.name().clone(), field.data_type().clone())).collect()
 }
 
-/// The columns and the rows of a query, these as texts; what it is described to give is the same.
+/// The columns and the rows of a query, the rows as texts; the description must match.
 async fn given(session: &mut Session, sql: &str) -> (Vec<(String, DataType)>, Vec<String>) {
     let mut prepared = session.prepare(sql).unwrap();
     let described = session.describe(&mut prepared, &[]).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -100,7 +100,7 @@ async fn errors_say_where() {
         let error = error(&mut session, sql).await;
         assert_eq!((error.sqlstate, error.position), (sqlstate, Some(position)), "{sql}: {error}");
     }
-    // What a text is a value of is decided when the query is planned.
+    // The type of a text is decided when the query is planned.
     assert_eq!(error(&mut session, "SELECT 'x' + 1").await.sqlstate, "22P02");
 }
 
@@ -291,7 +291,7 @@ async fn what_has_no_type_is_of_the_column_that_it_goes_into() {
     }
 }
 
-/// What changes give, and what they take, is what the binder says, with and without the point path.
+/// The binder's description of changes matches their execution, with and without the point path.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_are_described_as_they_run() {
     use serac_storage::ColumnType::{Int32, Int64, Utf8};

@@ -1,5 +1,5 @@
-//! Queries with bitmap indexes give what the same queries give without them, in the same snapshot:
-//! on random tables, filters and changes, own and others'.
+//! Queries give the same rows with and without bitmap indexes, in the same snapshot: on random
+//! tables, filters and changes, own and others'.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
@@ -183,7 +183,7 @@ async fn queries_with_indexes_give_what_scans_give() {
             columns.extend((0..300).map(|i| format!("p{i} BIGINT")));
         }
         session.execute(&format!("CREATE TABLE t (id INTEGER, {})", columns.join(", "))).await.unwrap();
-        // Few values, or hardly a row that shares one.
+        // Few values, or values that rows rarely share.
         let values = [3, 12, 5_000][round as usize];
         let made: Vec<String> = COLUMNS
             .iter()
@@ -195,7 +195,7 @@ async fn queries_with_indexes_give_what_scans_give() {
             .collect();
         let insert = format!("INSERT INTO t SELECT i, {} FROM generate_series(1, 20000) AS g (i)", made.join(", "));
         session.execute(&insert).await.unwrap();
-        // Some columns are left to scans.
+        // A part of the columns is left to scans.
         for column in COLUMNS.iter().filter(|_| rng.random_bool(0.8)) {
             session.execute(&format!("CREATE INDEX ON t USING bitmap ({})", column.name)).await.unwrap();
         }

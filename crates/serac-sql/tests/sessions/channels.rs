@@ -1,11 +1,11 @@
-//! LISTEN and NOTIFY: what counts when, who is told, and what is too much.
+//! LISTEN and NOTIFY: when they take effect, the receivers, and the limits.
 
 use serac_engine::Database;
 use serac_sql::{Identity, Notifications, Session, SqlDatabase, SqlOptions};
 use serac_storage::{Durability, StorageOptions};
 use std::time::Duration;
 
-/// What is told at all is told sooner.
+/// A notification that comes at all comes sooner.
 const SOON: Duration = Duration::from_secs(20);
 
 fn session(db: &SqlDatabase, process: i32) -> (Session, Notifications) {
@@ -21,7 +21,7 @@ async fn sqlstate(session: &mut Session, sql: &str) -> Option<&'static str> {
 async fn ok(session: &mut Session, sql: &str) {
     session.execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
-/// What has arrived: who, where, what.
+/// The notifications that have arrived: sender, channel, text.
 fn told(notifications: &Notifications) -> Vec<(i32, String, String)> {
     let all = notifications.take().into_iter();
     all.map(|one| (one.process, one.channel.to_string(), one.payload.to_string())).collect()
@@ -38,7 +38,7 @@ fn database() -> SqlDatabase {
 async fn a_commit_tells_those_who_listen() {
     let db = database();
     let ((mut a, for_a), (mut b, for_b)) = (session(&db, 1), session(&db, 2));
-    // Nobody listens.
+    // There is no listener.
     ok(&mut a, "NOTIFY jobs").await;
     assert!(!for_b.listens());
     ok(&mut b, "LISTEN jobs; LISTEN \"Other\"").await;
@@ -46,8 +46,7 @@ async fn a_commit_tells_those_who_listen() {
     ok(&mut a, "NOTIFY jobs; NOTIFY Jobs, 'second'; NOTIFY other; NOTIFY \"Other\", ''").await;
     assert_eq!(told(&for_b), [one(1, "jobs", ""), one(1, "jobs", "second"), one(1, "Other", "")]);
     assert!(told(&for_a).is_empty());
-    // In a transaction at its commit, once each, in order; the one who says it is told, too, if it
-    // listens.
+    // In a transaction at its commit, once each, in order; the sender gets it, too, if it listens.
     ok(&mut a, "LISTEN jobs; BEGIN; NOTIFY jobs, 'x'; NOTIFY jobs, 'y'; NOTIFY jobs, 'x'").await;
     assert!(told(&for_b).is_empty());
     ok(&mut a, "COMMIT").await;
@@ -80,7 +79,7 @@ async fn what_is_rolled_back_was_not_said() {
     ok(&mut a, "BEGIN; NOTIFY c, 'kept'; SAVEPOINT s; NOTIFY c, 'lost'; ROLLBACK TO s; NOTIFY c, 'after'; COMMIT")
         .await;
     assert_eq!(told(&for_b), [one(1, "c", "kept"), one(1, "c", "after")]);
-    // Neither what a failed statement has said, nor what was said before it without a savepoint.
+    // Neither notifications of a failed statement, nor those before it without a savepoint.
     ok(&mut a, "CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (1)").await;
     let fails = "SELECT pg_notify('c', 'lost'), 1 / (id - 1) FROM t";
     assert_eq!(sqlstate(&mut a, fails).await, Some("22012"));
@@ -113,8 +112,8 @@ async fn names_and_texts_have_limits() {
     ] {
         assert_eq!(sqlstate(&mut a, &sql).await, Some("22023"), "{sql:.40}");
     }
-    // Who listens and does not read keeps others from saying more, at some point; nothing is lost
-    // before.
+    // A listener that does not read blocks further notifications at a limit; earlier ones are not
+    // lost.
     ok(&mut b, "LISTEN c").await;
     let fill = "SELECT pg_notify('c', repeat('x', 7990) || i) FROM generate_series(1, 2000) AS g(i)";
     let mut rounds = 0;
@@ -130,7 +129,7 @@ async fn names_and_texts_have_limits() {
     ok(&mut a, "SELECT 1 / (pg_notification_queue_usage() = 0)::INT").await;
     ok(&mut a, "NOTIFY c").await;
     assert_eq!(told(&for_b), [one(1, "c", "")]);
-    // Nor may a transaction say more, of which nothing is said then.
+    // A transaction may not send more either, and then it sends no notification at all.
     ok(&mut a, "BEGIN; NOTIFY c; SAVEPOINT s").await;
     let more = "SELECT pg_notify('c', repeat('x', 7990) || i) FROM generate_series(1, 10000) AS g(i)";
     assert_eq!(sqlstate(&mut a, more).await, Some("54000"));
@@ -167,7 +166,7 @@ async fn nobody_is_told_before_it_is_durable_and_all_are_told_in_order() {
         tokio::time::timeout(SOON, notifications.arrived()).await.expect("somebody is told");
         for notification in notifications.take() {
             told.push(notification.payload.parse().unwrap());
-            // What it tells of is there.
+            // The row that it names is there.
             let sql = format!("SELECT 1 / count(*) FROM t WHERE id = {}", notification.payload);
             ok(&mut listener, &sql).await;
         }

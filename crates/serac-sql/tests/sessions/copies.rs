@@ -1,5 +1,5 @@
-//! COPY through a session's streams: what goes out comes in again, and rows of plain numbers, which
-//! are parsed apart, are those that texts give.
+//! COPY through a session's streams: the output can be read in again, and rows of plain numbers,
+//! which have a parser of their own, equal those of texts.
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -16,6 +16,7 @@ impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().write(bytes)
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -93,7 +94,7 @@ async fn what_goes_out_comes_in_again() {
             .execute(&format!("COPY u FROM STDIN {options}"))
             .await
             .unwrap_or_else(|error| panic!("{options}: {error}"));
-        // In the text format without another NULL, an empty text is one.
+        // In the text format without another NULL, an empty text is NULL.
         if !options.contains("NULL ''") {
             assert_eq!(out(&mut session, &dump.replace("{}", "u")).await, wanted, "{options}");
         }
@@ -157,8 +158,8 @@ async fn options_are_obeyed_or_refused() {
     assert_eq!(out(&mut session, "COPY (SELECT count(*) FROM t) TO STDOUT").await, "3\n");
 }
 
-/// The same files into a table of INTEGER, whose plain rows are parsed apart, and into one of
-/// BIGINT, whose rows are all texts.
+/// The same files into a table of INTEGER, whose plain rows have a parser of their own, and into
+/// one of BIGINT, whose rows are all texts.
 #[tokio::test]
 async fn plain_rows_are_what_texts_give() {
     let seed: u64 = rand::random();
@@ -176,7 +177,7 @@ async fn plain_rows_are_what_texts_give() {
         let list: &[usize] = [&[0, 1, 2][..], &[2, 0, 1], &[0, 2], &[1, 0], &[0]][rng.random_range(0..5)];
         let header = rng.random_bool(0.3);
         let force = ["", ", FORCE_NULL (a)", ", FORCE_NOT_NULL (a)"][rng.random_range(0..3)];
-        // How many rows there are to one that is odd, or has an error.
+        // The number of rows to one that is odd, or has an error.
         let odd = [5_u64, 50, 5_000, 1 << 30][rng.random_range(0..4)];
         let wrong = [50_u64, 20_000, 1 << 30][rng.random_range(0..3)];
         let end = ["\n", "\n", "\r\n", "\r"][rng.random_range(0..4)];
@@ -381,7 +382,7 @@ async fn an_escape_takes_the_meaning_of_a_quote_away() {
     // An escape alone needs no quotes.
     let copy_out = r"COPY (SELECT * FROM t ORDER BY a) TO STDOUT (FORMAT csv, ESCAPE '\')";
     assert_eq!(out(&mut session, copy_out).await, "1,\"a\\\"b\\\\c\\\\d\",\\\n2,\"x\n\\\"y,\",\\\n");
-    // Where none is told, it is the quote.
+    // Without an escape character, it is the quote.
     let quoted = out(&mut session, "COPY (SELECT 'it''s', 'a') TO STDOUT (FORMAT csv, QUOTE '''')").await;
     assert_eq!(quoted, "'it''s',a\n");
     let unended = into(&mut session, copy, "1,\"a\\\",b\n").await.unwrap_err();

@@ -21,7 +21,7 @@ async fn text(session: &mut Session, sql: &str) -> String {
 
 const FORMATS: [&str; 4] = ["view", "utf8", "dictionary", "never"];
 
-/// What is asked of every table.
+/// The questions asked of every table.
 async fn answers(session: &mut Session, table: &str) -> [String; 4] {
     [
         text(session, &format!("SELECT id, doc FROM {table} WHERE id % 500 = 7 ORDER BY id")).await,
@@ -112,7 +112,7 @@ fn arrow_name(scan: &impl datafusion::arrow::array::RecordBatchReader) -> Option
     scan.schema().field(1).extension_type_name().map(str::to_owned)
 }
 
-/// What is said of the JSON of a table.
+/// Facts about the JSON of a table.
 async fn kept(session: &mut Session, table: &str) -> [String; 3] {
     [
         text(session, &format!("SELECT id, doc::text AS t, pg_typeof(doc) AS of FROM {table} ORDER BY id")).await,

@@ -1,5 +1,5 @@
-//! Indexes on expressions on the ways into a table that scripts do not take: compiled statements,
-//! COPY, record batches, writers side by side, the log and checkpoints.
+//! Indexes on expressions under writes that scripts do not cover: compiled statements, COPY, record
+//! batches, concurrent writers, the log and checkpoints.
 
 use datafusion::arrow::array::{Int32Array, RecordBatch, StringArray};
 use futures::stream;
@@ -79,8 +79,8 @@ async fn every_way_into_a_table_keeps_them() {
     assert!(plan.contains("index=t_email"), "{plan}");
 }
 
-/// What of a filter is an index's expression finds rows by it, and only where the index has all of
-/// them.
+/// A filter part that is an index's expression finds rows by the index, and only if the index has
+/// all of them.
 #[tokio::test]
 async fn plans_say_which_index_finds_rows() {
     let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap();
@@ -118,7 +118,7 @@ async fn plans_say_which_index_finds_rows() {
     }
 }
 
-/// Of writers side by side that write one key, one has its way.
+/// If several writers write one key at the same time, one succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_of_several_writers_gets_a_key() {
     let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap();

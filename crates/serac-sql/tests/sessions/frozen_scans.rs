@@ -29,7 +29,7 @@ fn session() -> (Database, Session) {
     (database, Session::new(&db))
 }
 
-/// Where the array's buffers lie.
+/// The addresses of the array's buffers.
 fn addresses(array: &ArrayRef) -> Vec<usize> {
     let data = array.to_data();
     data.buffers().iter().chain(data.nulls().map(|nulls| nulls.buffer())).map(|b| b.as_ptr() as usize).collect()
@@ -81,7 +81,7 @@ async fn blocks_without_the_word_are_skipped() {
         ("kind NOT IN ('nowhere')", 100_000, 0),
     ] {
         let plan = text(&mut session, &format!("EXPLAIN ANALYZE SELECT id FROM t WHERE {filter}")).await;
-        // What was measured stands below the scan.
+        // The measurements stand below the scan.
         let scan = plan.lines().skip_while(|line| !line.contains("SeracScanExec")).nth(1).unwrap();
         let found = batches(&mut session, &format!("SELECT id FROM t WHERE {filter}")).await;
         assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), rows, "{filter}");
@@ -175,12 +175,12 @@ async fn every_format_gives_the_answers_of_hot_blocks() {
     }
 }
 
-/// In a table that lies in the order of a key, a range of the key is in few blocks, and the scan
-/// skips the others.
+/// In a table that is clustered by a key, a range of the key is in few blocks, and the scan skips
+/// the others.
 #[tokio::test]
 async fn ranges_of_a_clustered_table_are_in_few_blocks() {
     let fill = "INSERT INTO t SELECT i * 7919 % 200000, i % 5, 'something that makes rows a little longer ' || i FROM generate_series(1, 200000) AS g (i)";
-    // What is done besides, and whether the rows lie in order then.
+    // The other actions, and whether the rows are in order afterwards.
     let ways = [
         ("CREATE TABLE t (k BIGINT, n BIGINT, pad TEXT)", "", false),
         ("CREATE TABLE t (k BIGINT, n BIGINT, pad TEXT) CLUSTER BY (k)", "", true),

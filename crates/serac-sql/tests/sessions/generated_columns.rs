@@ -49,7 +49,7 @@ async fn every_way_into_a_table_computes() {
         for i in 0..5 {
             session.execute(&format!("UPDATE t SET a = a + 100 WHERE a = {i}")).await.unwrap();
         }
-        // What COPY writes without a list of columns it reads, too.
+        // The output of COPY without a list of columns can be read again.
         session.execute(&format!("COPY t TO '{file}' (FORMAT csv)")).await.unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap().lines().next().map(|line| line.split(',').count()), Some(2));
         session.execute("DELETE FROM t WHERE a < 8").await.unwrap();

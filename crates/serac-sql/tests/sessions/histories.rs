@@ -1,16 +1,16 @@
-//! Which histories a level of isolation allows.
+//! The histories that a level of isolation allows.
 //!
 //! The versions of each object are numbered in the order in which they were written, the first
-//! state being 0. A transaction depends on another one if it has read (wr) or overwritten (ww) what
-//! that has written, and anti-depends on it if that has overwritten what it has read (rw). Adya's
-//! phenomena are cycles of these: G1c of ww and wr, G-single with one rw, G2 with any number.
-//! Snapshot isolation allows only cycles in which two rw follow each other: none is left if rw
-//! counts in composition with a dependency before it alone (Cerone and Gotsman). Serialisable
-//! histories have no cycle at all.
+//! state being 0. A transaction depends on another one if it has read (wr) or overwritten (ww) a
+//! version of that one. It anti-depends on the other if that has overwritten a version that it has
+//! read (rw). Adya's phenomena are cycles of these: G1c of ww and wr, G-single with one rw, G2 with
+//! any number. Snapshot isolation allows only cycles in which two rw follow each other. No cycle is
+//! left if each rw counts only in composition with a dependency before it (Cerone and Gotsman).
+//! Serialisable histories have no cycle at all.
 
 use std::collections::HashMap;
 
-/// What a transaction did to one object.
+/// A transaction's operation on one object.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// It read the object in the state with this number of versions.
@@ -40,7 +40,7 @@ pub struct History {
     pub transactions: Vec<(usize, Vec<Event>)>,
 }
 
-/// What must not be.
+/// The forbidden phenomena of a level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     ReadCommitted,

@@ -1,6 +1,7 @@
 //! Histories of concurrent sessions at each level of isolation, recorded and checked
-//! ([`crate::histories`]): lists that are appended to, registers that are read and overwritten,
-//! sets that are searched and inserted into. A minute of each with `SERAC_STRESS=1`.
+//! ([`crate::histories`]). The objects are lists that are appended to, registers that are read and
+//! overwritten, and sets that are searched and inserted into. A minute of each with
+//! `SERAC_STRESS=1`.
 
 use crate::histories::{Event, History, Level};
 use rand::prelude::*;
@@ -28,7 +29,7 @@ enum Workload {
     Sets,
 }
 
-/// What was done, with the numbers that were seen and written.
+/// An operation, with the numbers that were seen and written.
 #[derive(Clone, Debug)]
 enum Step {
     Read(usize, Vec<i64>),
@@ -100,7 +101,7 @@ impl<'r> Client<'r> {
         self.runtime.block_on(self.session.execute_prepared(&mut self.write, &parameters)).map(|_| ())
     }
 
-    /// One transaction on `objects`; none if it did not commit.
+    /// One transaction on `objects`; `None` if it did not commit.
     fn transaction(&mut self, random: &mut StdRng, objects: &[usize], next: &AtomicI64) -> Option<Vec<Step>> {
         let begin = self.begin.clone();
         self.execute(&begin).unwrap();
@@ -136,8 +137,8 @@ impl<'r> Client<'r> {
     }
 }
 
-/// The steps as events of a history, with the versions that the numbers are. `last`: what the
-/// objects hold at the end.
+/// The steps as events of a history, with the versions that the numbers are. `last`: the final
+/// content of the objects.
 fn history(
     workload: Workload,
     done: Vec<(usize, Vec<Step>)>,
@@ -191,7 +192,7 @@ fn history(
                     if workload == Workload::Lists && !last[&object].starts_with(&seen) {
                         return Err(format!("{seen:?} was read of {object}, whose versions are {:?}", last[&object]));
                     }
-                    // What it has written itself is no dependency.
+                    // Its own write is no dependency.
                     let version = match seen.last() {
                         Some(number) if own.contains(number) => continue,
                         None | Some(0) => 0,

@@ -15,7 +15,7 @@ const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000000000) AS
 const ENDLESS_JOIN: &str = "SELECT count(*) FROM generate_series(1, 1000) AS a (x), generate_series(1, 1000000000000) AS b (y) \
     WHERE (x + y) % 1000003 = 7 AND x > y";
 
-/// Far below the endless query's time, far above what ending it takes.
+/// Far below the endless query's time, far above the time to end it.
 const SOON: Duration = Duration::from_secs(20);
 
 fn database(memory_limit: Option<usize>) -> SqlDatabase {
@@ -81,7 +81,7 @@ async fn a_statement_that_is_refused_has_given_its_memory_back() {
         }
     }
     assert!(refused > 0);
-    // The same of a query whose rows are not taken to their end, when the next statement runs.
+    // The same for a query whose rows are not taken to their end, when the next statement runs.
     let db = database(Some(1 << 30));
     let mut session = Session::new(&db);
     session.execute(made).await.unwrap();
@@ -97,14 +97,14 @@ async fn a_cancelled_statement_does_nothing_and_the_session_goes_on() {
     let db = database(None);
     let mut session = Session::new(&db);
     session.execute("CREATE TABLE t (n BIGINT)").await.unwrap();
-    // Where nothing runs, there is nothing to cancel; the next statement is not meant.
+    // Without a running statement, there is nothing to cancel; the next statement is not meant.
     session.cancel_handle().cancel();
     assert_eq!(number(&mut session, "SELECT count(*) FROM t").await, 0);
 
     assert_eq!(cancel_after_a_moment(&mut session, ENDLESS).await, "57014");
     assert_eq!(cancel_after_a_moment(&mut session, ENDLESS_JOIN).await, "57014");
     assert_eq!(cancel_after_a_moment(&mut session, &format!("INSERT INTO t {ENDLESS}")).await, "57014");
-    // Pairs of many rows, of which none qualifies: the threads are free again all the same.
+    // Pairs of many rows without a match: the threads are free again all the same.
     let many = "CREATE TABLE many (t TEXT); INSERT INTO many SELECT 'number ' || value FROM generate_series(1, 60000) AS g (value)";
     session.execute(many).await.unwrap();
     let pairs = "SELECT count(*) FROM many a, many b WHERE a.t || b.t LIKE '%nothing%'";
@@ -283,7 +283,7 @@ async fn the_time_of_parsing_does_not_double_with_each_level() {
     for open in ["CAST(", "interval(", "extract(year FROM ", "CASE WHEN ("] {
         assert_eq!(parse(&format!("SELECT {}1", open.repeat(40))).unwrap_err().sqlstate.len(), 5, "{open}");
     }
-    // What a definition keeps is parsed whenever it is needed.
+    // A stored expression is parsed whenever it is needed.
     let mut session = Session::new(&database(None));
     let kept = format!("CREATE TABLE t (a BIGINT DEFAULT {0}, CHECK ({0} = 1))", nested("abs(", "1", ")"));
     session.execute(&format!("{kept}; INSERT INTO t VALUES (DEFAULT)")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Which statements look keys up in an index instead of scanning, as EXPLAIN shows it.
+//! Statements that look keys up in an index instead of scanning, as EXPLAIN shows it.
 
 use crate::bitmap_queries::text;
 use rand::rngs::StdRng;
@@ -131,9 +131,9 @@ fn filter(rng: &mut StdRng) -> String {
     }
 }
 
-/// Two tables with the same rows, one with indexes and one without, answer random filters alike:
-/// beside updates that leave rows under several keys, in a transaction that sees its own changes,
-/// in one that began before them, and after.
+/// Two tables with the same rows, one with indexes and one without, answer random filters alike.
+/// The filters run beside updates that leave rows under several keys: in a transaction that sees
+/// its own changes, in one that began before them, and after.
 #[tokio::test]
 async fn ranges_of_keys_find_what_scans_find() {
     let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());

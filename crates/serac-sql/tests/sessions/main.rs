@@ -1,5 +1,5 @@
-//! What sessions do beyond what scripts (`sqllogictest.rs`) can say. One binary: each that links
-//! DataFusion takes long to build.
+//! Session behaviour beyond the reach of scripts (`sqllogictest.rs`). One binary: each one that
+//! links DataFusion takes long to build.
 
 mod advisory_locks;
 mod aggregates;

@@ -1,6 +1,6 @@
-//! What is nested, or long: every production of the grammar, up to 10,000 levels. A statement ends
-//! in a result or with an error of its own, soon, and never takes the process with it. Each set
-//! runs in a process of its own, whose threads have the stacks that they have by default.
+//! Nested or long statements: every production of the grammar, up to 10,000 levels. A statement
+//! ends in a result or with an error of its own, soon, and never takes the process with it. Each
+//! set runs in a process of its own, whose threads have the stacks that they have by default.
 
 use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions};
@@ -8,13 +8,13 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Far from what any of the statements takes.
+/// Far above the time of any of the statements.
 const SOON: Duration = Duration::from_secs(100);
 /// Names the file with the statements that a child runs, one a line, behind its name and a tab.
 const STATEMENTS: &str = "SERAC_NESTED_STATEMENTS";
 const DEPTHS: [usize; 3] = [40, 1_000, 10_000];
 
-/// What a child does: it says what became of each statement.
+/// The work of a child: it reports the outcome of each statement.
 #[test]
 #[ignore = "a part of the others"]
 fn child() {
@@ -47,7 +47,7 @@ fn child() {
     runtime.block_on(runtime.spawn(run)).unwrap();
 }
 
-/// What became of statements: milliseconds, SQLSTATE and message.
+/// The outcomes of statements: milliseconds, SQLSTATE and message.
 fn run(statements: &[(String, String)]) -> Vec<(String, u128, String)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("statements");
@@ -330,7 +330,7 @@ async fn what_is_long_means_what_it_means_in_short() {
         let long = format!("SELECT length('x'{})", format!(" || {operand}").repeat(120));
         assert_eq!(ask(&long).await, (1 + 120 * length).to_string(), "{operand}");
     }
-    // Such are not joined.
+    // These constants are not joined.
     for operators in [" || '\\x41'::bytea", " + 1.5"] {
         assert_eq!(ask(&format!("SELECT '1'{}", operators.repeat(120))).await, "0A000", "{operators}");
     }

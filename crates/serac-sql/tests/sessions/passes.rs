@@ -91,7 +91,7 @@ const QUERIES: &[&str] = &[
     "SELECT count(*) FROM o WHERE id > ALL (SELECT id FROM c)",
     "SELECT id, (SELECT 1 WHERE false) FROM c WHERE id < 3 ORDER BY id",
     "SELECT count(*) FROM (VALUES (0::FLOAT8), ('-0'::FLOAT8)) AS t (v) WHERE v = 0 AND v = '-0'::FLOAT8",
-    // Unions, windows, and what else there is.
+    // Unions, windows, and further operators.
     "SELECT id FROM c WHERE id < 3 UNION ALL SELECT id FROM o WHERE id < 3 ORDER BY 1",
     "SELECT name FROM c WHERE region = 1 UNION SELECT name FROM c WHERE region = 2 ORDER BY 1",
     "SELECT name FROM c EXCEPT ALL SELECT state FROM o ORDER BY 1 LIMIT 5",
@@ -190,7 +190,7 @@ async fn steps_lead_from_the_planner_to_the_plan_that_runs() {
     // A change is explained as the query that finds its rows.
     let steps = rows(&mut session, "EXPLAIN (STEPS on, FORMAT TEXT) DELETE FROM o WHERE price > 3").await;
     assert!(steps[0].starts_with("planner|bind|") && steps.last().unwrap().contains("Scan"), "{steps:?}");
-    // Those who ask what it gives are told so.
+    // A description names its columns.
     let statement = serac_sql::parse("EXPLAIN (STEPS) SELECT 1").unwrap().pop().unwrap();
     let schema = session.describe_statement(statement, &[]).await.unwrap().schema.unwrap();
     assert_eq!(

@@ -1,5 +1,5 @@
-//! The point path gives what the other path gives: random statements on random tables, in sessions
-//! whose transactions overlap, run in two databases of which one has the point path switched off.
+//! The point path equals the other path: random statements on random tables, in sessions whose
+//! transactions overlap. They run in two databases, one of which has the point path switched off.
 
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use rand::prelude::*;
@@ -273,7 +273,7 @@ impl Statements {
     }
 }
 
-/// Statements that ran on the point path, or what differed.
+/// The number of statements that ran on the point path, or the difference.
 async fn compare(seed: u64, count: usize) -> Result<u64, String> {
     let mut statements = Statements::new(seed);
     let databases = [database(), database()];
@@ -311,8 +311,8 @@ async fn compare(seed: u64, count: usize) -> Result<u64, String> {
         }
         let conflicts = |result: &Vec<String>| result[..] == ["ERROR 40001"];
         if results[0] != results[1] && results.iter().any(conflicts) {
-            // What a failed statement has undone can be met by another session for a while, and how
-            // long depends on the collector: from here on the two databases may differ.
+            // Another session can meet the undone changes of a failed statement for a while, which
+            // depends on the collector. From here on the two databases may differ.
             return Ok(sessions[0].iter().map(Session::point_executions).sum());
         }
         if results[0] != results[1] {
@@ -520,7 +520,7 @@ async fn the_time_of_the_statement_is_known_at_each_run() {
         let Value::Int64(updated) = rows.value(0, 0) else { panic!("a timestamp") };
         assert!(((inserted + 1_000)..=micros()).contains(&updated));
     }
-    // What only the other path evaluates goes there.
+    // An expression that only the other path evaluates goes there.
     let mut later = session.prepare("UPDATE t SET plain = now() + INTERVAL '1 day' WHERE id = $1").unwrap();
     let ran = session.execute_prepared(&mut later, &[datafusion::common::ScalarValue::Int64(Some(1))]).await;
     assert_eq!(ran.unwrap_err().sqlstate, "23514");
@@ -547,8 +547,8 @@ async fn constants_are_inserted_as_if_they_were_planned() {
         }
         for _ in 0..20 {
             let given = if statements.random.random_bool(0.9) { 5 } else { statements.random.random_range(1..7) };
-            // The same in all rows: VALUES, planned, refuses a DATE above a text that is to become
-            // one.
+            // The same type in all rows: VALUES, planned, refuses a DATE above a text that is to
+            // become one.
             let odd = if statements.random.random_bool(0.2) { statements.random.random_range(0..given) } else { given };
             let oddity = oddities.choose(&mut statements.random).unwrap();
             let row = |statements: &mut Statements| {
@@ -630,7 +630,7 @@ async fn two_sessions(script: &str) -> ([SqlDatabase; 2], [Session; 2]) {
     (databases, sessions)
 }
 
-/// Columns of many types; what may be wrong with their values.
+/// Columns of many types, with values that may be wrong.
 const MANY_TYPES: &str = r#"CREATE TABLE t (id INTEGER PRIMARY KEY, s SMALLINT, b BIGINT NOT NULL DEFAULT 7,
          n NUMERIC(8,2) CHECK (n < 1000), f REAL, c CHAR(4), v VARCHAR(5) UNIQUE, d DATE, j JSONB,
          twice INTEGER GENERATED ALWAYS AS (s * 2) STORED, auto INTEGER GENERATED ALWAYS AS IDENTITY);
@@ -736,8 +736,8 @@ async fn parameters_have_the_types_that_are_named_or_found_out() {
     let [text_type, int8, numeric] = [25, 20, 1700];
     let (text, id) = (|text: &str| ScalarValue::from(text), ScalarValue::Int32(Some(1)));
     let number = |unscaled: i128, scale: i8| ScalarValue::Decimal128(Some(unscaled), 10, scale);
-    // The types that the client names, values, and what PostgreSQL gives. None: only the same both
-    // ways.
+    // The types that the client names, values, and PostgreSQL's result. `None`: only check that
+    // both paths agree.
     let statements = [
         ("SELECT v FROM t WHERE id = $1", vec![text_type], vec![text("1")], Some("ERROR 42883"), false),
         ("SELECT v FROM t WHERE id = $1", vec![int8], vec![ScalarValue::Int64(Some(1))], Some("one"), true),

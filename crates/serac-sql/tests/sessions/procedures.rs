@@ -1,5 +1,4 @@
-//! CALL of procedures that the program has registered; DISCARD; what sessions say beside their
-//! results.
+//! CALL of procedures that the program has registered; DISCARD; notices of sessions.
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
@@ -9,7 +8,7 @@ use serac_engine::{ColumnUpdate, Database, EngineError, IndexAccess};
 use serac_sql::{Session, Severity, SqlDatabase, SqlError, SqlOptions, StatementResult};
 use serac_storage::{ColumnType, RowBuffer, Value};
 
-/// An account gets an amount; what it has then.
+/// An account gets an amount; returns its balance.
 fn deposit() -> Procedure {
     let parameters = vec![Parameter::new("number", ColumnType::Int32), Parameter::new("amount", ColumnType::Int64)];
     Procedure::new(parameters, vec![Parameter::new("balance", ColumnType::Int64)], |txn, given| {

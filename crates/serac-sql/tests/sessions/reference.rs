@@ -1,4 +1,4 @@
-//! The reference of functions and operators says what they give, and has all that can be called.
+//! The reference of functions and operators has their results, and all callable ones.
 
 use crate::bitmap_queries::open;
 use datafusion::arrow::array::{ArrayRef, AsArray};
@@ -28,7 +28,7 @@ fn texts(column: &ArrayRef) -> Vec<String> {
     told.as_string_view().iter().map(|value| shown(value, is_boolean).to_owned()).collect()
 }
 
-/// The rows that the last of some statements gives, which are undone.
+/// The rows of the last of several statements, which are undone.
 async fn asked(session: &mut Session, statements: &str) -> Result<String, SqlError> {
     session.execute("BEGIN").await.unwrap();
     let results = session.execute(statements).await;
@@ -103,7 +103,7 @@ async fn results_have_the_types_that_the_registry_tells() {
         let results: Vec<TypeId> =
             functions::named(entry.names[0]).filter(|f| !f.returns_set).map(|f| f.signature.result).collect();
         let calls = entry.examples.iter().filter_map(|example| call_at_start(entry.names[0], example.text));
-        // What has the type of an argument, or is a row, may be anything.
+        // A result with the type of an argument, or a row, may be of any type.
         let is_any = |id: &TypeId| resolve::is_polymorphic(*id) || *id == TypeId::RECORD;
         if results.is_empty() || results.iter().any(is_any) {
             continue;
@@ -147,7 +147,7 @@ fn call(function: &Function) -> String {
     }
 }
 
-/// That there is no such function or operator, or that it is not supported.
+/// Whether the function or operator does not exist, or is not supported.
 fn is_refused(result: &Result<String, SqlError>) -> bool {
     result.as_ref().is_err_and(|error| ["0A000", "42883"].contains(&error.sqlstate))
 }

@@ -1,4 +1,4 @@
-//! Roles beyond what scripts can say: statements that were prepared before a REVOKE, transactions
+//! Roles beyond the reach of scripts: statements that were prepared before a REVOKE, transactions
 //! with old snapshots, restarts, and random grants against a small model.
 
 use rand::prelude::*;
@@ -13,7 +13,7 @@ fn sql(database: Database) -> SqlDatabase {
 async fn run(session: &mut Session, sql: &str) {
     session.execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
-/// Rows of a statement that works, or the SQLSTATE of one that does not.
+/// The rows of a statement, or the SQLSTATE of its error.
 async fn rows(session: &mut Session, sql: &str) -> Result<usize, &'static str> {
     let result = session.execute(sql).await.map_err(|error| error.sqlstate)?;
     Ok(result.last().map_or(0, |result| result.row_count()))
@@ -127,14 +127,14 @@ async fn a_plan_of_one_role_is_not_anothers() {
     run(&mut session, "SET ROLE r").await;
     assert_eq!(rows(&mut session, statement).await, Err("42501"));
     assert_eq!(session.execute_prepared(&mut prepared, &[]).await.unwrap_err().sqlstate, "42501");
-    // A role that is gone may nothing, not even what everybody may.
+    // A dropped role has no rights, not even those of everybody.
     run(&mut session, "RESET ROLE; GRANT SELECT ON t TO PUBLIC").await;
     let mut other = Session::new(&db);
     run(&mut other, "SET ROLE r").await;
     assert_eq!(rows(&mut other, statement).await, Ok(1));
     run(&mut session, "DROP ROLE r").await;
     assert_eq!(rows(&mut other, statement).await, Err("42501"));
-    // Nor does a superuser stay one.
+    // A superuser does not stay one either.
     run(&mut session, "CREATE ROLE s SUPERUSER").await;
     run(&mut other, "RESET ROLE; SET ROLE s; SELECT * FROM t; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM t")
         .await;
@@ -164,7 +164,7 @@ async fn logins_are_limited() {
     assert!(log_in("out").is_ok());
     run(&mut owner, "REVOKE TEMPORARY ON DATABASE serac FROM PUBLIC").await;
     assert_eq!(rows(&mut log_in("out").unwrap(), "CREATE TEMP TABLE x (n INT)").await, Err("42501"));
-    // A password that has run out, or none.
+    // An expired password, or a missing one.
     run(&mut owner, "ALTER ROLE out PASSWORD 'x' VALID UNTIL '2001-01-01'").await;
     assert!(db.database().password_verifier("out").is_none() && db.database().password_verifier("two").is_none());
     run(&mut owner, "ALTER ROLE out VALID UNTIL 'infinity'").await;
@@ -203,7 +203,7 @@ async fn roles_survive_restarts() {
         )
         .await;
         check(&db).await;
-        // Not closed: what is there must be found in the log.
+        // Not closed: the roles must be found in the log.
     }
     for checkpoint in [true, false] {
         let db = sql(Database::open(&path).unwrap());
@@ -215,7 +215,7 @@ async fn roles_survive_restarts() {
     }
 }
 
-/// What the model knows: who may do what with which table, and who is a member of whom.
+/// The model's state: the privileges of roles on tables, and the memberships.
 #[derive(Default)]
 struct Model {
     grants: BTreeSet<(usize, usize, usize)>,
@@ -237,6 +237,7 @@ impl Model {
     fn reaches(&self, from: usize, to: usize) -> bool {
         from == to || self.members.iter().any(|&(member, role)| member == from && self.reaches(role, to))
     }
+
     fn may(&self, role: usize, table: usize, privilege: usize) -> bool {
         let granted = |to: usize| self.grants.contains(&(to, table, privilege));
         granted(PUBLIC) || (0..ROLES).any(|other| self.reaches(role, other) && granted(other))

@@ -1,4 +1,4 @@
-//! SHOW ALL, `pg_settings` and `current_setting` list what SHOW gives and SET has set.
+//! SHOW ALL, `pg_settings` and `current_setting` list the values of SHOW and SET.
 
 use datafusion::arrow::array::{Array, AsArray};
 use serac_engine::Database;

@@ -1,5 +1,5 @@
-//! Scans of one table that go round it together: the setting, what is shown of them, and that each
-//! finds what it finds alone.
+//! Scans of one table that go round it together: the setting, the figures, and that each scan finds
+//! the same rows as alone.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
@@ -81,7 +81,7 @@ async fn explain_says_who_goes_with_others() {
             let plan = text(&mut session, &format!("EXPLAIN ANALYZE {query}")).await;
             let line = plan.lines().find(|line| line.contains("shared_scan_followed="));
             assert_eq!(line.is_some(), attaches, "{setting}: {query}\n{plan}");
-            // Alone, it follows nobody.
+            // Alone, it does not follow.
             assert!(line.is_none_or(|line| line.contains("shared_scan_followed=0, shared_scan_left=0")), "{plan}");
         }
     }
@@ -102,7 +102,7 @@ async fn a_scan_finds_the_blocks_that_another_has_read() {
     fast.execute("SET shared_scans = on").await.unwrap();
     let query = parse("SELECT id FROM t").unwrap().pop().unwrap();
     let StatementStream::Rows(mut stream) = slow.stream_statement(query.clone()).await.unwrap() else { panic!() };
-    // It has begun, and waits for whoever takes its rows.
+    // It has begun, and waits for the reader of its rows.
     let mut batches = vec![stream.next().await.unwrap().unwrap()];
     assert_eq!(figure(&db, "serac_shared_scans", ""), 1);
     let counted = "SELECT count(*) AS n, sum(v) AS total FROM t WHERE id >= 0";
@@ -117,11 +117,11 @@ async fn a_scan_finds_the_blocks_that_another_has_read() {
     assert_eq!(ids.into_iter().collect::<HashSet<_>>().len(), ROWS as usize);
     let taken = |how: &str| figure(&db, "serac_shared_scan_blocks_total", how);
     assert_eq!(taken("followed") + taken("led"), 2 * blocks);
-    // What the fast one has read while the slow one waited.
+    // The blocks that the fast one has read while the slow one waited.
     assert!(taken("followed") > 0 && taken("led") < 2 * blocks);
     assert_eq!(figure(&db, "serac_shared_scans", ""), 0);
 
-    // Who is not read any more detaches: at a LIMIT, and when the rows are not wanted.
+    // A scan without a reader detaches: at a LIMIT, and when the rows are not wanted.
     for limited in ["SELECT id FROM t LIMIT 5", "SELECT id FROM t WHERE v > 10 ORDER BY v LIMIT 5"] {
         assert_eq!(slow.execute(limited).await.unwrap()[0].row_count(), 5);
         wait_until_detached(&db).await;
@@ -136,8 +136,7 @@ async fn a_scan_finds_the_blocks_that_another_has_read() {
 /// Rows that are always there.
 const KEPT: i64 = 30_000;
 
-/// Moves values between rows, and adds and deletes rows whose values add up to 0, until it is told
-/// to stop.
+/// Moves values between rows, and adds and deletes rows whose values add up to 0, until the stop.
 async fn write(db: SqlDatabase, seed: u64, stop: Arc<AtomicBool>) {
     let (mut session, mut rng) = (Session::new(&db), StdRng::seed_from_u64(seed));
     while !stop.load(Ordering::Relaxed) {

@@ -1,5 +1,4 @@
-//! Correlated subqueries give what they give when they are run for one outer row after the other,
-//! with its values in the places of the references.
+//! Correlated subqueries equal runs for each outer row, with its values in place of the references.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
@@ -104,6 +103,7 @@ impl Form {
             Self::Greater { all } => format!("o.a > {} ({subquery})", if all { "ALL" } else { "ANY" }),
         }
     }
+
     /// The value, given the subquery's rows. An error if there are too many.
     fn value(self, a: Option<i64>, rows: &[Row]) -> Result<Option<i64>, ()> {
         let holds = |test: fn(i64, i64) -> bool| {

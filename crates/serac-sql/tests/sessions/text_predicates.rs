@@ -43,7 +43,7 @@ const QUERIES: &[(&str, bool)] = &[
     ("SELECT max({}) AS m, count(*) FILTER (WHERE {} = 'ab') AS a FROM s JOIN p ON s.pid = p.id", false),
     ("SELECT sum(CASE WHEN {} = 'ab' THEN 1 ELSE 0 END) AS a FROM s JOIN p ON s.t = p.name", false),
     ("SELECT sum(CASE WHEN {} = s.t THEN 1 ELSE 0 END) AS a FROM s JOIN p ON s.pid = p.id", false),
-    // What may fail is not moved.
+    // A predicate that may fail is not moved.
     (
         "SELECT sum(CASE WHEN {}::bigint > 0 THEN 1 ELSE 0 END) AS a FROM s JOIN p ON s.pid = p.id WHERE p.name IN ('1', '2')",
         false,

@@ -1,4 +1,5 @@
-//! What follows a session's time zone, DateStyle and IntervalStyle, and what does not.
+//! The parts of results that follow a session's time zone, DateStyle and IntervalStyle, and those
+//! that do not.
 
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::compute::cast;
@@ -76,7 +77,7 @@ async fn transactions_undo_settings_of_times() {
     }
 }
 
-/// Constants in what is kept mean what they meant when it was made.
+/// Constants in stored definitions keep the meaning that they had when the definition was made.
 #[tokio::test]
 async fn what_is_kept_does_not_depend_on_who_reads_it() {
     let database = database();

@@ -1,5 +1,5 @@
-//! Transaction control: what an error does to a transaction, and what may be shown of one that is
-//! not durable.
+//! Transaction control: the effect of an error on a transaction, and the results that may be shown
+//! of one that is not durable.
 
 use datafusion::arrow::array::{Int32Array, RecordBatch};
 use datafusion::scalar::ScalarValue;
@@ -43,10 +43,10 @@ async fn an_error_of_syntax_is_one_of_the_transaction() {
     assert_eq!(fails(&mut session, "SELECT 1").await, "25P02");
     run(&mut session, "COMMIT").await;
     assert_eq!(count(&mut session).await, 0);
-    // Nothing runs of a script with such an error.
+    // No statement of a script with such an error runs.
     assert_eq!(fails(&mut session, "INSERT INTO t VALUES (1); SELEC 1").await, "42601");
     assert_eq!(count(&mut session).await, 0);
-    // So is what cannot be prepared, or described.
+    // So is a statement that cannot be prepared, or described.
     for described in [false, true] {
         run(&mut session, "BEGIN; INSERT INTO t VALUES (1)").await;
         if described {
@@ -76,8 +76,8 @@ async fn an_error_beside_statements_keeps_what_a_savepoint_leads_back_to() {
     assert_eq!(count(&mut session).await, 2);
 }
 
-/// A database whose log has failed at the commit of the row 2: it can be seen, as nobody knows
-/// whether it is on the disk, but must not be shown.
+/// A database whose log has failed at the commit of the row 2. The row is visible, but must not be
+/// shown, because it may not be on the disk.
 struct Doubtful {
     db: SqlDatabase,
     _folder: tempfile::TempDir,
@@ -104,6 +104,7 @@ impl Doubtful {
         assert_eq!(fails(&mut session, "INSERT INTO t VALUES (2, 20)").await, "58030");
         Self { db, _folder: folder }
     }
+
     async fn in_transaction(&self, modes: &str) -> Session {
         let mut session = Session::new(&self.db);
         run(&mut session, &format!("BEGIN {modes}")).await;
@@ -137,7 +138,7 @@ async fn a_transaction_shows_nothing_that_is_not_durable() {
                 run(&mut session, &format!("ROLLBACK; BEGIN {modes}")).await;
             }
         }
-        // What is durable is shown.
+        // A durable row is shown.
         let mut session = doubtful.in_transaction(modes).await;
         assert_eq!(run(&mut session, "SELECT b FROM t WHERE a = 1").await[0].row_count(), 1);
     }
@@ -175,7 +176,7 @@ async fn nor_does_it_by_prepared_statements() {
     }
 }
 
-/// What a COPY has written.
+/// The output of a COPY.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -184,6 +185,7 @@ impl Write for Written {
         self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -264,7 +266,7 @@ async fn a_value_of_a_sequence_is_shown_once_it_will_not_come_again() {
                 assert_eq!(fails(&mut session, sql).await, "58030", "{begin}; {sql}");
             }
             assert_eq!(*written.0.lock(), b"", "{begin}; {sql}");
-            // Nor is the next one of the same reservation.
+            // The next value of the same reservation must not be shown either.
             assert_eq!(fails(&mut Session::new(&db), "SELECT nextval('s')").await, "58030", "{begin}; {sql}");
         }
     }
@@ -280,7 +282,7 @@ async fn shown(session: &mut Session, sql: &str) -> String {
     }
 }
 
-/// What PostgreSQL 15 shows.
+/// The results of PostgreSQL 15.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_savepoint_leads_back_to_roles_and_settings() {
     let db = in_memory();
@@ -344,12 +346,12 @@ async fn a_savepoint_leads_back_to_roles_and_settings() {
         "42501"
     );
     run(&mut session, "ROLLBACK; RESET ROLE").await;
-    // What a rollback leads back to is there, though it was set for all transactions to come.
+    // A rollback restores the old value, even if the new one was set for all transactions to come.
     run(&mut session, "BEGIN; SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE; ROLLBACK").await;
     assert_eq!(shown(&mut session, level).await, "repeatable read");
 }
 
-/// Statements whose futures are dropped when they have changed rows already.
+/// Statements whose futures are dropped when they have already changed rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_dropped_half_way_leaves_nothing() {
     let db = in_memory();
@@ -378,7 +380,7 @@ async fn what_is_dropped_half_way_leaves_nothing() {
                     tokio::time::timeout(moment, session.execute(sql)).await.is_ok()
                 };
                 assert!(!is_over, "it waits: {sql}");
-                // Its rows hold up nobody.
+                // Its rows are not locked.
                 let own = if begin.is_empty() { TransactionStatus::Idle } else { TransactionStatus::Failed };
                 assert_eq!(session.transaction_status(), own, "{begin}; {sql}");
                 run(&mut other, "INSERT INTO t VALUES (1); DELETE FROM t").await;
@@ -389,7 +391,7 @@ async fn what_is_dropped_half_way_leaves_nothing() {
             }
         }
     }
-    // Nor has it taken anything with it.
+    // It has not removed other objects either.
     run(&mut session, "EXECUTE p(5); EXECUTE p(6)").await;
     run(&mut other, "BEGIN; UPDATE t SET a = 7 WHERE a = 6").await;
     run(
@@ -406,8 +408,7 @@ async fn what_is_dropped_half_way_leaves_nothing() {
     assert_eq!(count(&mut other).await, 2);
 }
 
-/// A transaction that has failed and has no savepoint does nothing more: what it has locked is
-/// free.
+/// A failed transaction without a savepoint cannot continue: its locks are free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_transaction_is_in_nobodys_way() {
     let db = in_memory();
@@ -422,7 +423,7 @@ async fn a_failed_transaction_is_in_nobodys_way() {
     assert_eq!(shown(&mut other, "SELECT pg_try_advisory_lock(5)").await, "true");
     assert_eq!(fails(&mut session, "SELECT 1").await, "25P02");
     run(&mut session, "ROLLBACK; INSERT INTO t VALUES (1, 2)").await;
-    // One that can be led back keeps what it has locked.
+    // A transaction that can roll back to a savepoint keeps its locks.
     run(&mut session, "BEGIN; INSERT INTO t VALUES (2, 2); SAVEPOINT s").await;
     assert_eq!(fails(&mut session, "SELECT 1 / 0").await, "22012");
     assert_eq!(fails(&mut other, "ALTER TABLE t ADD COLUMN c INTEGER").await, "55006");

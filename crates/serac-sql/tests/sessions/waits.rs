@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// What ends at all ends sooner.
+/// An end that comes at all comes sooner.
 const SOON: Duration = Duration::from_secs(20);
-/// What waits has begun to wait by then.
+/// A waiter has begun to wait by then.
 const MOMENT: Duration = Duration::from_millis(50);
 
 async fn database(sql: &str) -> SqlDatabase {
@@ -101,7 +101,7 @@ async fn a_prepared_statement_waits() {
     let task = tokio::spawn(async move {
         let mut update = other.prepare("UPDATE t SET v = v * 2 WHERE id = $1 RETURNING v").unwrap();
         let mut rows = Rows::default();
-        // Without waiting there is nothing to be had.
+        // Without waiting there is no result.
         assert_eq!(other.run_prepared(&mut update, &[Value::Int64(1)], &mut rows).unwrap(), None);
         assert_eq!(other.transaction_status(), TransactionStatus::Idle);
         let one = [Value::Int64(1)];
@@ -133,7 +133,7 @@ async fn who_would_close_a_circle_fails_and_the_others_go_on() {
         let error = third.execute("UPDATE t SET v = v + 10 WHERE id = 1").await.unwrap_err();
         assert_eq!((error.sqlstate, error.message.as_str()), ("40P01", "deadlock detected"));
         assert_eq!(third.transaction_status(), TransactionStatus::Failed);
-        // What it has held is free already.
+        // Its locks are free already.
         for waiting in [second, first] {
             let (mut session, result) = waiting.await.unwrap();
             assert_eq!(result, Ok(()));
@@ -234,7 +234,7 @@ async fn many_change_one_row_and_none_fails_nor_is_lost() {
                             tokio::task::yield_now().await;
                             ok(&mut session, "COMMIT").await;
                         }
-                        // What is rolled back counts for nothing.
+                        // A rolled-back change has no effect.
                         _ => {
                             for sql in ["BEGIN", "UPDATE t SET v = v + 1000 WHERE id = 1"] {
                                 ok(&mut session, sql).await;
@@ -272,7 +272,7 @@ async fn many_insert_and_delete_one_key_and_none_meets_a_duplicate() {
                 tasks.push(tokio::spawn(async move {
                     for time in 0..TIMES {
                         let sql = if (number + time) % 3 == 0 { "DELETE FROM t WHERE id = 1" } else { &insert };
-                        // On a machine with much to do, somebody may come first for too long.
+                        // On a busy machine, other sessions may be first for too long.
                         while let Err(sqlstate) = run(&mut session, sql).await {
                             assert_eq!(sqlstate, "40001", "{sql}");
                         }
@@ -360,7 +360,7 @@ async fn claims_wait_at_every_level_unless_they_are_not_to() {
     }
 }
 
-/// Workers that take from a queue: each job is done once, and nobody waits for another.
+/// Workers that take from a queue: each job is done once, and no worker waits for another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_is_worked_off() {
     for way in WAYS {
@@ -423,7 +423,8 @@ async fn keys_and_parents_are_waited_for() {
     }
 }
 
-/// Sessions of clients of PostgreSQL wait at the other levels, too; embedded ones are told at once.
+/// Sessions of clients of PostgreSQL wait at the other levels, too; embedded ones get the conflict
+/// at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_waits_for_a_rollback_where_that_is_usual() {
     for way in WAYS {
@@ -485,7 +486,7 @@ async fn who_waits_for_whom_can_be_seen() {
     );
     let row = db.connections().rows().into_iter().find(|row| row.process == waits_there.process()).unwrap();
     assert!(row.transaction_number.is_some());
-    // Whoever may not read the table learns that somebody waits, and not where.
+    // A role that may not read the table sees that a session waits, but not on which table.
     ok(&mut other, "CREATE ROLE nobody; SET ROLE nobody").await;
     assert_eq!(numbers(&mut other, "SELECT count(*) FROM serac_locks WHERE table_name IS NULL").await, [1]);
     ok(&mut other, "RESET ROLE").await;
@@ -497,7 +498,7 @@ async fn who_waits_for_whom_can_be_seen() {
     assert!(rows.iter().all(|row| row.transaction_number.is_none()), "all have ended: {rows:?}");
 }
 
-/// Statements whose rows might be given as they come wait like others.
+/// Statements whose rows might be streamed wait like others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_is_streamed_waits() {
     let update = "UPDATE t SET v = t.v + s.n FROM (VALUES (100)) AS s (n) WHERE id = 1";
@@ -674,7 +675,7 @@ async fn jobs_are_taken_by_one_statement() {
     assert_eq!(numbers(&mut Session::new(&db), "SELECT count(*) FROM jobs WHERE taken = 1").await, [40]);
 }
 
-/// Claims inside statements, and of joins, wait, and go on from what the holder has left.
+/// Claims inside statements, and of joins, wait, and continue from the holder's state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_in_statements_wait() {
     let sum =

@@ -2,10 +2,9 @@
 //!
 //! A hot block is updated in place while scans copy it. The copy may hold torn values; the reader
 //! finds out afterwards, from the version column, which rows to patch (see
-//! [`crate::table::data_table`]). What must not happen is that the compiler reasons from "nobody
-//! writes here". So the copy is one `asm!` block that stands for a loop of relaxed atomic byte
-//! loads, which is exactly what the instruction does on the machine; on other machines, and for
-//! Miri, it is that loop, by words.
+//! [`crate::table::data_table`]). The compiler must not reason from "nobody writes here". So the
+//! copy is one `asm!` block that stands for a loop of relaxed atomic byte loads: the instruction
+//! does exactly that. On other machines, and for Miri, it is that loop, by words.
 
 /// Copies `len` bytes from `src` to `dst` as if by relaxed atomic loads.
 ///

@@ -1,18 +1,19 @@
 //! The memory of blocks.
 //!
-//! A table's first blocks take ordinary pages, so that a small table occupies what it uses. The
-//! others come in pairs, each pair a *huge page* of the machine where the system has them: a tenth
-//! of the page faults while loading, and far fewer misses in the translation of addresses when rows
-//! are read or written here and there.
+//! A table's first blocks take ordinary pages, so that a small table occupies only the memory that
+//! it uses. The others come in pairs, each pair a *huge page* of the machine where the system has
+//! them. Loading then takes a tenth of the page faults, and random accesses to rows miss the TLB
+//! far less often.
 //!
-//! A block that freezes lends parts of its memory to its frozen form, which outlive it
-//! ([`crate::freeze::frozen`]); the whole pages between them are given back to the system when the
-//! hot block is gone. So is a block's memory whose other half of a huge page lives on. From then on
-//! the system is told to leave that huge page split: it would fill it up again.
+//! A freezing block lends parts of its memory to its frozen form, and they outlive the block
+//! ([`crate::freeze::frozen`]). The whole pages between those parts are given back to the system
+//! when the hot block is gone. The system also gets back the memory of a block whose other half of
+//! a huge page is in use. From then on the system is told to leave that huge page split: it would
+//! fill it up again.
 //!
 //! The system clears a page when it is touched for the first time, which for a huge page takes as
-//! long as many transactions. While tables grow, collectors keep some huge pages
-//! [ready](keep_ready), so that who inserts need not wait.
+//! long as many transactions. While tables grow, collectors keep a few huge pages
+//! [ready](keep_ready), so that an inserting thread need not wait.
 
 use crate::ids::BLOCK_BYTES;
 use crate::version::gc::now_ms;
@@ -39,9 +40,8 @@ const _: () = assert!(HUGE_PAGE_BYTES == 2 * BLOCK_BYTES, "a huge page holds a p
 static REGION_BYTES: AtomicUsize = AtomicUsize::new(0);
 static USED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of blocks' memory in this process: what hot blocks use, and frozen ones of their former
-/// selves; and what is held but idle, as the second half of a huge page before its first use, and
-/// those that are ready.
+/// Bytes of blocks' memory in this process: (used, idle). Hot blocks and the parts that frozen
+/// blocks keep are used; unused second halves of huge pages and ready huge pages are idle.
 pub fn block_memory_bytes() -> (usize, usize) {
     let used = USED_BYTES.load(Ordering::Relaxed);
     (used, REGION_BYTES.load(Ordering::Relaxed).saturating_sub(used))
@@ -89,18 +89,19 @@ impl Region {
         Self { memory, kind: RegionKind::Single, returned: AtomicUsize::new(0) }
     }
 
-    /// A huge page, if the system has such pages: one that is ready, if there is one.
+    /// A huge page, a ready one first; `None` if the system has no huge pages.
     pub fn huge_page() -> Option<Self> {
         // Relaxed: a hint.
         LAST_ASKED.store(now_ms(), Ordering::Relaxed);
         let ready = READY.lock().pop();
         ready.or_else(Self::map_huge_page)
     }
+
     #[cfg(all(target_os = "linux", not(miri)))]
     fn map_huge_page() -> Option<Self> {
         let bytes = 2 * HUGE_PAGE_BYTES;
         // SAFETY: a fresh private mapping of which the ends that are not aligned are given back at
-        // once. That the advice may be refused does not matter: then the pages are ordinary ones.
+        // once. The advice may be refused: then the pages are ordinary ones.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -119,6 +120,7 @@ impl Region {
             Some(Self { memory: NonNull::new(memory)?, kind: RegionKind::HugePage, returned: AtomicUsize::new(0) })
         }
     }
+
     #[cfg(not(all(target_os = "linux", not(miri))))]
     fn map_huge_page() -> Option<Self> {
         None
@@ -132,7 +134,7 @@ impl Region {
     /// Gives whole pages back to the system; true if it took them. They read as zeros from now on.
     ///
     /// # Safety
-    /// The pages lie in the region, and nobody relies on what they hold.
+    /// The pages lie in the region, and their content is not used any more.
     #[cfg(all(target_os = "linux", not(miri)))]
     unsafe fn give_back(&self, pages: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: by the caller's promise; the advice about the huge page concerns the whole of a
@@ -149,6 +151,7 @@ impl Region {
         }
         taken
     }
+
     #[cfg(not(all(target_os = "linux", not(miri))))]
     unsafe fn give_back(&self, _: NonNull<u8>, _: usize) -> bool {
         false
@@ -177,12 +180,12 @@ impl Drop for Region {
 /// Huge pages that the system has cleared already.
 static READY: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 const READY_PAGES: usize = 3;
-/// When a huge page was wanted last, in milliseconds.
+/// The time of the last request for a huge page, in milliseconds.
 static LAST_ASKED: AtomicU64 = AtomicU64::new(0);
-/// So much later, those that are ready go back to the system.
+/// Ready pages that are unused for this long go back to the system.
 const READY_MS: u64 = 1_000;
 
-/// Sees to it that huge pages are ready if some have been wanted lately, and that none are if not.
+/// Makes huge pages ready if there were requests lately, and gives them back if not.
 pub(crate) fn keep_ready() {
     let asked = LAST_ASKED.load(Ordering::Relaxed);
     let is_growing = asked > 0 && now_ms().saturating_sub(asked) < READY_MS;
@@ -192,7 +195,7 @@ pub(crate) fn keep_ready() {
     while READY.lock().len() < READY_PAGES {
         let Some(region) = Region::map_huge_page() else { return };
         for page in (0..HUGE_PAGE_BYTES).step_by(PAGE_BYTES) {
-            // SAFETY: the region's own memory, which nobody else has yet.
+            // SAFETY: the region's own memory, which is not shared yet.
             unsafe { region.memory.add(page).write_volatile(0) };
         }
         READY.lock().push(region);
@@ -215,7 +218,7 @@ unsafe impl Send for BlockMemory {}
 unsafe impl Sync for BlockMemory {}
 impl std::panic::RefUnwindSafe for BlockMemory {}
 
-/// The second halves of huge pages whose first half was given out.
+/// The free second halves of huge pages whose first half is in use.
 static SPARE_HALVES: Mutex<Vec<BlockMemory>> = Mutex::new(Vec::new());
 
 impl BlockMemory {
@@ -242,6 +245,7 @@ impl BlockMemory {
         let region = Arc::new(Region::single());
         Self::part(region.memory, region)
     }
+
     fn part(start: NonNull<u8>, region: Arc<Region>) -> Self {
         Self { start, region, returned: AtomicUsize::new(0) }
     }
@@ -255,7 +259,7 @@ impl BlockMemory {
     /// Gives pages back to the system.
     ///
     /// # Safety
-    /// Nobody uses what `pages` hold any more, and they were not given back before.
+    /// The content of `pages` is not used any more, and they were not given back before.
     pub unsafe fn give_back(&self, pages: &SparePages) {
         for range in &pages.ranges {
             // SAFETY: whole pages of this block's, by the construction of `SparePages`; unused by
@@ -273,9 +277,9 @@ impl Drop for BlockMemory {
         let held = BLOCK_BYTES - *self.returned.get_mut();
         USED_BYTES.fetch_sub(held, Ordering::Relaxed);
         if Arc::strong_count(&self.region) > 1 {
-            // SAFETY: the block's own half of the region, which nobody has any more.
+            // SAFETY: the block's own half of the region, to which no reference is left.
             if unsafe { self.region.give_back(self.start, BLOCK_BYTES) } {
-                // What had been given back before counts once.
+                // Pages that had been given back before count once.
                 let twice = BLOCK_BYTES - held;
                 self.region.returned.fetch_sub(twice, Ordering::Relaxed);
                 REGION_BYTES.fetch_add(twice, Ordering::Relaxed);
@@ -291,8 +295,8 @@ pub struct SparePages {
 }
 
 impl SparePages {
-    /// The pages that no range of `kept` (offsets from the block's start) touches; none if they are
-    /// too few to be worth it.
+    /// The pages that no range of `kept` (offsets from the block's start) touches; no pages if they
+    /// are too few to be worth it.
     pub fn between(mut kept: Vec<Range<usize>>) -> Self {
         kept.sort_unstable_by_key(|range| range.start);
         kept.push(BLOCK_BYTES..BLOCK_BYTES);
@@ -305,6 +309,7 @@ impl SparePages {
         let spare = Self { ranges };
         if spare.bytes() <= BLOCK_BYTES / SPARE_PART { Self::default() } else { spare }
     }
+
     /// Bytes of the pages.
     pub fn bytes(&self) -> usize {
         self.ranges.iter().map(Range::len).sum()
@@ -342,7 +347,7 @@ mod tests {
             assert!(bytes.iter().all(|byte| *byte == 0));
             bytes.fill(1);
             keep_ready();
-            // Tests beside this one take some, too.
+            // Other tests of this process take huge pages, too.
             let deadline = serac_sync::time::Instant::now() + std::time::Duration::from_secs(60);
             while ready() == 0 {
                 assert!(serac_sync::time::Instant::now() < deadline, "none becomes ready");
@@ -374,7 +379,7 @@ mod tests {
             let bytes = unsafe { std::slice::from_raw_parts_mut(block.start().as_ptr(), BLOCK_BYTES) };
             bytes.fill(7);
             let kept = [100..5_000, 700_000..800_000];
-            // SAFETY: nobody else has the memory.
+            // SAFETY: no other reference to the memory exists.
             unsafe { block.give_back(&SparePages::between(kept.to_vec())) };
             assert!(kept.into_iter().all(|range| bytes[range].iter().all(|byte| *byte == 7)));
             if cfg!(target_os = "linux") {

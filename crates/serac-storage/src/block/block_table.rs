@@ -1,10 +1,10 @@
 //! A table's block table: block number → block in one load.
 //!
-//! A flat array of atomic pointers, reserved at full size as zeroed virtual memory (8 MiB of
-//! addresses, touched page by page as the table grows), so that it never moves and a lookup needs
-//! neither a latch nor a hash. Each entry owns one reference to its block. A block may be replaced
-//! by its other form (frozen or thawed), or by nothing when it has become empty; the old one's
-//! reference is given up an epoch later, so a pinned reader keeps what it has found.
+//! A flat array of atomic pointers that never moves, so a lookup needs neither a latch nor a hash.
+//! It is reserved at full size as zeroed virtual memory: 8 MiB of addresses, touched page by page
+//! as the table grows. Each entry owns one reference to its block. A block may be replaced by its
+//! other form (frozen or thawed), or removed when it has become empty. The old block's reference is
+//! given up an epoch later, so a pinned reader keeps the block that it has found.
 
 use crate::block::Block;
 use crate::error::{Result, StorageError};
@@ -53,18 +53,19 @@ impl BlockTable {
         unsafe { &*self.entries.as_ptr().add(no.0 as usize) }
     }
 
-    /// One more than the largest block number so far. Numbers below it may have no block: recycled,
-    /// or left out by recovery.
+    /// The largest block number so far plus one. Numbers below it may have no block: recycled, or
+    /// left out by recovery.
     pub fn len(&self) -> u32 {
         // Acquire: pairs with the Release in `put`, so that every block below the length is there.
         self.len.load(Ordering::Acquire)
     }
+
     /// Whether there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The block with this number, if there is one.
+    /// The block with this number, if it exists.
     #[inline]
     pub fn get<'g>(&'g self, no: BlockNo, _guard: &'g Guard) -> Option<&'g Block> {
         // Acquire: pairs with the Release in `put` and `replace`.
@@ -86,7 +87,7 @@ impl BlockTable {
         })
     }
 
-    /// Puts a block where there is none.
+    /// Puts a block at a number without one.
     ///
     /// # Errors
     /// [`StorageError::Limit`] when the table is full.
@@ -99,7 +100,7 @@ impl BlockTable {
         Ok(())
     }
 
-    /// The block with this number, made if there is none: recovery puts rows where they were.
+    /// The block with this number, made if it is missing: recovery puts rows where they were.
     pub fn get_or_insert_with<'g>(
         &'g self,
         no: BlockNo,
@@ -121,15 +122,17 @@ impl BlockTable {
         let new = Arc::into_raw(new).cast_mut();
         let replaced = self.exchange(no, old, new);
         if !replaced {
-            // SAFETY: just taken out of its Arc, and nobody has seen it.
+            // SAFETY: just taken out of its Arc, and not shared yet.
             drop(unsafe { Arc::from_raw(new) });
         }
         replaced
     }
+
     /// Leaves nothing in the place of `old`, if that is still there.
     pub fn remove(&self, no: BlockNo, old: &Block) -> bool {
         self.exchange(no, old, ptr::null_mut())
     }
+
     fn exchange(&self, no: BlockNo, old: &Block, new: *mut Block) -> bool {
         let old = ptr::from_ref(old).cast_mut();
         // AcqRel: publishes the new block's content; pairs with the Acquire in `get`.
@@ -138,8 +141,8 @@ impl BlockTable {
         }
         let old = SharedBlock(old);
         let guard = epoch::pin();
-        // SAFETY: the entry's own reference to the old block, given up once: whoever found the
-        // block in the entry was pinned.
+        // SAFETY: the entry's own reference to the old block, given up once: a reader that found
+        // the block in the entry was pinned.
         unsafe { guard.defer_unchecked(move || drop(Arc::from_raw({ old }.0))) };
         // A block is too large to wait in this thread's bag until that is full.
         guard.flush();

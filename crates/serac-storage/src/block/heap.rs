@@ -6,28 +6,27 @@
 //! without a copy, each kept alive by its own reference count. Bytes are written once, before the
 //! view that names them is stored in a slot, and never again.
 //!
-//! **Who names bytes.** A slot, or a before-image of a linked undo record. An update moves what the
-//! slot named to its record without a word to the heap; an abort makes both name it
-//! ([`retain`](HeapLatch::retain)); a record that is unlinked, a value that an abort takes back and
-//! a row that is gone for everybody let go of it ([`release`](HeapLatch::release)). Each chunk
-//! counts the bytes in it that are named, its *live* bytes; the rest is garbage. Since a column has
-//! chunks of its own, a gather takes them as they are, and need not look at the views to know what
-//! the column names. All of that, and every change of a view in a slot, happens under the heap's
-//! latch, one for the whole change of a row.
+//! **Names of bytes.** Slots and the before-images of linked undo records name bytes. An update
+//! moves the slot's name to its record without telling the heap; an abort makes both name the bytes
+//! ([`retain`](HeapLatch::retain)). Unlinked records, values that an abort takes back and rows that
+//! are gone for everybody [`release`](HeapLatch::release) them. Each chunk counts the bytes in it
+//! that are named, its *live* bytes; the rest is garbage. A column has chunks of its own: a gather
+//! takes them as they are, without looking at views. All these changes, and every change of a view
+//! in a slot, happen under the heap's latch, one for the whole change of a row.
 //!
 //! **Reading rows** takes no latch: a reader finds the chunk's [place](Places), which does not
-//! move. What makes that safe is that bytes and place are there before the view is: a view that is
-//! true for a reader's snapshot was stored before something that the reader has acquired since (a
-//! version head, a commit's stamp), and a redirection is a store with Release, which the Acquire
-//! fence of reading pairs with ([`crate::table::data_table`]).
+//! move. This is safe because bytes and place are there before the view is. A view that is true for
+//! a reader's snapshot was stored before a version head or a commit's stamp that the reader has
+//! acquired since. A redirection is a store with Release, which the reader's Acquire fence pairs
+//! with ([`crate::table::data_table`]).
 //!
 //! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped
-//! an epoch later: a reader copies views and fetches the chunks that they name under one pin. Its
-//! index is used again by a later chunk. Chunks that are garbage for the most part are emptied by
+//! an epoch later: a reader copies views and fetches their chunks under one pin. A later chunk uses
+//! the index again. Chunks that are garbage for the most part are emptied by
 //! [`crate::freeze::vacuum`].
 //!
 //! **Back from frozen.** A thawed block [adopts](HeapLatch::adopt) the buffers of its frozen form
-//! as chunks that take no appends, so that a thaw copies no values of variable length.
+//! as chunks without appends: a thaw copies no values of variable length.
 //!
 //! Model: `serac-models/tests/vacuum.rs`.
 
@@ -55,7 +54,7 @@ const FIRST_PLACES: usize = 4;
 const PIECES: usize = 30;
 /// Bytes that the memory brings at a time.
 const CACHE_LINE: usize = 64;
-/// So many lines of a value are asked for; the processor finds the others by itself.
+/// Cache lines of a value that are prefetched; the processor finds the later ones.
 const LINES_AHEAD: usize = 8;
 
 /// One append-only piece of heap memory.
@@ -63,13 +62,13 @@ const LINES_AHEAD: usize = 8;
 pub struct HeapChunk {
     bytes: NonNull<u8>,
     capacity: usize,
-    /// Whose memory it is, if a frozen block's: such a chunk takes no appends.
+    /// The frozen block's memory, if the chunk is adopted: such a chunk takes no appends.
     adopted: Option<Buffer>,
 }
 
-// SAFETY: the bytes are written only under the owning heap's latch, into ranges no view names yet,
-// and are read only through views that were stored after the write; the memory itself is freed by
-// the last owner.
+// SAFETY: the bytes are written only under the owning heap's latch, into ranges no view names yet.
+// They are read only through views that were stored after the write. The last owner frees the
+// memory.
 unsafe impl Send for HeapChunk {}
 // SAFETY: as above.
 unsafe impl Sync for HeapChunk {}
@@ -104,7 +103,7 @@ impl HeapChunk {
 impl Drop for HeapChunk {
     fn drop(&mut self) {
         if self.adopted.is_none() {
-            // SAFETY: allocated in `new` with the same layout; nobody else owns it.
+            // SAFETY: allocated in `new` with the same layout, and owned by this chunk alone.
             unsafe { std::alloc::dealloc(self.bytes.as_ptr(), Self::layout(self.capacity)) }
         }
     }
@@ -112,16 +111,16 @@ impl Drop for HeapChunk {
 
 #[derive(Debug, Default)]
 struct ChunkEntry {
-    /// None once the chunk was dropped.
+    /// `None` once the chunk was dropped.
     chunk: Option<Arc<HeapChunk>>,
     used: usize,
     /// Bytes that a slot or a before-image names.
     live: usize,
-    /// Being emptied: what it holds is moved to other chunks.
+    /// Being emptied: its live values are moved to other chunks.
     condemned: bool,
 }
 
-/// Where a chunk lies, for readers: null once it was dropped.
+/// A chunk's address, for readers: null once the chunk was dropped.
 #[derive(Debug, Default)]
 struct Place {
     bytes: AtomicPtr<u8>,
@@ -193,7 +192,7 @@ impl ColumnHeap {
 
     /// The bytes that a view names.
     fn chunk(&self, view: ArrowView) -> &Arc<HeapChunk> {
-        self.chunks[chunk_of(view)].chunk.as_ref().expect("what a view names is kept")
+        self.chunks[chunk_of(view)].chunk.as_ref().expect("the bytes of a view are kept")
     }
 }
 
@@ -325,7 +324,7 @@ pub(crate) const fn is_in_heap(view: ArrowView) -> bool {
 pub(crate) const fn chunk_of(view: ArrowView) -> usize {
     (view >> 64) as u32 as usize
 }
-/// Where in that buffer the value begins.
+/// The value's offset in that buffer.
 #[inline]
 pub(crate) const fn offset_of(view: ArrowView) -> usize {
     (view >> 96) as u32 as usize
@@ -362,7 +361,7 @@ impl BlockHeap {
     }
 
     /// Appends many values of a column under one latch; `total_bytes` is the sum of the lengths of
-    /// those that do not fit a view. None is longer than [`MAX_VALUE_BYTES`].
+    /// those that do not fit a view. No value is longer than [`MAX_VALUE_BYTES`].
     pub(crate) fn append_all<'a>(
         self: &Arc<Self>,
         column: ColumnId,
@@ -385,7 +384,7 @@ impl BlockHeap {
     /// slice is used.
     #[inline]
     unsafe fn named(&self, column: ColumnId, view: ArrowView) -> &[u8] {
-        let place = self.place(column, chunk_of(view)).expect("what a view names is kept");
+        let place = self.place(column, chunk_of(view)).expect("the bytes of a view are kept");
         // Relaxed: stored before the view was.
         let (bytes, capacity) = (place.bytes.load(Ordering::Relaxed), place.capacity.load(Ordering::Relaxed));
         let (offset, len) = (offset_of(view), view_len(view));
@@ -394,7 +393,7 @@ impl BlockHeap {
         // and kept until an epoch after nothing names them.
         unsafe { std::slice::from_raw_parts(bytes.add(offset), len) }
     }
-    /// Appends the bytes that the views of some columns name, in their order.
+    /// Appends the bytes that the columns' views name, in their order.
     ///
     /// # Safety
     /// The views were read as a row is read (see the module), under a pin that the caller still
@@ -504,24 +503,24 @@ fn first_chunk_bytes() -> usize {
     serac_sync::limit("bytes of a first chunk", FIRST_CHUNK_BYTES, 64) as usize
 }
 
-/// Bytes of a column's next chunk where nobody knows how many are to come: as many as it has.
+/// Bytes of a column's next chunk if the number of coming values is not known: as many as it has.
 fn grown(live: usize) -> usize {
     live.clamp(first_chunk_bytes(), LARGEST_CHUNK_BYTES)
 }
 
-/// What is known of a column when it needs a new chunk.
+/// A column's sizes at the moment when it needs a new chunk.
 pub(crate) struct Grown {
     /// The bytes of the column that are named.
     pub live: usize,
-    /// The capacity of the chunk that is full now; 0 if there is none.
+    /// The capacity of the chunk that is full now; 0 without one.
     pub last: usize,
 }
 
 impl Grown {
-    /// Bytes of the next chunk in a block that has `rows` in its `slots`: what the free slots will
-    /// need if their values are like those, once that is not more than twice what the column has,
-    /// so that few rows do not stand for all of them. A chunk that came out much smaller than the
-    /// others was filled by updates: then the chunks double, up to an eighth of what is named.
+    /// Bytes of the next chunk in a block that has `rows` in its `slots`: the need of the free
+    /// slots if their values are like the present ones. At most twice the column's bytes, because
+    /// few rows do not stand for all of them. If updates filled a much smaller chunk, chunks double
+    /// instead, up to an eighth of the live bytes.
     pub fn to_fill(&self, rows: u32, slots: u32) -> usize {
         let left = self.live.saturating_mul((slots - rows) as usize) / (rows as usize).max(1);
         if left / 2 > self.live {
@@ -536,12 +535,12 @@ impl Grown {
 pub(crate) struct HeapLatch<'h> {
     heap: &'h Arc<BlockHeap>,
     state: MutexGuard<'h, HeapState>,
-    /// Pinned before the latch was taken and until after: a first pin may run what others have
-    /// deferred, which takes latches.
+    /// Pinned from before the latch is taken until after it is released: a first pin may run the
+    /// deferred work of other threads, which takes latches.
     guard: Guard,
 }
 
-/// Counts under the latch: nobody else changes the number.
+/// Counts under the latch: no other thread changes the number.
 fn add(counter: &AtomicUsize, bytes: usize) {
     counter.store(counter.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
 }
@@ -610,7 +609,7 @@ impl HeapLatch<'_> {
     /// copied.
     ///
     /// # Panics
-    /// When the column has chunks.
+    /// If the column has chunks.
     pub fn adopt(&mut self, column: ColumnId, buffers: &[Buffer], views: &[[u8; 16]]) {
         assert!(self.state.chunks(column).is_empty(), "a block is thawed into an empty one");
         let mut living = vec![0; buffers.len()];
@@ -640,7 +639,7 @@ impl HeapLatch<'_> {
         }
     }
 
-    /// One more names the value of a column's `view`.
+    /// Counts one more name of the value of a column's `view`.
     pub fn retain(&mut self, column: ColumnId, view: ArrowView) {
         if is_in_heap(view) {
             self.state.column(column).chunks[chunk_of(view)].live += view_len(view);
@@ -674,7 +673,7 @@ impl HeapLatch<'_> {
     }
 
     /// Marks the chunks with less than half of their used bytes live (or `all`) for emptying; false
-    /// if there are none.
+    /// if no chunk was marked.
     pub fn condemn(&mut self, all: bool) -> bool {
         let is_wanted = |entry: &ChunkEntry| all || entry.live * 2 < entry.used;
         let mut any = false;
@@ -708,8 +707,8 @@ impl HeapLatch<'_> {
         self.release(column, view);
     }
 
-    /// Copies the values of `column` that `views` name, each given with the number of its slot, to
-    /// chunks of their own, and says the view of each copy, which names it in place of the other.
+    /// Copies the values of `column` that `views` name to chunks of their own. Each view comes with
+    /// its slot; calls back with the view of the copy, which takes the old one's place.
     pub fn gather(
         &mut self,
         column: ColumnId,
@@ -719,7 +718,7 @@ impl HeapLatch<'_> {
         let chunks: Vec<_> = self.state.chunks(column).iter().map(|entry| entry.chunk.clone()).collect();
         let mut taken = vec![0; chunks.len()];
         while !views.is_empty() {
-            // As many as a chunk may have bytes for.
+            // At most as many as a chunk has room for.
             let mut total = 0;
             let count = views.iter().take_while(|(_, view)| {
                 total += view_len(*view);
@@ -732,7 +731,7 @@ impl HeapLatch<'_> {
             let target = self.state.column(column).chunks[index].chunk.clone().expect("just added");
             let mut used = 0;
             for &(slot, view) in these {
-                let chunk = chunks[chunk_of(view)].as_ref().expect("what a view names is kept");
+                let chunk = chunks[chunk_of(view)].as_ref().expect("the bytes of a view are kept");
                 let value = chunk.slice(offset_of(view), view_len(view));
                 // SAFETY: the chunk has room for all of these values, and no view names this part
                 // of it yet.
@@ -779,7 +778,7 @@ mod tests {
 
     fn read(heap: &BlockHeap, column: ColumnId, view: ArrowView, out: &mut Vec<u8>) {
         let _pinned = epoch::pin();
-        // SAFETY: pinned, and the tests name what they read.
+        // SAFETY: pinned, and the tests keep names of the bytes that they read.
         unsafe { heap.read(std::iter::once((column, view)), out) }
     }
 
@@ -836,7 +835,7 @@ mod tests {
         assert_eq!(lent[0].as_slice(), &[7; 100]);
     }
 
-    /// Waits for what is given back: tests beside this one may be pinned.
+    /// Waits until freed memory is given back: other tests of this process may be pinned.
     fn settle(heap: &BlockHeap) {
         for _ in 0..2_000 {
             epoch::pin().flush();
@@ -875,7 +874,7 @@ mod tests {
                 }
                 drop(latch);
                 settle(&heap);
-                // What lies in views does not count.
+                // Inline values do not count.
                 let live: usize = named.iter().map(|(_, value)| value.len()).filter(|len| *len > INLINE_BYTES).sum();
                 assert_eq!(heap.live_bytes(), live);
             }

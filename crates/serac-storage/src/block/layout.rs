@@ -1,4 +1,4 @@
-//! Where everything lies inside a block (§3.2).
+//! The places of columns and bitmaps inside a block (§3.2).
 //!
 //! A block is PAX: all columns of its rows lie within one 1 MiB piece of memory. The layout is
 //! computed once per table:
@@ -7,12 +7,12 @@
 //! | allocation bitmap | column 0: validity, values | column 1: validity, values | …
 //! ```
 //!
-//! The version column, which the paper has in the block too, lies outside ([`crate::block`]): a
-//! frozen block has none, and what it keeps of the memory are values all but wholly, so that huge
-//! pages stay whole.
+//! The paper has the version column in the block; here it lies outside ([`crate::block`]). A frozen
+//! block has no version column, so nearly all of the memory that it keeps is values, and huge pages
+//! stay whole.
 //!
-//! Every region starts at a multiple of 64 bytes, and bitmaps are whole 64-bit words, so that each
-//! can be lent out as an Arrow buffer.
+//! Every region starts at a multiple of 64 bytes, and bitmaps are whole 64-bit words: each can be
+//! lent out as an Arrow buffer.
 
 use crate::error::{Result, StorageError};
 use crate::ids::{BLOCK_BYTES, ColumnId, MAX_SLOTS_PER_BLOCK};
@@ -22,17 +22,17 @@ use crate::value::Value;
 
 /// Regions start at multiples of this many bytes (Arrow's recommended alignment).
 pub const REGION_ALIGNMENT: usize = 64;
-/// Where a block's allocation bitmap lies.
+/// The offset of a block's allocation bitmap.
 pub const ALLOCATION_OFFSET: usize = 0;
 /// A table has at most this many columns.
 pub const MAX_COLUMNS: usize = 1_600;
 
-/// Where a column lies in a block.
+/// A column's offsets in a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColumnLayout {
     /// Physical form.
     pub physical: PhysicalType,
-    /// What a row's value of the column comes out as.
+    /// The kind of [`Value`] that a read of the column returns.
     pub(crate) kind: ValueKind,
     /// Byte offset of the validity bitmap from the head of the block.
     pub validity_offset: usize,
@@ -40,13 +40,13 @@ pub struct ColumnLayout {
     pub value_offset: usize,
 }
 
-/// Where everything lies in the blocks of one table.
+/// The layout that all blocks of one table share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockLayout {
     slot_count: u32,
     columns: Vec<ColumnLayout>,
     used_bytes: usize,
-    /// One more than the position of the last column of variable length; 0 if there is none.
+    /// The position of the last column of variable length plus one; 0 if there is no such column.
     heap_columns: usize,
 }
 
@@ -115,38 +115,45 @@ impl BlockLayout {
     pub fn slot_count(&self) -> u32 {
         self.slot_count
     }
+
     /// Bytes of a bitmap with a bit for every slot.
     pub fn bitmap_bytes(&self) -> usize {
         bitmap_bytes(self.slot_count as usize)
     }
+
     /// Bytes of the block that the layout uses.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes
     }
+
     /// Whether there is a column of variable length.
     #[inline]
     pub fn has_views(&self) -> bool {
         self.heap_columns > 0
     }
+
     /// The columns up to the last one of variable length: so many may have values in a heap.
     pub(crate) fn heap_columns(&self) -> usize {
         self.heap_columns
     }
+
     /// The columns, by column id.
     pub fn columns(&self) -> &[ColumnLayout] {
         &self.columns
     }
+
     /// The columns' ids.
     pub fn column_ids(&self) -> impl Iterator<Item = ColumnId> + use<> {
         (0..self.columns.len() as u16).map(ColumnId)
     }
+
     /// One column.
     #[inline]
     pub fn column(&self, column: ColumnId) -> &ColumnLayout {
         &self.columns[column.0 as usize]
     }
 
-    /// Bytes of a column's values in a block, without what lies in its heap.
+    /// Bytes of a column's values in a block, without its heap.
     pub fn value_bytes(&self, column: ColumnId) -> usize {
         value_bytes(self.column(column).physical, self.slot_count as usize)
     }

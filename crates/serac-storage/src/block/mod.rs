@@ -1,10 +1,10 @@
 //! A block: 1 MiB of relaxed Arrow memory, its version column and its heap (§3.2, §4.1).
 //!
 //! The block is shared by writers that change it in place and readers that copy from it, all at
-//! once. Every access to its memory is therefore atomic (or a [`racy_copy`]), at most 8 bytes wide:
-//! a 16-byte view or decimal is read and written as two halves and may be seen torn. Which values
-//! are true for whom is the version column's business, described in [`crate::table::data_table`];
-//! this module only promises that no access is undefined.
+//! once. Every access to its memory is therefore atomic (or a [`racy_copy`]), at most 8 bytes wide.
+//! A 16-byte view or decimal is read and written as two halves and may be seen torn. The version
+//! column decides which values a snapshot sees (see [`crate::table::data_table`]); this module only
+//! promises that no access is undefined.
 
 pub(crate) mod atomic_copy;
 pub(crate) mod block_memory;
@@ -37,14 +37,14 @@ use serac_sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// So many values ahead, gathering asks for their memory.
+/// Gathering prefetches the memory of values this many positions ahead.
 const GATHERED_AHEAD: usize = 16;
 
 /// The raw content of one column of one row: a null flag and up to 16 bytes, zero-extended. A torn
 /// cell is possible; see the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// Whether the value is NULL (then `bits` is whatever the slot holds).
+    /// Whether the value is NULL (then `bits` has no meaning).
     pub null: bool,
     /// The value's bytes, little-endian; of a variable-length value its view.
     pub bits: u128,
@@ -74,6 +74,7 @@ impl Block {
             Self::Frozen(_) => None,
         }
     }
+
     /// The block, if it is frozen.
     pub fn frozen(&self) -> Option<&FrozenBlock> {
         match self {
@@ -81,6 +82,7 @@ impl Block {
             Self::Frozen(block) => Some(block),
         }
     }
+
     /// Slots below which rows lie.
     pub fn slot_limit(&self) -> u32 {
         match self {
@@ -88,7 +90,9 @@ impl Block {
             Self::Frozen(block) => block.slot_limit(),
         }
     }
-    /// Reads the cells of a slot in some columns; of a hot block see the module.
+
+    /// Reads the cells of a slot in the given columns; for a hot block see the header of this
+    /// module.
     #[inline]
     pub fn read_cells(&self, columns: &[ColumnId], slot: Slot, out: &mut Vec<Cell>) {
         out.clear();
@@ -97,7 +101,8 @@ impl Block {
             Self::Frozen(block) => out.extend(columns.iter().map(|&column| block.read_cell(column, slot))),
         }
     }
-    /// Asks for a row's cells, and for what says who sees it.
+
+    /// Prefetches a row's cells and its version head.
     #[inline]
     pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
         match self {
@@ -105,6 +110,7 @@ impl Block {
             Self::Frozen(block) => block.prefetch_row(slot, columns),
         }
     }
+
     /// Asks for the newest version of a row.
     #[inline]
     pub(crate) fn prefetch_version(&self, slot: Slot) {
@@ -113,6 +119,7 @@ impl Block {
             prefetch(block.version_head(slot).glance());
         }
     }
+
     /// Asks for the bytes that a row's views name.
     pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
         match self {
@@ -120,6 +127,7 @@ impl Block {
             Self::Frozen(block) => block.prefetch_texts(columns, slot),
         }
     }
+
     /// Makes sure that the columns, if they lie in a file, are as they were written.
     #[inline]
     pub(crate) fn check(&self, columns: &[ColumnId]) -> Result<()> {
@@ -128,13 +136,15 @@ impl Block {
             Self::Frozen(block) => columns.iter().try_for_each(|&column| block.check(column)),
         }
     }
-    /// Slots that hold rows, in their newest states; an estimate while somebody writes.
+
+    /// Slots that hold rows, in their newest states; an estimate while writers are active.
     pub fn rows(&self) -> u32 {
         match self {
             Self::Hot(block) => block.rows(),
             Self::Frozen(block) => block.rows(),
         }
     }
+
     /// Whether the slot holds a row, in its newest (perhaps uncommitted) state.
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
@@ -143,7 +153,8 @@ impl Block {
             Self::Frozen(block) => block.is_present(slot),
         }
     }
-    /// Appends the bytes that the views of a row name, in some columns.
+
+    /// Appends the bytes that the views of a row name, in the given columns.
     ///
     /// # Safety
     /// As for [`BlockHeap::read`].
@@ -158,18 +169,20 @@ impl Block {
             Self::Frozen(block) => block.read_views(views, out),
         }
     }
-    /// The record of the bulk append that some snapshot may not see, or null.
+
+    /// The record of the bulk append that a snapshot may not see, or null.
     pub(crate) fn append_record(&self) -> *mut UndoRecord {
         // Acquire: pairs with the Release that set the marker.
         self.hot().map_or(std::ptr::null_mut(), |block| block.append_marker().load(Ordering::Acquire))
     }
+
     /// The newest version of a slot, or null.
     pub(crate) fn newest_version(&self, slot: Slot) -> *mut UndoRecord {
         self.hot().map_or(std::ptr::null_mut(), |block| block.version_head(slot).newest())
     }
 }
 
-/// A hot block in a data file: what it holds for as long as its count of settled slots is the same
+/// A hot block in a data file. The file holds its rows while its count of settled slots is the same
 /// and no slot has a version.
 #[derive(Clone, Debug)]
 pub(crate) struct FiledBlock {
@@ -178,8 +191,8 @@ pub(crate) struct FiledBlock {
     pub(crate) settlements: u64,
 }
 
-/// What collectors change as they go by, in a line of its own: who looks for a row of the block
-/// needs the block's other fields, and must not wait for these.
+/// Fields that collectors change, in a cache line of their own: a reader of the block's other
+/// fields must not wait for these.
 #[derive(Debug)]
 struct Collected {
     /// Slots whose version head is not null.
@@ -197,31 +210,30 @@ struct Collected {
 pub struct HotBlock {
     /// Shared with the frozen form that the block has got, if it has.
     memory: Arc<BlockMemory>,
-    /// Of the memory.
+    /// The start of the memory.
     start: NonNull<u8>,
-    /// What the frozen form does not share.
+    /// The pages that the frozen form does not share.
     spare: OnceLock<SparePages>,
     layout: Arc<BlockLayout>,
     /// The heads of the slots' version chains.
     versions: VersionColumn,
     heap: Arc<BlockHeap>,
-    /// Columns in which a NULL was written at some time, by bit; the last bit stands for all
-    /// columns from its own on. Of other columns no validity bitmap is read or written, and its
-    /// bits are all set. Raised before the first NULL is written, never lowered: who reads it too
-    /// early takes the NULL for a value, as who reads the validity bit too early does, and finds a
-    /// version.
+    /// Columns in which a NULL has been written, by bit; the last bit stands for all columns from
+    /// its own on. For other columns no validity bitmap is read or written; all bits in it are set.
+    /// Raised before the first NULL is written, never lowered. A reader that loads it too early
+    /// takes the NULL for a value, as with the validity bit itself, and then finds a version.
     nulls: AtomicU64,
     collected: CachePadded<Collected>,
-    /// Where a checkpoint has written the block.
+    /// The block's place in a checkpoint's file.
     filed: Mutex<Option<FiledBlock>>,
-    /// Which columns' values ascend.
+    /// The columns whose values ascend.
     orders: ColumnOrders,
     /// Slots handed out to inserts; may run past the slot count when the block is full.
     insert_cursor: AtomicU32,
-    /// Set while the block was filled by a bulk append that some snapshot may not see.
+    /// Set while the block was filled by a bulk append that a snapshot may not see.
     append_marker: AtomicPtr<UndoRecord>,
     temperature: TemperatureWord,
-    /// How often the block has been thawed.
+    /// The number of times that the block has been thawed.
     thaws: u32,
 }
 
@@ -249,11 +261,11 @@ impl HotBlock {
         Self::thawed(layout, no, 0)
     }
 
-    /// An empty block for what has been thawed so many times.
+    /// An empty block for a thaw; `thaws` counts those of its predecessors.
     pub(crate) fn thawed(layout: Arc<BlockLayout>, no: BlockNo, thaws: u32) -> Self {
         let memory = BlockMemory::new(no.0);
         for column in layout.columns() {
-            // SAFETY: the layout's regions fit the block, which nobody else has yet.
+            // SAFETY: the layout's regions fit the block, which is not shared yet.
             unsafe { memory.start().as_ptr().add(column.validity_offset).write_bytes(u8::MAX, layout.bitmap_bytes()) };
         }
         Self {
@@ -278,34 +290,40 @@ impl HotBlock {
         }
     }
 
-    /// How hot the block is.
+    /// The block's temperature.
     #[inline]
     pub fn temperature(&self) -> Temperature {
         self.temperature.get()
     }
+
     /// Whether the block is being gathered, or was.
     #[inline]
     pub(crate) fn is_freezing(&self) -> bool {
         self.temperature() == Temperature::Freezing
     }
+
     #[inline]
     pub(crate) fn temperature_word(&self) -> &TemperatureWord {
         &self.temperature
     }
+
     /// The access observer's note.
     pub(crate) fn last_touched(&self) -> &AtomicU64 {
         &self.collected.last_touched
     }
-    /// How long ago the collector last took a version off the block (or the block was made).
+
+    /// The time since the collector last took a version off the block, or since the block was made.
     pub fn idle(&self) -> std::time::Duration {
         let touched = self.collected.last_touched.load(Ordering::Relaxed);
         std::time::Duration::from_millis(crate::version::gc::now_ms().saturating_sub(touched))
     }
-    /// How often the block has been thawed.
+
+    /// The number of times that the block has been thawed.
     pub(crate) fn thaws(&self) -> u32 {
         self.thaws
     }
-    /// Takes back that the block was thawed and touched: who moves cold rows does not make it
+
+    /// Undoes the effect of a thaw on the block's temperature: moving cold rows does not make it
     /// warmer.
     pub(crate) fn keep_cold(&mut self) {
         self.thaws = self.thaws.saturating_sub(1);
@@ -316,26 +334,31 @@ impl HotBlock {
     pub fn layout(&self) -> &Arc<BlockLayout> {
         &self.layout
     }
+
     /// The block's heap.
     pub fn heap(&self) -> &Arc<BlockHeap> {
         &self.heap
     }
+
     /// Slots whose version head is not null (never too low).
     pub fn versioned(&self) -> &VersionedSlots {
         &self.collected.versioned
     }
-    /// Notes that the collector has let go of everything but the newest state of slots, or of a
-    /// bulk append: comes before the count of versioned slots is lowered or the marker cleared.
+
+    /// Notes that the collector keeps only the newest state of slots, or of a bulk append. Called
+    /// before the count of versioned slots is lowered or the marker is cleared.
     pub(crate) fn note_settled(&self) {
-        // Relaxed: ordered by what follows it.
+        // Relaxed: ordered by the later stores.
         self.collected.settlements.fetch_add(1, Ordering::Relaxed);
     }
-    /// If every snapshot, present and future, sees the same rows until somebody writes: the count
-    /// of [settled](Self::note_settled) slots, which is another one when that has happened and the
-    /// rows are settled again.
+
+    /// The count of [settled](Self::note_settled) slots, if every snapshot, present and future,
+    /// sees the same rows until the next write. The count differs once rows were written and have
+    /// settled again.
     pub(crate) fn settlements(&self) -> Option<u64> {
         self.settlements_if(|| self.append_marker.load(Ordering::Acquire).is_null())
     }
+
     /// As [`settlements`](Self::settlements), where it is asked about the bulk append that filled
     /// the block.
     pub(crate) fn settlements_if(&self, is_settled: impl FnOnce() -> bool) -> Option<u64> {
@@ -344,18 +367,21 @@ impl HotBlock {
         let calm = self.collected.versioned.are_none() && is_settled();
         calm.then(|| self.collected.settlements.load(Ordering::Relaxed))
     }
-    /// Says where the block was written as it was when its count of settled slots was that; or that
-    /// no manifest will name that place any more.
+
+    /// Notes the file that holds the block as it was at that count of settled slots, or, with
+    /// `None`, that no manifest will name that file any more.
     pub(crate) fn file(&self, filed: Option<FiledBlock>) {
         *self.filed.lock() = filed;
     }
-    /// Where the block lies in a file as it is; none if it has changed since, or is changing.
+
+    /// The block's place in a file, if it is unchanged since; `None` if it has changed or is
+    /// changing.
     pub(crate) fn filed(&self) -> Option<FiledBlock> {
         let filed = self.filed.lock().clone()?;
         (self.settlements() == Some(filed.settlements)).then_some(filed)
     }
 
-    /// Which columns' values ascend.
+    /// The columns whose values ascend.
     pub(crate) fn orders(&self) -> &ColumnOrders {
         &self.orders
     }
@@ -364,14 +390,16 @@ impl HotBlock {
     pub fn insert_cursor(&self) -> &AtomicU32 {
         &self.insert_cursor
     }
+
     /// The record of the bulk append that filled the block, while a snapshot may not see it.
     pub fn append_marker(&self) -> &AtomicPtr<UndoRecord> {
         &self.append_marker
     }
+
     /// Slots that have been handed out: rows lie below this.
     pub fn slot_limit(&self) -> u32 {
-        // Acquire: pairs with the Release of whoever advanced the cursor, so that a scan that
-        // starts after a commit sees its slots.
+        // Acquire: pairs with the Release of the thread that advanced the cursor, so that a scan
+        // that starts after a commit sees its slots.
         self.insert_cursor.load(Ordering::Acquire).min(self.layout.slot_count())
     }
 
@@ -418,18 +446,20 @@ impl HotBlock {
         // SAFETY: bitmaps are 64-byte aligned whole words with a bit for every slot.
         unsafe { &*self.at(offset + (slot.0 as usize / 64) * 8).cast::<AtomicU64>() }
     }
+
     #[inline]
     fn bit(&self, offset: usize, slot: Slot) -> bool {
         // Relaxed: values are ordered by the fences of the read and write protocols, not by
         // themselves.
         self.bit_word(offset, slot).load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1
     }
+
     #[inline]
     fn set_bit(&self, offset: usize, slot: Slot, value: bool) {
         let word = self.bit_word(offset, slot);
         let mask = 1 << (slot.0 % 64);
-        // Nobody else changes the bit. Most often it is as it should be, and a locked instruction
-        // would stall the writes around it.
+        // No other thread changes the bit. Mostly it has its value already, and a locked
+        // instruction would stall the writes around it.
         if (word.load(Ordering::Relaxed) & mask != 0) == value {
             return;
         }
@@ -447,10 +477,12 @@ impl HotBlock {
     pub fn is_present(&self, slot: Slot) -> bool {
         self.bit(ALLOCATION_OFFSET, slot)
     }
-    /// Slots that hold rows, in their newest states; an estimate while somebody writes.
+
+    /// Slots that hold rows, in their newest states; an estimate while writers are active.
     pub fn rows(&self) -> u32 {
         self.presence_words().iter().map(|word| word.count_ones()).sum()
     }
+
     /// Sets the allocation bit.
     #[inline]
     pub fn set_present(&self, slot: Slot, present: bool) {
@@ -461,8 +493,9 @@ impl HotBlock {
     pub(crate) fn set_present_range(&self, from: u32, len: u32) {
         self.write_bits(ALLOCATION_OFFSET, from, len, |_| u64::MAX);
     }
-    /// Makes the bits of `len` slots in the bitmap at `offset` what they are in `word_from(n)`,
-    /// which gives the bits of at least 64 slots from the n-th on, as far as there are so many.
+
+    /// Sets `len` bits of the bitmap at `offset`, from slot `from` on. `word_from(n)` gives at
+    /// least 64 bits from the n-th on, or all that are left.
     pub(crate) fn write_bits(&self, offset: usize, from: u32, len: u32, word_from: impl Fn(u32) -> u64) {
         let (mut at, end) = (from, from + len);
         while at < end {
@@ -484,12 +517,14 @@ impl HotBlock {
     fn null_bit(column: ColumnId) -> u64 {
         1 << column.0.min(63)
     }
+
     /// Whether the column may have a NULL.
     #[inline]
     pub(crate) fn may_have_nulls(&self, column: ColumnId) -> bool {
         // Relaxed: ordered as the values are.
         self.nulls.load(Ordering::Relaxed) & Self::null_bit(column) != 0
     }
+
     /// Says that the column is about to have a NULL.
     #[inline]
     pub(crate) fn note_null(&self, column: ColumnId) {
@@ -499,13 +534,14 @@ impl HotBlock {
         }
     }
 
-    /// Asks for what says who sees a row, and for its cells.
+    /// Prefetches a row's version head and its cells.
     #[inline]
     pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
         prefetch(self.version_head(slot));
         prefetch(self.bit_word(ALLOCATION_OFFSET, slot));
         columns.iter().for_each(|&column| self.prefetch_cell(column, slot));
     }
+
     /// Asks for the bytes that a row's views name.
     pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
         for &column in columns.iter().filter(|&&column| self.is_view(column)) {
@@ -513,8 +549,8 @@ impl HotBlock {
         }
     }
 
-    /// Asks for the memory of a cell, ahead of its use: a row's columns lie far apart, and their
-    /// misses should not wait for each other.
+    /// Prefetches a cell's memory: a row's columns lie far apart, and their cache misses should
+    /// overlap.
     #[inline]
     pub fn prefetch_cell(&self, column: ColumnId, slot: Slot) {
         let layout = self.layout.column(column);
@@ -526,7 +562,7 @@ impl HotBlock {
         prefetch(self.at(layout.value_offset + width * slot.0 as usize));
     }
 
-    /// Reads a cell; see the module for what it may be.
+    /// Reads a cell; the header of this module says which values are possible.
     // Always inlined: a cell that comes back through memory is written in halves and read as a
     // whole, for which the processor waits.
     #[inline(always)]
@@ -559,8 +595,8 @@ impl HotBlock {
         Cell { null, bits }
     }
 
-    /// Appends the values of a fixed-width `column` (or the views of a variable-length one) in
-    /// `slots` to `out`, as they are; see the module.
+    /// Appends the raw values of a fixed-width `column` (or the views of a variable-length one) in
+    /// `slots` to `out`; see the header of this module.
     pub(crate) fn gather(&self, column: ColumnId, slots: &[u32], out: &mut MutableBuffer) {
         let layout = *self.layout.column(column);
         slots.iter().max().into_iter().for_each(|&slot| self.check(Slot(slot)));
@@ -642,12 +678,14 @@ impl HotBlock {
     pub(crate) fn latch_heap(&self, mut columns: impl Iterator<Item = ColumnId>) -> Option<HeapLatch<'_>> {
         (self.layout.has_views() && columns.any(|column| self.is_view(column))).then(|| self.heap.latch())
     }
+
     /// Whether the column is of variable length.
     #[inline]
     pub(crate) fn is_view(&self, column: ColumnId) -> bool {
         self.layout.column(column).physical == PhysicalType::View
     }
-    /// The view in a slot of a variable-length column; none if that is NULL.
+
+    /// The view in a slot of a variable-length column; `None` if that is NULL.
     #[inline]
     pub(crate) fn view(&self, column: ColumnId, slot: Slot) -> Option<ArrowView> {
         let cell = self.read_cell(column, slot);
@@ -658,7 +696,7 @@ impl HotBlock {
     /// heap, whose `latch` the caller holds if the column is of variable length.
     ///
     /// # Panics
-    /// When the value does not fit the column: [`BlockLayout::check_value`] comes first.
+    /// If the value does not fit the column: [`BlockLayout::check_value`] comes first.
     #[inline]
     pub(crate) fn write_value(
         &self,
@@ -687,8 +725,7 @@ impl HotBlock {
         self.write_cell(column, slot, Cell { null: false, bits });
     }
 
-    /// Lets go of the value that a variable-length cell has, before it gets one that has nothing to
-    /// do with it.
+    /// Releases the value of a variable-length cell, before the cell gets an unrelated one.
     #[inline]
     pub(crate) fn release_view(&self, column: ColumnId, slot: Slot, latch: &mut Option<HeapLatch<'_>>) {
         if let Some(latch) = latch
@@ -700,8 +737,9 @@ impl HotBlock {
     }
 
     /// Lets go of the values of a row that is gone for everybody: its slot is empty and has no
-    /// version. Under the row's pruning latch, or in recovery: else somebody could delete the row
-    /// and take that back, and a collector unlink the record, between the looks at bit and version.
+    /// version. Called under the row's pruning latch, or in recovery. Otherwise, between the checks
+    /// of bit and version, another thread could delete the row and roll back, and a collector could
+    /// unlink the record.
     pub(crate) fn release_row(&self, slot: Slot) {
         let Some(mut latch) = self.latch_heap(self.layout.column_ids()) else { return };
         if self.is_present(slot) {
@@ -744,7 +782,7 @@ impl HotBlock {
         unsafe { racy_copy(self.at(offset), dst.as_mut_ptr().cast(), dst.len()) }
     }
 
-    /// The memory at `offset`, of a block that nobody writes to.
+    /// The memory at `offset`, of a block without writers.
     ///
     /// # Safety
     /// No other thread may write to the range while the slice lives.
@@ -754,27 +792,29 @@ impl HotBlock {
         unsafe { std::slice::from_raw_parts(self.at(offset), len) }
     }
 
-    /// The memory at `offset`, of a block that nobody writes to any more, as a buffer of its own.
-    /// It outlives the block.
+    /// The memory at `offset`, of a block without further writers, as a buffer of its own. It
+    /// outlives the block.
     ///
     /// # Safety
-    /// Nobody writes to the range from now on.
+    /// There are no writes to the range from now on.
     pub(crate) unsafe fn lend(&self, offset: usize, len: usize) -> Buffer {
         assert!(offset + len <= BLOCK_BYTES);
         // SAFETY: in bounds, and alive as long as the buffer, which holds the memory; unchanged by
         // the caller's promise.
         unsafe { Buffer::from_custom_allocation(self.start.add(offset), len, self.memory.clone()) }
     }
+
     /// The block's memory.
     pub(crate) fn memory(&self) -> &Arc<BlockMemory> {
         &self.memory
     }
-    /// Says, once, which pages nobody needs when the block is gone.
+
+    /// Notes, once, the pages that are free when the block is gone.
     pub(crate) fn leave(&self, spare: SparePages) {
         self.spare.set(spare).expect("a block freezes once");
     }
 
-    /// The memory at `offset`, for filling a block that nobody else can reach yet.
+    /// The memory at `offset`, for filling a block that is not shared yet.
     ///
     /// # Safety
     /// No other thread may access the range while the slice lives.
@@ -829,7 +869,7 @@ mod tests {
                 match value {
                     Value::Bytes(bytes) => {
                         let mut read = Vec::new();
-                        // SAFETY: nobody else has the block.
+                        // SAFETY: no other thread has the block.
                         unsafe { block.heap().read(std::iter::once((column, cell.bits)), &mut read) };
                         assert_eq!(read, *bytes);
                     }

@@ -1,9 +1,9 @@
 //! The version column of a hot block: the heads of its slots' version chains (§3.1).
 //!
 //! It lies apart from the block's values, which stay where they are when the block freezes, while
-//! the version column goes. Those of a table's first blocks take ordinary pages, as the blocks do
-//! ([`crate::block::block_memory`]); the others share huge pages. None of them is touched before a
-//! row has a version, and a huge page of which no version column is left goes back to the system.
+//! the version column goes. The columns of a table's first blocks take ordinary pages, as the
+//! blocks do ([`crate::block::block_memory`]); the others share huge pages. No version column is
+//! touched before a row has a version. A huge page without version columns goes back to the system.
 
 use crate::block::block_memory::{HUGE_PAGE_BYTES, Region, SMALL_TABLE_BLOCKS, note_used};
 use crate::version::chain::VersionHead;
@@ -28,7 +28,7 @@ struct Piece {
 unsafe impl Send for Piece {}
 
 impl Piece {
-    /// The pieces of a fresh huge page; none where the system has no such pages.
+    /// The pieces of a fresh huge page; `None` if the system has no huge pages.
     fn of_huge_page(slots: usize) -> Option<Vec<Self>> {
         let region = Arc::new(Region::huge_page()?);
         let bytes = size_of::<VersionHead>() * slots;
@@ -38,16 +38,18 @@ impl Piece {
         });
         Some(starts.map(|start| Self { start, region: region.clone() }).collect())
     }
+
     fn take(slots: usize) -> Option<Self> {
         let mut free = FREE.lock();
         let free = free.entry(slots).or_default();
         if free.is_empty() {
             *free = Self::of_huge_page(slots)?;
-            // Those that are taken first lie first.
+            // The pieces that are taken first lie first.
             free.reverse();
         }
         free.pop()
     }
+
     /// Puts the piece back, or gives the huge page back if this was the last.
     fn give_back(self, slots: usize) {
         let mut free = FREE.lock();
@@ -65,12 +67,12 @@ impl Piece {
     }
 }
 
-/// See the module.
+/// One block's version column: a head pointer for each slot.
 #[derive(Debug)]
 pub(crate) struct VersionColumn {
     start: NonNull<VersionHead>,
     slots: usize,
-    /// Where the heads lie in a huge page; none if they have memory of their own, from the
+    /// The heads' place in a huge page; `None` if they have memory of their own, from the
     /// allocator.
     piece: Option<Piece>,
 }
@@ -88,6 +90,7 @@ impl VersionColumn {
         let heads = unsafe { Box::<[VersionHead]>::new_zeroed_slice(slots).assume_init() };
         Self { start: NonNull::from(Box::leak(heads)).cast(), slots, piece: None }
     }
+
     /// The heads, by slot.
     #[inline]
     pub fn heads(&self) -> &[VersionHead] {
@@ -101,7 +104,7 @@ impl Drop for VersionColumn {
     fn drop(&mut self) {
         let Some(piece) = self.piece.take() else {
             let heads = NonNull::slice_from_raw_parts(self.start, self.slots);
-            // SAFETY: leaked in `new`, and nobody has the column any more.
+            // SAFETY: leaked in `new`, and no reference to the column is left.
             return drop(unsafe { Box::from_raw(heads.as_ptr()) });
         };
         // The block of a table that was dropped may have versions. Relaxed: nobody else has the

@@ -1,5 +1,5 @@
-//! Checkpoints: what a snapshot sees of all tables, as ordinary Arrow files, and the manifest that
-//! names them (§3.4).
+//! Checkpoints: a snapshot of all tables, as ordinary Arrow files, and the manifest that names them
+//! (§3.4).
 //!
 //! ```text
 //! MANIFEST                                    one line of CRC, then JSON; replaced atomically by rename
@@ -8,44 +8,43 @@
 //! data/<checkpoint>-<table>-<n>-gaps.arrow    of blocks with empty slots, with a last column that tells them
 //! ```
 //! A checkpoint is written by a transaction of its own, beside all others. It counts only once the
-//! manifest names it; files that no manifest names are left over from a crash and removed at the
-//! next open or checkpoint. Removing a file does not disturb who has mapped it.
+//! manifest names it. Files that no manifest names are left over from a crash; the next open or
+//! checkpoint removes them. Removing a file does not disturb who has mapped it.
 //!
-//! **There is always a manifest.** A new database gets one that names nothing, before its log. So
-//! where there is none, or an unreadable one, something was lost, and the database does not open by
-//! itself. Both copies are written and synced before either takes its name, and files and log of
-//! the checkpoint before are removed only once both names are durable: at any moment, each copy
-//! that is whole names a checkpoint that is there, with the log after it.
+//! **There is always a manifest.** A new database gets an empty one, before its log. So if the
+//! manifest is absent or unreadable, it was lost, and the database does not open by itself. Both
+//! copies are written and synced before either takes its name. The previous checkpoint's files and
+//! log are removed only once both names are durable. At any moment, each whole copy names a
+//! checkpoint that is there, with the log after it.
 //!
-//! Where both copies are lost, a manifest is made of what the data files say of themselves
-//! ([`FoundFiles`]): each block is that of the newest file that has it, and a logged change of a
-//! block counts if it is newer than that file. Rows that were deleted with the rest of their block
-//! may come back.
+//! If both copies are lost, a manifest is made from the data files' own metadata ([`FoundFiles`]).
+//! Each block is that of the newest file that has it, and a logged change of a block counts if it
+//! is newer than that file. Rows that were deleted with the rest of their block may come back.
 //!
-//! **A checkpoint that fails** (the disk is full, say) takes back what it wrote: files of hot
-//! blocks, and what is incomplete. Complete files of frozen blocks stay, since these lie in them by
-//! then. Each frozen block is written once, so this is bounded, and the next attempt has less to
-//! write. A file goes when neither a manifest that the disk may hold names it ([`NamedFiles`]) nor
-//! a block lies in it; this is looked at before each checkpoint, too.
+//! **A checkpoint that fails** (on a full disk, say) removes its files of hot blocks and its
+//! incomplete files. Complete files of frozen blocks stay, since these lie in them by then. Each
+//! frozen block is written once, so this is bounded, and the next attempt has less to write. A file
+//! is removed when no manifest that the disk may hold names it ([`NamedFiles`]) and no block lies
+//! in it. This is checked before each checkpoint, too.
 //!
-//! **A frozen block is written once.** Where it is written it is replaced, in the block table, by
-//! its twin over the mapped file: the same rows, but the memory is the file's. As long as that twin
-//! is in the block table, checkpoints name the file again. No snapshot sees it otherwise: a block
-//! freezes only when every running snapshot sees all of it, that of a checkpoint included. The twin
-//! may take its place before the manifest is there, since its file is synced: should this
-//! checkpoint fail, the next one names it.
+//! **A frozen block is written once.** A written block is replaced, in the block table, by its twin
+//! over the mapped file: the same rows in the file's memory. As long as that twin is in the block
+//! table, checkpoints name the file again. No snapshot sees it otherwise: a block freezes only when
+//! every running snapshot sees all of it, that of a checkpoint included. The twin may take its
+//! place before the manifest is there, since its file is synced: should this checkpoint fail, the
+//! next one names it.
 //!
-//! **Hot blocks** are written as the snapshot sees them, in files of their own. One that had no
-//! versions then, so that all snapshots saw the same, keeps its place in the file for as long as
-//! nobody writes to it: the collector counts the slots of which it takes the last version, and
-//! before it does, so where the count is as it was and there is no version, nothing was written (an
-//! abort counts too). After a restart they are frozen blocks like the others.
+//! **Hot blocks** are written as the snapshot sees them, in files of their own. A hot block that
+//! had no versions then, so that all snapshots saw the same, keeps its place in the file until it
+//! is written to. The collector counts the slots whose last version it takes, before it takes the
+//! version. So if the count is the same and there is no version, nothing was written (an abort
+//! counts too). After a restart they are frozen blocks like the others.
 //!
-//! **Files.** A file is complete at 32 MiB, so that a large table means few syncs, and blocks that
-//! thaw leave holes in files rather than make others be written again. The blocks of a file that
-//! has more holes than blocks are written anew, and so are those of a table's small files when
-//! there are eight of them: each byte that is written causes at most a few to be written again.
-//! Blocks with damaged bytes stay in their file.
+//! **Files.** A file is complete at 32 MiB, so that a large table means few syncs. Blocks that thaw
+//! leave holes in files; the others are not written again for that. The blocks of a file that has
+//! more holes than blocks are written anew. So are those of a table's small files when there are
+//! eight of them. Each byte written causes at most a few bytes to be written again. Blocks with
+//! damaged bytes stay in their file.
 
 use crate::block::{Block, FiledBlock, HotBlock};
 use crate::durability::data_file::{BlockBatch, DataFile, DataFileWriter, FileOrigin, FileSeal};
@@ -73,7 +72,7 @@ pub const MANIFEST: &str = "MANIFEST";
 pub const MANIFEST_COPY: &str = "MANIFEST.copy";
 /// The folder of the Arrow files.
 pub const DATA_FOLDER: &str = "data";
-/// So many files of a table with less than a quarter of that become one.
+/// This many files of a table with less than a quarter of that size become one.
 const SMALL_FILES: usize = 8;
 
 /// One Arrow file of a checkpoint.
@@ -82,7 +81,8 @@ pub struct CheckpointFile {
     /// The file.
     #[serde(flatten)]
     pub seal: FileSeal,
-    /// Its batches that are blocks of the checkpoint; the others were, of an earlier one.
+    /// Its batches that are blocks of the checkpoint; the other batches were blocks of an earlier
+    /// one.
     pub batches: Vec<u32>,
 }
 
@@ -95,21 +95,21 @@ pub struct CheckpointTable {
     pub files: Vec<CheckpointFile>,
 }
 
-/// What the manifest says.
+/// The content of the manifest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Manifest {
     format_version: u32,
     /// The snapshot's timestamp: commits up to here are in the checkpoint.
     pub checkpoint_ts: u64,
-    /// What is needed of the log, and known of it.
+    /// The part of the log that is needed, and the manifest's knowledge of it.
     pub log: LogPosition,
-    /// The engine's state, as it gave it; none before the first checkpoint.
+    /// The engine's state, as it gave it; `None` before the first checkpoint.
     pub state: Option<String>,
     /// The tables.
     pub tables: Vec<CheckpointTable>,
 }
 
-/// What a checkpoint did.
+/// The figures of one checkpoint.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckpointReport {
     /// The snapshot's timestamp.
@@ -126,7 +126,7 @@ pub struct CheckpointReport {
     pub bytes: u64,
 }
 
-/// Only the version: the rest may be another one's.
+/// Only the version: the rest may have another version's form.
 #[derive(Deserialize)]
 struct ManifestVersion {
     format_version: u32,
@@ -136,20 +136,22 @@ impl Manifest {
     pub(crate) fn new(checkpoint_ts: Timestamp, log: LogPosition, state: String, tables: Vec<CheckpointTable>) -> Self {
         Self { format_version: FORMAT_VERSION, checkpoint_ts: checkpoint_ts.0, log, state: Some(state), tables }
     }
-    /// One that names what was found without one.
+
+    /// A manifest that names the files that were found without a manifest.
     pub(crate) fn of_found_files(found: &FoundFiles) -> Self {
         let (format_version, tables) = (FORMAT_VERSION, found.tables.clone());
         let state = found.state.as_ref().map(|(_, state)| state.clone());
-        // Where the log begins nobody knows.
+        // The beginning of the log is not known.
         Self { format_version, checkpoint_ts: found.newest, log: LogPosition::BEGINNING, state, tables }
     }
-    /// That of a database without a checkpoint.
+
+    /// The manifest of a database without a checkpoint.
     pub(crate) fn of_new_database() -> Self {
         let log = LogPosition::BEGINNING;
         Self { format_version: FORMAT_VERSION, checkpoint_ts: 0, log, state: None, tables: Vec::new() }
     }
 
-    /// Reads the manifest at `path`, if there is one.
+    /// Reads the manifest at `path`, if it exists.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when it is damaged, [`StorageError::OtherVersion`].
@@ -190,8 +192,9 @@ impl Manifest {
         }
         Ok(())
     }
-    /// Puts what [`write_new`](Self::write_new) wrote in the old ones' places. If this fails, the
-    /// disk may hold either.
+
+    /// Renames the files of [`write_new`](Self::write_new) over the old ones. If this fails, the
+    /// disk may hold the old or the new ones.
     pub(crate) fn put_in_place(folder: &Path, files: &dyn FileSystem) -> Result<()> {
         let rename = |name| files.rename(&new_name(folder, name), &folder.join(name));
         rename(MANIFEST)
@@ -209,7 +212,7 @@ impl Manifest {
 /// The commit up to which a block's changes are in the file in which it was found.
 pub(crate) type BlockTimes = BTreeMap<(TableId, BlockNo), Timestamp>;
 
-/// What data files without a manifest say of themselves.
+/// The content of data files without a manifest, from their own metadata.
 #[derive(Debug, Default)]
 pub(crate) struct FoundFiles {
     /// The catalog, and when it was that.
@@ -218,7 +221,7 @@ pub(crate) struct FoundFiles {
     pub(crate) times: BlockTimes,
     /// The newest checkpoint's timestamp.
     pub(crate) newest: u64,
-    /// What cannot be read, and the files' names.
+    /// Unreadable files' names, and why they cannot be read.
     pub(crate) lost: Vec<(String, String)>,
 }
 
@@ -226,7 +229,7 @@ impl FoundFiles {
     /// Looks at all data files of the database in `folder`.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// An error when the folder cannot be read.
     pub(crate) fn find(folder: &Path, files: &dyn FileSystem) -> Result<Self> {
         let data = folder.join(DATA_FOLDER);
         let names = files.list(&data).map_err(|e| StorageError::io(format!("cannot read {}", data.display()), e))?;
@@ -237,8 +240,7 @@ impl FoundFiles {
                 Err(error) => found.lost.push((name, error.to_string())),
             }
         }
-        // A later file of one checkpoint replaces an earlier one, should they have a block in
-        // common.
+        // If two files of one checkpoint have a block in common, the later file counts.
         let number = |file: &DataFile| {
             let name = file.seal().name.trim_end_matches(".arrow").trim_end_matches("-gaps");
             name.rsplit('-').next().and_then(|number| number.parse::<u32>().ok())
@@ -275,8 +277,8 @@ fn new_name(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.new"))
 }
 
-/// The data files that a manifest names which the disk may hold: one, or two where a checkpoint
-/// failed while it replaced the manifest.
+/// The data files named by the manifests that the disk may hold: one manifest, or two if a
+/// checkpoint failed while it replaced the manifest.
 pub(crate) type NamedFiles = BTreeSet<String>;
 
 /// The files of the data folder that neither a manifest names nor a block of `tables` lies in.
@@ -327,7 +329,7 @@ pub(crate) fn unwritten_bytes(table: &DataTable) -> u64 {
         .sum()
 }
 
-/// The file of each block that lies in one.
+/// The file of each block that lies in a file.
 fn files_of_blocks(table: &DataTable) -> impl Iterator<Item = Arc<DataFile>> {
     (0..table.block_count()).filter_map(|no| match &*table.block(BlockNo(no))? {
         Block::Frozen(block) => block.source().map(|source| source.place().0.clone()),
@@ -342,16 +344,16 @@ struct OpenFile {
     blocks: Vec<(BlockNo, Arc<Block>, Written)>,
 }
 
-/// How a block stands in the block table.
+/// The state of a block in the block table.
 #[derive(Clone, Copy, PartialEq)]
 enum Written {
     /// Frozen: its twin over the file replaces it.
     Frozen,
-    /// Hot, and settled so many times when it was read; none if it had versions.
+    /// Hot, with its count of settled slots when it was read; `None` if it had versions.
     Hot(Option<u64>),
 }
 
-/// Where a checkpoint is written, and how.
+/// The place and the settings of a checkpoint that is being written.
 #[derive(Clone, Copy)]
 pub(crate) struct CheckpointFolder<'a> {
     /// The database's folder.
@@ -374,8 +376,8 @@ struct TableCheckpoint<'a> {
     report: CheckpointReport,
 }
 
-/// Writes what `snapshot` sees of `table`, except what lies in files already. Returns its entry for
-/// the manifest, and adds to the report.
+/// Writes the rows of `table` that `snapshot` sees, except those that lie in files already. Returns
+/// its entry for the manifest, and adds to the report.
 pub(crate) fn write_table(
     folder: CheckpointFolder<'_>,
     table: &DataTable,
@@ -497,7 +499,7 @@ impl TableCheckpoint<'_> {
         Ok(())
     }
 
-    /// A file name that nobody has yet: an earlier checkpoint may be of the same moment.
+    /// A file name that is not taken: an earlier checkpoint may be of the same moment.
     fn free_name(&mut self, has_gaps: bool) -> Result<String> {
         let suffix = if has_gaps { "-gaps" } else { "" };
         loop {
@@ -533,7 +535,7 @@ fn outworn_files(table: &DataTable, file_bytes: u64) -> BTreeSet<String> {
     outworn
 }
 
-/// A hot block as the snapshot sees it, in the form of a frozen one; none if it sees nothing.
+/// A hot block as the snapshot sees it, in the form of a frozen one; `None` if it sees no row.
 fn as_seen(table: &DataTable, block: Arc<Block>, no: BlockNo, snapshot: &Snapshot) -> Result<Option<FrozenBlock>> {
     let (schema, thaws) = (table.schema(), block.hot().map_or(0, HotBlock::thaws));
     let Some(mut reader) = BlockReader::new(schema, block, no, snapshot) else { return Ok(None) };
@@ -547,7 +549,7 @@ fn as_seen(table: &DataTable, block: Arc<Block>, no: BlockNo, snapshot: &Snapsho
             let limit = positions.last().map_or(0, |last| last + 1);
             let mut presence = BooleanBufferBuilder::new(limit as usize);
             presence.append_n(limit as usize, false);
-            // What an empty slot holds does not matter: the first row's values will do.
+            // The content of an empty slot does not matter: the first row's values will do.
             let mut rows = vec![0; limit as usize];
             for (row, &slot) in positions.iter().enumerate() {
                 presence.set_bit(slot as usize, true);
@@ -567,11 +569,11 @@ fn as_seen(table: &DataTable, block: Arc<Block>, no: BlockNo, snapshot: &Snapsho
     }))
 }
 
-/// What mapping files of a checkpoint has found.
+/// The result of mapping a checkpoint's files.
 #[derive(Debug, Default)]
 pub(crate) struct Mapped {
     pub(crate) rows: u64,
-    /// What is damaged and was left out, of a database that is salvaged.
+    /// Damaged parts that a salvage left out.
     pub(crate) lost: Vec<String>,
     /// Names of the files in which that is.
     pub(crate) damaged: Vec<String>,

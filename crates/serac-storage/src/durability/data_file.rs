@@ -1,21 +1,21 @@
-//! Data files: ordinary Arrow IPC files, each with some blocks of one table as record batches,
-//! written once and mapped.
+//! Data files: ordinary Arrow IPC files, each with blocks of one table as record batches, written
+//! once and mapped.
 //!
 //! ```text
 //! ARROW1 | schema | batch: metadata, body | batch: metadata, body | … | end mark | footer | footer's length | ARROW1
 //! '----------------- checked in pieces of 64 KiB ------------------' '---- the tail, checked by the manifest ----'
 //! ```
-//! Row `i` of a batch is slot `i` of its block, so that a block's buffers are the file's bytes
-//! (64-byte aligned in a page-aligned mapping). Where a block has empty slots, the file has a last
-//! column [`PRESENCE_COLUMN`], false for rows that are none.
+//! Row `i` of a batch is slot `i` of its block, so a block's buffers are the file's bytes (64-byte
+//! aligned in a page-aligned mapping). If a block has empty slots, the file has a last column
+//! [`PRESENCE_COLUMN`], false for empty slots.
 //!
-//! **What is read when.** Opening reads the tail and each batch's metadata. The footer's custom
-//! metadata (key `serac`, JSON) has what would otherwise need the data: the block's number, format,
-//! smallest and largest values, and the checksums of all pieces. It also says of which table and
-//! which checkpoint the file is, a second key (`serac.catalog`) has the catalog of that time, and a
-//! third one (`serac.tail`) the tail's checksum, for a database that must be salvaged from its data
-//! files alone. A piece is checked when a column that touches it is first used
-//! ([`DataFile::verify`]), so damage is an error of whoever needs those bytes, and of nobody else.
+//! **Reading.** Opening reads the tail and each batch's metadata. The footer's custom metadata (key
+//! `serac`, JSON) saves opening a read of the data: the block's number, format, smallest and
+//! largest values, and the checksums of all pieces. It also names the file's table and checkpoint.
+//! A second key (`serac.catalog`) has the catalog of that time, and a third one (`serac.tail`) the
+//! tail's checksum. They serve a database that must be salvaged from its data files alone. A piece
+//! is checked when a column that touches it is first used ([`DataFile::verify`]): only a reader of
+//! damaged bytes gets the error.
 
 use crate::block::layout::BlockLayout;
 use crate::durability::file_system::{FileSystem, StorageFile};
@@ -40,7 +40,7 @@ use std::sync::Arc;
 pub const PRESENCE_COLUMN: &str = "__serac_present";
 /// The footer's key of our metadata.
 const METADATA_KEY: &str = "serac";
-/// The footer's key of the tail's checksum, and what stands before its eight digits.
+/// The footer's key of the tail's checksum, and the text before its eight digits.
 const TAIL_KEY: &str = "serac.tail";
 const TAIL_MARK: &str = "the tail's CRC-32 with zeros here: ";
 const TAIL_DIGITS: usize = 8;
@@ -49,14 +49,14 @@ const CATALOG_KEY: &str = "serac.catalog";
 /// Bytes with a checksum of their own.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What the manifest says of a data file.
+/// The manifest's entry for a data file: sizes and checksums.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileSeal {
     /// Name in the data folder.
     pub name: String,
     /// Bytes.
     pub bytes: u64,
-    /// Where the tail begins.
+    /// The offset of the tail.
     pub tail_from: u64,
     /// CRC-32 of the tail.
     pub tail_crc32: u32,
@@ -104,6 +104,7 @@ impl Write for SequentialFile {
         self.at += bytes.len() as u64;
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -132,6 +133,7 @@ impl Write for PieceWriter {
         }
         Ok(bytes.len())
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         self.sink.flush()
     }
@@ -175,10 +177,12 @@ impl BlockBatch {
         let entry = BlockEntry { block: no.0, format: block.format(), thaws: block.thaws(), zones: block.zones() };
         Ok(Self { entry, batch })
     }
+
     /// The schema of the file that it fits.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.batch.schema_ref()
     }
+
     /// Whether the file can hold no other block: an Arrow file has one dictionary per column.
     pub(crate) fn stays_alone(&self) -> bool {
         stays_alone(self.batch.schema_ref())
@@ -189,7 +193,7 @@ fn stays_alone(schema: &Schema) -> bool {
     schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Dictionary(..)))
 }
 
-/// Where a data file comes from.
+/// The origin of a data file: its table, checkpoint and catalog.
 #[derive(Debug, Clone)]
 pub(crate) struct FileOrigin {
     pub(crate) table: TableId,
@@ -212,7 +216,7 @@ impl DataFileWriter {
     /// Makes the file `name` in `folder`.
     ///
     /// # Errors
-    /// When that fails.
+    /// An error when that fails.
     pub(crate) fn create(
         folder: &Path,
         name: String,
@@ -229,27 +233,31 @@ impl DataFileWriter {
             FileWriter::try_new_with_options(sink, schema, options).map_err(|error| write_error(&path, error))?;
         Ok(Self { name, path, origin, writer, blocks: Vec::new() })
     }
+
     /// The schema of its batches.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.writer.schema()
     }
+
     /// Bytes so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.writer.get_ref().at
     }
+
     /// Adds a block.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// An error when it cannot be written.
     pub(crate) fn write(&mut self, block: BlockBatch) -> Result<()> {
         self.writer.write(&block.batch).map_err(|error| write_error(&self.path, error))?;
         self.blocks.push(block.entry);
         Ok(())
     }
+
     /// Completes the file, syncs and maps it.
     ///
     /// # Errors
-    /// When one of these fails.
+    /// An error when one of these fails.
     pub(crate) fn finish(mut self, files: &dyn FileSystem) -> Result<Arc<DataFile>> {
         let path = self.path;
         let io = |e| StorageError::io(format!("cannot write {}", path.display()), e);
@@ -271,7 +279,7 @@ impl DataFileWriter {
         // The tail's checksum comes into the tail when that is there.
         let mut tail = vec![0; (bytes - tail_from) as usize];
         read_all(&*file, &mut tail, tail_from).map_err(io)?;
-        // None if a catalog has the mark in it: then the file cannot be salvaged without a
+        // `None` if a catalog contains the mark: then the file cannot be salvaged without a
         // manifest.
         if let Some((digits_at, _)) = stated_tail_crc32(&tail) {
             let digits = format!("{:08x}", crc32_of_tail(&tail));
@@ -295,7 +303,7 @@ fn read_all(file: &dyn StorageFile, bytes: &mut [u8], from: u64) -> std::io::Res
     Ok(())
 }
 
-/// Where the digits of the tail's own checksum stand in it, and what they say.
+/// The offset and the value of the tail's own checksum, which is written as digits.
 fn stated_tail_crc32(tail: &[u8]) -> Option<(usize, u32)> {
     let at = tail.windows(TAIL_MARK.len()).rposition(|window| window == TAIL_MARK.as_bytes())? + TAIL_MARK.len();
     let digits = std::str::from_utf8(tail.get(at..at + TAIL_DIGITS)?).ok()?;
@@ -311,7 +319,7 @@ fn crc32_of_tail(tail: &[u8]) -> u32 {
     crc32fast::hash(&plain)
 }
 
-/// What Arrow's writer says when the file cannot be written, with the file's name.
+/// The error of Arrow's writer, with the file's name.
 fn write_error(path: &Path, error: ArrowError) -> StorageError {
     match error {
         ArrowError::IoError(_, error) => StorageError::io(format!("cannot write {}", path.display()), error),
@@ -326,7 +334,7 @@ pub struct DataFile {
     seal: FileSeal,
     bytes: Buffer,
     metadata: FileMetadata,
-    /// Which pieces have been found to be whole.
+    /// The pieces that have been verified.
     verified: Vec<AtomicBool>,
 }
 
@@ -334,7 +342,7 @@ impl DataFile {
     /// Maps the file that `seal` describes.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] when its length or tail is not what it was.
+    /// [`StorageError::Corrupt`] when its length or tail does not match the seal.
     pub(crate) fn open(folder: &Path, seal: FileSeal, files: &dyn FileSystem) -> Result<Arc<Self>> {
         let path = folder.join(&seal.name);
         let bytes = files.map(&path).map_err(|e| StorageError::io(format!("cannot read {}", path.display()), e))?;
@@ -380,30 +388,36 @@ impl DataFile {
         Ok(Arc::new(Self { path, seal, bytes, metadata, verified }))
     }
 
-    /// What the manifest is to say of it.
+    /// The manifest's entry for the file.
     pub fn seal(&self) -> &FileSeal {
         &self.seal
     }
+
     /// Its table.
     pub(crate) fn table(&self) -> TableId {
         self.metadata.table
     }
+
     /// The timestamp of the checkpoint that wrote it.
     pub(crate) fn checkpoint_ts(&self) -> u64 {
         self.metadata.checkpoint_ts
     }
+
     /// The catalog of that checkpoint, if the file has it.
     pub(crate) fn catalog(&self) -> Option<&str> {
         custom_metadata(&footer_of(&self.bytes).ok()?, CATALOG_KEY)
     }
+
     /// Batches in it.
     pub(crate) fn batch_count(&self) -> usize {
         self.metadata.blocks.len()
     }
+
     /// The block that a batch was.
     pub(crate) fn block_no(&self, batch: u32) -> BlockNo {
         BlockNo(self.metadata.blocks[batch as usize].block)
     }
+
     /// Whether it can hold only one block.
     pub(crate) fn stays_alone(&self) -> bool {
         footer_of(&self.bytes).is_ok_and(|footer| {
@@ -415,11 +429,11 @@ impl DataFile {
         StorageError::Corrupt { file: self.path.clone(), offset: offset as u64, detail: detail.into() }
     }
 
-    /// Checks the pieces that `buffer` touches, which is a part of the mapping (or no part of it,
-    /// and then nobody's business here).
+    /// Checks the pieces that `buffer` touches. A buffer outside of the mapping is not checked
+    /// here.
     ///
     /// # Errors
-    /// [`StorageError::Corrupt`] when one is damaged.
+    /// [`StorageError::Corrupt`] when a piece is damaged.
     pub(crate) fn verify(&self, buffer: &Buffer) -> Result<()> {
         match (buffer.as_ptr() as usize).checked_sub(self.bytes.as_ptr() as usize) {
             Some(from) if !buffer.is_empty() && from < self.bytes.len() => self.verify_range(from, buffer.len()),
@@ -499,9 +513,9 @@ impl DataFile {
             return Err(self.corrupt(0, "the presence column is not boolean"));
         }
         let decoder = FileDecoder::new(schema, footer.version()).with_require_alignment(true);
-        // SAFETY: the files are our own: what was written was valid, and nothing is read before its
-        // checksum was found right: the tail by `over` (and `open_unnamed`), metadata by `message`,
-        // data by `FrozenBlock::check`, before anybody gets at it.
+        // SAFETY: the files are our own and were valid when written. Nothing is read before its
+        // checksum was verified: the tail by `over` (and `open_unnamed`), metadata by `message`,
+        // data by `FrozenBlock::check`, before the block is published.
         let mut decoder = unsafe { decoder.with_skip_validation(true) };
         for place in footer.dictionaries().into_iter().flatten() {
             let message = self.message(place)?;

@@ -4,11 +4,11 @@
 //! A mapping stays valid when its file is removed. It would not if the file were cut; checkpoint
 //! files never change once they are written.
 //!
-//! **Sharing.** Who wants to hand a buffer to another process asks [`mapped_file`] which file it
-//! lies in, and gives that file's descriptor and the buffer's offset. All mappings of the process
-//! are in one list, by their addresses: a buffer does not say whose it is. No descriptor is kept
-//! open for that, as there may be more data files than a process may have open:
-//! [`MappedFile::open`] opens the file again, and makes sure that it is the same.
+//! **Sharing.** To hand a buffer to another process, ask [`mapped_file`] for the buffer's file, and
+//! send the file's descriptor and the buffer's offset. All mappings of the process are in one list,
+//! by their addresses: a buffer does not name its owner. No descriptor is kept open for that: there
+//! may be more data files than a process may have open. [`MappedFile::open`] opens the file again
+//! and checks that it is the same.
 
 use arrow_buffer::Buffer;
 use memmap2::Mmap;
@@ -38,26 +38,29 @@ impl MappedFile {
     fn start(&self) -> usize {
         self.mapping.as_ptr() as usize
     }
+
     /// The file's length in bytes.
     #[allow(clippy::len_without_is_empty, reason = "an empty file cannot be mapped")]
     pub fn len(&self) -> usize {
         self.mapping.len()
     }
-    /// Where in the file a buffer begins, if all of it lies there.
+
+    /// The buffer's offset in the file, if all of the buffer lies there.
     pub fn offset_of(&self, buffer: &Buffer) -> Option<u64> {
         let offset = (buffer.as_ptr() as usize).checked_sub(self.start())?;
         (offset < self.len() && buffer.len() <= self.len() - offset).then_some(offset as u64)
     }
-    /// A descriptor of the file, to read; none if it has been removed since.
+
+    /// A descriptor of the file, to read; `None` if it has been removed since.
     ///
     /// # Errors
-    /// When the process has no descriptor left, or the file cannot be opened.
+    /// An error when the process has no descriptor left, or the file cannot be opened.
     pub fn open(&self) -> io::Result<Option<OwnedFd>> {
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
-        // The mapping keeps the file's number from being given to another one.
+        // The mapping keeps the file's number from being reused.
         let found = file.metadata()?;
         let is_same = (found.dev(), found.ino(), found.len()) == (self.device, self.inode, self.len() as u64);
         Ok(is_same.then(|| file.into()))
@@ -71,7 +74,7 @@ impl Drop for MappedFile {
     }
 }
 
-/// The mapped file in which all of a buffer lies, if it lies in one.
+/// The mapped file in which all of a buffer lies, if there is one.
 pub fn mapped_file(buffer: &Buffer) -> Option<Arc<MappedFile>> {
     let address = buffer.as_ptr() as usize;
     let file = MAPPINGS.read().range(..=address).next_back().and_then(|(_, file)| file.upgrade())?;
@@ -81,11 +84,11 @@ pub fn mapped_file(buffer: &Buffer) -> Option<Arc<MappedFile>> {
 /// The bytes of a whole file, page-aligned; slices of the buffer keep the mapping alive.
 ///
 /// # Errors
-/// When the file cannot be opened or mapped, or is empty.
+/// An error when the file cannot be opened or mapped, or is empty.
 pub(crate) fn map(path: &Path) -> io::Result<Buffer> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
-    // SAFETY: nobody changes a checkpoint's file; see the module.
+    // SAFETY: a checkpoint's file never changes; see the module's header.
     let mapping = unsafe { Mmap::map(&file) }?;
     if mapping.is_empty() {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file is empty"));

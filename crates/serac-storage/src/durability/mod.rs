@@ -1,4 +1,4 @@
-//! What is committed stays: log, data files, checkpoints, recovery, and the handle over all.
+//! Durability: log, data files, checkpoints, recovery, and the handle over all.
 
 pub mod checkpoint;
 pub mod data_file;

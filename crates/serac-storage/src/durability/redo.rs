@@ -7,10 +7,10 @@
 //!   Meta: length u32, bytes
 //! value := tag u8, then 0, 1, 2, 4, 8, 16 bytes little-endian, or a u32 length and bytes
 //! ```
-//! A position counts the bytes of the transaction's redo so far, handed to the log or not. What is
-//! handed over says at which position it begins: where that is before the end of what the log has,
-//! a ROLLBACK TO has taken the rest of it back. The log gets bytes, not operations: it may cut them
-//! anywhere.
+//! A position counts the bytes of the transaction's redo so far, handed to the log or not. Each
+//! piece that is handed over says at which position it begins. If that is before the end of the
+//! log's bytes, a ROLLBACK TO has taken the rest back. The log gets bytes, not operations: it may
+//! cut them anywhere.
 
 use crate::error::{Result, StorageError};
 use crate::ids::{ColumnId, RowId, TableId};
@@ -48,7 +48,7 @@ pub struct RedoBuffer {
     bytes: Vec<u8>,
     /// The position at which `bytes` begin.
     from: u64,
-    /// How often something was handed over.
+    /// The number of times that redo was handed over.
     parts: u32,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Pending<'a> {
     pub(crate) bytes: &'a mut Vec<u8>,
     /// The position at which they begin.
     pub(crate) offset: u64,
-    /// How many times something was handed over before.
+    /// The number of pieces that were handed over before.
     pub(crate) part: u32,
 }
 
@@ -70,27 +70,32 @@ impl RedoBuffer {
         let spare = || SPARE.try_with(Cell::take).unwrap_or_default();
         Self { enabled, bytes: if enabled { spare() } else { Vec::new() }, from: 0, parts: 0 }
     }
+
     /// Whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.parts == 0
     }
+
     /// Bytes that the log does not have yet.
     pub fn pending_bytes(&self) -> usize {
         self.bytes.len()
     }
-    /// Whether the log has something of it.
+
+    /// Whether the log has a part of it.
     pub(crate) fn has_parts(&self) -> bool {
         self.parts > 0
     }
-    /// What the log does not have yet.
+
+    /// The redo that the log does not have yet.
     pub(crate) fn pending(&mut self) -> Pending<'_> {
         Pending { bytes: &mut self.bytes, offset: self.from, part: self.parts }
     }
-    /// Hands what the log does not have yet to `take`, in pieces of `largest` bytes at the most.
-    /// What `take` refuses, and what comes after that, stays.
+
+    /// Hands the redo that the log does not have yet to `take`, in pieces of `largest` bytes at the
+    /// most. A piece that `take` refuses, and the pieces after it, stay.
     ///
     /// # Errors
-    /// That of `take`.
+    /// The error of `take`.
     pub(crate) fn hand_over(&mut self, largest: usize, mut take: impl FnMut(Pending<'_>) -> Result<()>) -> Result<()> {
         let length = self.bytes.len();
         if length <= largest {
@@ -115,10 +120,12 @@ impl RedoBuffer {
         self.from += taken as u64;
         result
     }
+
     /// The present position.
     pub fn mark(&self) -> RedoMark {
         RedoMark(self.from + self.bytes.len() as u64)
     }
+
     /// Takes back everything since `mark`.
     pub fn truncate(&mut self, mark: RedoMark) {
         self.bytes.truncate(mark.0.saturating_sub(self.from) as usize);
@@ -131,6 +138,7 @@ impl RedoBuffer {
         head[5..].copy_from_slice(&row.as_u64().to_le_bytes());
         self.bytes.extend_from_slice(&head);
     }
+
     /// Appends `value`.
     #[inline]
     fn value(&mut self, value: &Value<'_>) {
@@ -149,11 +157,13 @@ impl RedoBuffer {
             }
         }
     }
+
     #[inline]
     fn tagged<const N: usize>(&mut self, tag: u8, bytes: [u8; N]) {
         self.bytes.push(tag);
         self.bytes.extend_from_slice(&bytes);
     }
+
     pub(crate) fn insert(&mut self, table: TableId, row: RowId, values: &[Value<'_>]) {
         if self.enabled {
             self.row_head(INSERT, table, row);
@@ -161,6 +171,7 @@ impl RedoBuffer {
             values.iter().for_each(|value| self.value(value));
         }
     }
+
     pub(crate) fn update(&mut self, table: TableId, row: RowId, columns: &[ColumnId], values: &[Value<'_>]) {
         if self.enabled {
             self.row_head(UPDATE, table, row);
@@ -171,11 +182,13 @@ impl RedoBuffer {
             }
         }
     }
+
     pub(crate) fn delete(&mut self, table: TableId, row: RowId) {
         if self.enabled {
             self.row_head(DELETE, table, row);
         }
     }
+
     pub(crate) fn append(&mut self, table: TableId, first: RowId, batch: &RecordBatch) -> Result<()> {
         if !self.enabled {
             return Ok(());
@@ -187,6 +200,7 @@ impl RedoBuffer {
         }
         result
     }
+
     fn append_rows(&mut self, table: TableId, first: RowId, batch: &RecordBatch) -> Result<()> {
         self.row_head(APPEND, table, first);
         let length_at = self.bytes.len();
@@ -205,6 +219,7 @@ impl RedoBuffer {
         self.bytes[length_at..length_at + 4].copy_from_slice(&(length as u32).to_le_bytes());
         Ok(())
     }
+
     pub(crate) fn meta(&mut self, payload: &[u8]) {
         if self.enabled {
             self.bytes.push(META);
@@ -255,18 +270,23 @@ impl<'a> Reader<'a> {
         self.0 = rest;
         Ok(head)
     }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         Ok(self.bytes(N)?.try_into().expect("the length was asked for"))
     }
+
     fn u16(&mut self) -> Result<u16> {
         Ok(u16::from_le_bytes(self.array()?))
     }
+
     fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
+
     fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
+
     fn value(&mut self) -> Result<Value<'a>> {
         Ok(match self.array::<1>()?[0] {
             0 => Value::Null,

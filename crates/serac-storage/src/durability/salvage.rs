@@ -1,17 +1,17 @@
-//! Where an opening that salvages keeps what it leaves out: a folder `salvaged-<n>` of its own in
-//! the database's folder.
+//! The place where a salvaging opening keeps the parts that it leaves out: a folder `salvaged-<n>`
+//! of its own in the database's folder.
 //!
-//! The folder repeats the database's: `MANIFEST`, `data/`, `log/`. It is made when there is
-//! something to keep, and nothing ever reads or removes it. Files that stay in use get a second
-//! name there (they are never changed, only replaced); what is about to be cut is copied; what
-//! nothing needs is moved.
+//! The folder repeats the database's: `MANIFEST`, `data/`, `log/`. It is made when there is a file
+//! to keep; no later process reads or removes it. Files that stay in use get a second name there
+//! (they are never changed, only replaced). A part that is about to be cut is copied; an unneeded
+//! file is moved.
 
 use crate::durability::file_system::{FileSystem, create_folders};
 use crate::error::{Result, StorageError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder, once there is one.
+/// The folder, once it exists.
 #[derive(Debug)]
 pub(crate) struct Aside<'a> {
     database: &'a Path,
@@ -24,7 +24,8 @@ impl<'a> Aside<'a> {
     pub(crate) fn new(database: &'a Path, files: &'a dyn FileSystem) -> Self {
         Self { database, files, folder: None }
     }
-    /// The folder, if something was kept.
+
+    /// The folder, if a file was kept.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
@@ -32,22 +33,24 @@ impl<'a> Aside<'a> {
     /// Keeps a file that stays in use, or is about to be removed.
     pub(crate) fn link(&mut self, file: &Path) -> Result<()> {
         self.keep(file, |files, to| match files.link(file, to) {
-            // Some file systems have no second names.
+            // Not all file systems have hard links.
             Err(error) if error.kind() != io::ErrorKind::NotFound => copy(files, file, to),
             result => result,
         })
     }
+
     /// Keeps a file as it is now; the original may be changed afterwards.
     pub(crate) fn copy(&mut self, file: &Path) -> Result<()> {
         self.keep(file, |files, to| copy(files, file, to))
     }
+
     /// Keeps a file that nothing needs.
     pub(crate) fn take(&mut self, file: &Path) -> Result<()> {
         self.keep(file, |files, to| files.rename(file, to))
     }
 
-    /// Lets `put` give a file its place in the folder, and makes that durable. A file that is not
-    /// there is nothing to keep, nor is one that is kept already.
+    /// Lets `put` give a file its place in the folder, and makes that durable. A missing file, and
+    /// a file that is kept already, are skipped.
     fn keep(&mut self, file: &Path, put: impl FnOnce(&dyn FileSystem, &Path) -> io::Result<()>) -> Result<()> {
         let keep = || -> io::Result<()> {
             if !self.files.exists(file)? {

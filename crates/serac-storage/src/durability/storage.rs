@@ -10,24 +10,23 @@
 //! salvaged-<n>/   what an opening that salvaged left out
 //! ```
 //! # A folder that is moved
-//! The lock is one on a file, while all else goes by the folder's path. So before anything in the
-//! folder is replaced or removed, and before a commit is acknowledged, [`FolderLock::check`] looks
-//! whether the lock's file is still the one at the path. A folder that was moved or removed, and a
-//! LOCK that was, end all writing: nothing is acknowledged any more, and the files at the path are
-//! left alone.
+//! The lock is one on a file, while everything else goes by the folder's path. So
+//! [`FolderLock::check`] compares the lock's file with the one at the path, before a file in the
+//! folder is replaced or removed and before a commit is acknowledged. If the folder or its LOCK was
+//! moved or removed, all writing ends: nothing is acknowledged any more, and the files at the path
+//! are left alone.
 //! # Opening
 //! take the lock → read the manifest → map its files (in parallel): their blocks are frozen →
-//! replay the log's committed transactions that are newer, in commit order, to the same row ids →
-//! cut an unfinished end → remove data files that the manifest does not name → go on behind it.
-//! Tables are complete before collectors and other threads get to see them.
+//! replay newer committed transactions of the log, in commit order, to the same row ids → cut an
+//! unfinished end → remove data files that the manifest does not name → continue behind it. Tables
+//! are complete before collectors and other threads get to see them.
 //!
 //! # Closing
-//! [`Storage::close`] waits for a running checkpoint, so that nobody writes to the folder once the
-//! lock is given back. It refuses commits from then on; what was committed before is written.
-//! Whoever closes beside the first waits until that has ended. The storage's own threads do not:
-//! the first waits for them. Whether a last checkpoint is made before is the engine's decision:
-//! [`Storage::unwritten`] says what an opening would find in the log, and what a checkpoint would
-//! cost.
+//! [`Storage::close`] waits for a running checkpoint, so that the folder has no writer once the
+//! lock is given back. It refuses commits from then on; earlier commits are written. A second
+//! caller of `close` waits until the first has finished. The storage's own threads do not: the
+//! first waits for them. The engine decides whether a last checkpoint is made before:
+//! [`Storage::unwritten`] gives the log that an opening would replay and the cost of a checkpoint.
 
 use crate::block::HotBlock;
 use crate::block::block_memory::{block_memory_bytes, keep_ready};
@@ -68,24 +67,24 @@ const SMALL_CATALOG_BYTES: usize = 64 << 10;
 /// The folder of the log's segments.
 const LOG_FOLDER: &str = "log";
 
-/// How a storage is opened.
+/// The options with which a storage is opened.
 #[derive(Clone, Debug)]
 pub struct StorageOptions {
-    /// The database's folder; none for a database in memory only.
+    /// The database's folder; `None` for a database in memory only.
     pub path: Option<PathBuf>,
-    /// When a commit is acknowledged.
+    /// The point at which a commit is acknowledged.
     pub durability: Durability,
     /// Files.
     pub file_system: Arc<dyn FileSystem>,
-    /// Collector threads at the most; zero for none (then [`Storage::run_gc`] must be called). All
-    /// but the first sleep until there is a backlog of transactions to collect or blocks to freeze.
+    /// The most collector threads; with zero, [`Storage::run_gc`] must be called. All but the first
+    /// sleep until there is a backlog of transactions to collect or blocks to freeze.
     pub gc_threads: usize,
     /// Time between collector runs while there is work.
     pub gc_interval: Duration,
-    /// Blocks that no transaction has changed for so long freeze; none to freeze only on demand
+    /// Blocks that no transaction has changed for so long freeze; `None` to freeze only on demand
     /// ([`Storage::freeze_table`]).
     pub freeze_after: Option<Duration>,
-    /// Which blocks are compacted together before they freeze.
+    /// The blocks that are compacted together before they freeze.
     pub compaction: CompactionGroups,
     /// Threads that compact a table at the most. All but one are started when there are many
     /// groups, and end with them.
@@ -101,18 +100,18 @@ pub struct StorageOptions {
     pub checkpoint_log_bytes: u64,
     /// Bytes at which a data file is complete.
     pub data_file_bytes: u64,
-    /// Open even if something durable is damaged or missing: with the blocks of the checkpoint that
-    /// are whole, all of which are read, and with everything in the log that lies before the
-    /// damage. What is left out is kept in a folder of its own.
+    /// Open even if durable data is damaged or missing: with the whole blocks of the checkpoint,
+    /// all of which are read, and with the log before the damage. The parts that are left out are
+    /// kept in a folder of their own.
     pub salvage: bool,
     /// Whether this process lets others work through it, by a socket in the folder. The storage
     /// only writes it into LOCK, so that others wait for the socket while the database is being
-    /// opened or closed; who sets it makes the socket.
+    /// opened or closed. The caller that sets it makes the socket.
     pub serves_others: bool,
 }
 
-/// What LOCK has behind the number of a process that [serves
-/// others](StorageOptions::serves_others).
+/// The text behind the process's number in LOCK if that process
+/// [serves others](StorageOptions::serves_others).
 const SERVES: &str = " SOCKET";
 
 impl StorageOptions {
@@ -133,11 +132,10 @@ impl Default for StorageOptions {
             file_system: Arc::new(RealFileSystem),
             gc_threads: background_threads,
             gc_interval: Duration::from_millis(10),
-            // A block freezes and thaws at most once in this time, whatever the workload. Orders
-            // that go cold for good run as fast at 10 ms as at 10 s (`serac-bench transform`);
-            // updates of any row of a table are seven times slower at 10 ms, where most of them
-            // thaw a block, than from 100 ms on. Larger tables move that point up, so it is set
-            // high.
+            // A block freezes and thaws at most once in this time, under any workload. Orders that
+            // go cold for good run as fast at 10 ms as at 10 s (`serac-bench transform`). Updates
+            // of any row of a table are seven times slower at 10 ms, where most of them thaw a
+            // block, than from 100 ms on. Larger tables move that point up, so it is set high.
             freeze_after: Some(Duration::from_secs(10)),
             compaction: CompactionGroups::default(),
             compaction_threads: background_threads,
@@ -158,19 +156,19 @@ pub trait RecoveryCatalog {
     /// [`Storage::create_table`].
     ///
     /// # Errors
-    /// When the state cannot be understood.
+    /// An error when the state cannot be understood.
     fn restore(&mut self, storage: &Storage, state: &str) -> Result<()>;
     /// Applies a logged record of the engine's, in commit order.
     ///
     /// # Errors
-    /// When the record cannot be understood.
+    /// An error when the record cannot be understood.
     fn apply_meta(&mut self, storage: &Storage, payload: &[u8]) -> Result<()>;
 }
 
-/// What opening a database found.
+/// The findings of opening a database.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryReport {
-    /// The checkpoint's timestamp, if there was one.
+    /// The checkpoint's timestamp, if the database has one.
     pub checkpoint_ts: Option<u64>,
     /// Rows in it.
     pub rows_loaded: u64,
@@ -180,11 +178,11 @@ pub struct RecoveryReport {
     pub newest_commit: u64,
     /// Bytes of log read.
     pub log_bytes: u64,
-    /// What is damaged in the checkpoint and was left out, to salvage the rest.
+    /// Damaged parts of the checkpoint that were left out, to salvage the rest.
     pub lost: Vec<String>,
-    /// The folder in which is kept what was left out.
+    /// The folder that keeps the parts that were left out.
     pub kept_aside: Option<PathBuf>,
-    /// What was cut off the log's end, if anything.
+    /// The description of an unfinished end that was cut off the log, if there was one.
     pub cut: Option<String>,
     /// Time spent on the checkpoint.
     pub load_time: Duration,
@@ -197,7 +195,7 @@ pub struct RecoveryReport {
 pub struct StorageMetrics {
     /// Transactions committed.
     pub commits: u64,
-    /// Transactions aborted that had written something.
+    /// Aborted transactions that had changes.
     pub aborts: u64,
     /// Snapshots held.
     pub active_snapshots: usize,
@@ -215,8 +213,8 @@ pub struct StorageMetrics {
     pub checkpoints: u64,
     /// Time spent on them.
     pub checkpoint_time: Duration,
-    /// Bytes of blocks' memory in this process: hot blocks, and what frozen ones keep of their
-    /// former selves.
+    /// Bytes of blocks' memory in this process: hot blocks, and the memory that frozen blocks have
+    /// kept.
     pub block_memory_bytes: usize,
     /// Bytes held besides, as halves of huge pages that are not used yet, and as huge pages that
     /// are ready for growing tables.
@@ -227,7 +225,7 @@ pub struct StorageMetrics {
 
 type Tables = BTreeMap<TableId, Arc<DataTable>>;
 
-/// Set once: what follows rows that compaction moves. Until then none is moved.
+/// Set once: the follower of rows that compaction moves. Until then no row is moved.
 #[derive(Default)]
 struct Follower(OnceLock<Arc<dyn RowFollower>>);
 
@@ -255,16 +253,16 @@ pub struct Storage {
     checkpoints: AtomicU64,
     checkpoint_nanos: AtomicU64,
     lock: Mutex<Option<Arc<dyn FolderLock>>>,
-    /// What a checkpoint needs of the log if this process writes none.
+    /// The log position of a checkpoint if this process writes no log.
     unlogged_position: LogPosition,
     closed: AtomicBool,
-    /// Held by who closes.
+    /// Held by the closing thread.
     closing: Mutex<()>,
     /// The threads for which closing waits, and the one that closes.
     own_threads: Mutex<Vec<ThreadId>>,
 }
 
-/// What an opening would replay, and what a checkpoint would write instead.
+/// The log that an opening would replay, and the bytes that a checkpoint would write instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unwritten {
     /// Bytes of log that an opening would read; zero if nothing was committed since the last
@@ -274,11 +272,11 @@ pub struct Unwritten {
     pub block_bytes: u64,
 }
 
-/// How a logged transaction is replayed.
+/// The state of replaying logged transactions.
 struct Replay<'a> {
     catalog: &'a mut dyn RecoveryCatalog,
     ts: Timestamp,
-    /// Without a manifest: what each block's file has already.
+    /// Without a manifest: the changes that each block's file has already.
     found: &'a Option<FoundFiles>,
 }
 
@@ -297,7 +295,7 @@ impl Replay<'_> {
     }
 }
 
-/// What opening has made, for [`Storage::assemble`].
+/// The parts that opening has made, for [`Storage::assemble`].
 #[derive(Default)]
 struct Opened {
     tables: Tables,
@@ -324,15 +322,15 @@ fn take_folder(path: &Path, files: &dyn FileSystem, serves_others: bool) -> Resu
         }
     }
     // A process that was killed may have left its last steps in the operating system's cache alone.
-    // What is built upon must be on the disk.
+    // The state that recovery builds upon must be on the disk.
     for folder in [path, &data] {
         files.sync_dir(folder).map_err(|e| cannot("sync", folder, e))?;
     }
     Ok(lock)
 }
 
-/// The manifest of the database in `path`; a new database gets one. To salvage, where there is none
-/// that is whole, also the data files of which it was made.
+/// The manifest of the database in `path`; a new database gets one. To salvage without a whole
+/// manifest, also the data files of which it was made.
 fn find_manifest(
     path: &Path,
     files: &dyn FileSystem,
@@ -357,8 +355,8 @@ fn find_manifest(
                     .map_err(|e| StorageError::io(format!("cannot read {}", folder.display()), e))
                     .map(|n| n.is_empty())
             };
-            // A database without rows and log, whose manifest has its tables, has a copy that says
-            // so.
+            // A database without rows and log, whose manifest has its tables, has a copy with the
+            // same content.
             let has_no_other = match Manifest::read(&path.join(MANIFEST_COPY), files) {
                 Ok(copy) => copy.is_none_or(|copy| copy.state.is_none()),
                 Err(StorageError::Corrupt { .. }) => false,
@@ -400,8 +398,8 @@ fn find_manifest(
     }
 }
 
-/// Makes the manifest's copy say the same again, if a process has ended between replacing the one
-/// and the other: opening is about to remove what the older one names. On a full disk the copy
+/// Makes the manifest's copy equal to the manifest again, if a process has ended between replacing
+/// the two: opening is about to remove the files that the older one names. On a full disk the copy
 /// goes.
 fn renew_copy(manifest: &Manifest, path: &Path, files: &dyn FileSystem) -> Result<()> {
     let read = |name| files.read(&path.join(name)).ok();
@@ -421,11 +419,11 @@ fn renew_copy(manifest: &Manifest, path: &Path, files: &dyn FileSystem) -> Resul
 }
 
 impl Storage {
-    /// Opens or makes a storage and recovers what it held.
+    /// Opens or makes a storage and recovers its content.
     ///
     /// # Errors
     /// [`StorageError::Locked`], [`StorageError::Corrupt`], [`StorageError::Io`] if a thread cannot
-    /// be started, or what the files say.
+    /// be started, or an error of the files.
     pub fn open(options: StorageOptions, catalog: &mut dyn RecoveryCatalog) -> Result<(Arc<Self>, RecoveryReport)> {
         let mut report = RecoveryReport::default();
         let Some(path) = options.path.clone() else {
@@ -469,7 +467,7 @@ impl Storage {
         })?;
         report.lost.extend(recovered.lost);
         if report.lost.len() > lost_before_log {
-            // Some of its changes are in no table: the next checkpoint takes the log away.
+            // Not all of its changes are in tables: the next checkpoint takes the log away.
             recovered.tail.keep(&log_folder, &mut aside)?;
         }
         report.log_bytes = recovered.bytes;
@@ -488,7 +486,7 @@ impl Storage {
         report.replay_time = started.elapsed();
         let named: NamedFiles = manifest.files().map(str::to_owned).collect();
         for file in unneeded_files(&path, files, &named, &[])? {
-            // What a checkpoint that was not finished has left.
+            // Files of a checkpoint that was not finished.
             if options.salvage {
                 aside.take(&file)?;
             } else {
@@ -496,7 +494,7 @@ impl Storage {
             }
         }
         if aside.folder().is_some() {
-            // It says what the rest of the folder was.
+            // The manifest describes the rest of the folder.
             aside.link(&path.join(MANIFEST))?;
         }
         report.kept_aside = aside.folder().map(Path::to_owned);
@@ -632,7 +630,7 @@ impl Storage {
         })
     }
 
-    /// Replays a transaction. What fails is an error, or, to salvage without a manifest, noted in
+    /// Replays a transaction. A failure is an error, or, to salvage without a manifest, noted in
     /// `lost`.
     fn replay(&self, replay: &mut Replay<'_>, redo: &[u8], lost: &mut Vec<String>) -> Result<()> {
         for operation in read_operations(redo)? {
@@ -675,16 +673,19 @@ impl Storage {
     pub fn begin(&self) -> Transaction {
         self.manager.begin()
     }
+
     /// Timestamps and the collector.
     pub fn manager(&self) -> &Arc<TransactionManager> {
         &self.manager
     }
-    /// How the storage was opened.
+
+    /// The options with which the storage was opened.
     pub fn options(&self) -> &StorageOptions {
         &self.options
     }
 
-    /// Makes an empty table. Not transactional: until the catalog names it, nobody finds it.
+    /// Makes an empty table. Not transactional: the table is not visible until the catalog names
+    /// it.
     ///
     /// # Errors
     /// [`StorageError::Limit`]; [`StorageError::InvalidInput`] when the number is taken.
@@ -697,18 +698,20 @@ impl Storage {
         tables.insert(id, table.clone());
         Ok(table)
     }
+
     /// Forgets a table. Its memory is freed when the last snapshot and the last reader are done
     /// with it.
     pub fn drop_table(&self, id: TableId) {
         self.tables.write().remove(&id);
     }
+
     /// A table by number.
     pub fn table(&self, id: TableId) -> Option<Arc<DataTable>> {
         self.tables.read().get(&id).cloned()
     }
 
-    /// Writes a checkpoint of what a new snapshot sees; `state` gives the catalog's state in that
-    /// snapshot and the tables that are in it. Then drops the log that is no longer needed.
+    /// Writes a checkpoint of a new snapshot; `state` gives the catalog's state in that snapshot
+    /// and its tables. Then drops the log that is no longer needed.
     ///
     /// # Errors
     /// When files cannot be written, or the storage is closed; the database goes on with the old
@@ -722,12 +725,12 @@ impl Storage {
         }
         self.check_folder()?;
         let began = Instant::now();
-        // What an attempt that failed could not remove, or what has become unneeded since, may be
-        // the room that this one needs.
+        // This checkpoint may need the room of files that a failed attempt could not remove, or
+        // that have become unneeded since.
         self.remove_unneeded(path, &named)?;
         let (report, position) = self.write_checkpoint(path, state, &mut named).inspect_err(|_| {
             forget_unnamed_files(&self.all_tables(), &named);
-            // The error that matters is the first one.
+            // The first error counts.
             let _ = self.remove_unneeded(path, &named);
         })?;
         // Relaxed: a figure.
@@ -744,7 +747,8 @@ impl Storage {
         Ok(report)
     }
 
-    /// Writes the data files and the manifest. `named` follows what the disk may hold.
+    /// Writes the data files and the manifest. `named` tracks the files that the manifests on the
+    /// disk may name.
     fn write_checkpoint(
         &self,
         path: &Path,
@@ -759,7 +763,7 @@ impl Storage {
         serac_sync::linger();
         let catalog: Arc<str> = state.as_str().into();
         if let Some(log) = self.manager.log() {
-            // What a checkpoint holds must be durable as a whole, log first.
+            // The content of a checkpoint must be durable as a whole, log first.
             log.wait_durable(txn.snapshot().start())?;
         }
         let folder = self.checkpoint_folder(path);
@@ -767,7 +771,7 @@ impl Storage {
         let mut tables = Vec::new();
         for id in ids {
             let Some(table) = self.table(id) else { continue };
-            // One that is long stands in the files of one table alone.
+            // A long catalog is written to the files of one table alone.
             let catalog = (catalog.len() <= SMALL_CATALOG_BYTES || report.blocks_written == 0).then_some(&catalog);
             tables.push(write_table(folder, &table, catalog, txn.snapshot(), &mut report)?);
         }
@@ -792,19 +796,21 @@ impl Storage {
     fn all_tables(&self) -> Vec<Arc<DataTable>> {
         self.tables.read().values().cloned().collect()
     }
+
     /// Whether the folder is still this process's own: all that is written or removed goes by its
     /// path.
     fn check_folder(&self) -> Result<()> {
         let lock = self.lock.lock().clone();
         lock.map_or(Ok(()), |lock| lock.check()).map_err(|error| StorageError::LogFailed(error.to_string()))
     }
+
     fn remove_unneeded(&self, path: &Path, named: &NamedFiles) -> Result<()> {
         self.check_folder()?;
         let files = &*self.options.file_system;
         unneeded_files(path, files, named, &self.all_tables())?.iter().try_for_each(|file| remove(files, file))
     }
 
-    /// What has not found its way into a checkpoint yet.
+    /// The changes that are not in a checkpoint yet.
     pub fn unwritten(&self) -> Unwritten {
         let Some(log) = self.manager.log().filter(|_| self.options.path.is_some()) else {
             return Unwritten::default();
@@ -820,6 +826,7 @@ impl Storage {
     pub fn defer(&self, action: Action) {
         self.manager.defer(action);
     }
+
     /// Makes a collector run at once.
     pub fn run_gc(&self) -> GcStats {
         self.manager.gc().run_once(&self.manager)
@@ -835,8 +842,8 @@ impl Storage {
         }
     }
 
-    /// Says what follows the rows that compaction moves; until then, and without compaction in the
-    /// options, no row is moved. Said once, when whatever knows rows by their ids is in place.
+    /// Sets the follower of the rows that compaction moves; until then, and without compaction in
+    /// the options, no row is moved. Called once, when all holders of row ids are in place.
     pub fn set_follower(&self, follower: Arc<dyn RowFollower>) {
         let _ = self.follower.0.set(follower);
     }
@@ -845,7 +852,7 @@ impl Storage {
     /// it outside a transaction. Emptied blocks are recycled when they would freeze.
     ///
     /// # Errors
-    /// When the log does not take the moves: they are rolled back.
+    /// An error when the log does not take the moves: they are rolled back.
     pub fn compact_table(&self, table: &Arc<DataTable>) -> Result<CompactionReport> {
         let Some(follower) = self.follower.0.get() else { return Ok(CompactionReport::default()) };
         compact_cold_blocks(&self.manager, table, &**follower, self.options.compaction_plan(), &|_| true, &|| false)
@@ -853,9 +860,9 @@ impl Storage {
 
     /// Compacts and freezes every block of `table` that can be: waits for up to `patience` until
     /// the transactions that run now have ended. Blocks that were frozen for another format than
-    /// the table has now are brought into that. Call it outside a transaction. Returns how many
-    /// blocks are frozen and how many there are; of a table whose format is
-    /// [`FreezeFormat::Never`](crate::FreezeFormat::Never) nothing is changed.
+    /// the table has now are brought into that. Call it outside a transaction. Returns the numbers
+    /// of frozen blocks and of all blocks. A table whose format is
+    /// [`FreezeFormat::Never`](crate::FreezeFormat::Never) is not changed.
     pub fn freeze_table(&self, table: &Arc<DataTable>, patience: Duration) -> (u32, u32) {
         if table.freeze_format() == FreezeFormat::Never {
             let metrics = table.metrics();
@@ -867,7 +874,7 @@ impl Storage {
         loop {
             // Again and again: versions of transactions that have just ended may still be there.
             self.run_gc();
-            // What cannot be compacted freezes as it is.
+            // A table that cannot be compacted freezes as it is.
             compacts = compacts && self.compact_table(table).is_ok_and(|report| report.moved > 0 || report.stayed == 0);
             freeze_cold_blocks(&self.manager, table, |_| true);
             self.run_gc();
@@ -883,6 +890,7 @@ impl Storage {
     pub fn waiting(&self) -> Vec<Waiting> {
         self.manager.waits().waiting()
     }
+
     /// Figures.
     pub fn metrics(&self) -> StorageMetrics {
         let (commits, aborts) = self.manager.counts();
@@ -909,24 +917,25 @@ impl Storage {
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
-    /// Writes what is in the log's queue, stops the threads and gives the folder back. Other calls
-    /// do nothing: they wait for the first one's end.
+
+    /// Writes the log's queue, stops the threads and gives the folder back. Other calls do nothing:
+    /// they wait for the first one's end.
     ///
     /// # Errors
-    /// When the log cannot be written.
+    /// An error when the log cannot be written.
     pub fn close(&self) -> Result<()> {
         let me = serac_sync::thread::current().id();
         let is_own = self.own_threads.lock().contains(&me);
         let closing = if is_own { self.closing.try_lock() } else { Some(self.closing.lock()) };
-        // One of our own threads: who closes waits for it.
+        // One of our own threads: the closing thread waits for it.
         let Some(_one_at_a_time) = closing else { return Ok(()) };
         if self.closed.swap(true, Ordering::SeqCst) {
             return self.manager.log().map_or(Ok(()), |log| log.end());
         }
         // Deferred actions run here, and may drop handles of the database.
         self.own_threads.lock().push(me);
-        // One that is running needs the log. Later ones find the storage closed, so from now on
-        // nobody writes to the data folder.
+        // A running checkpoint needs the log. Later ones find the storage closed, so from now on
+        // the data folder has no writer.
         drop(self.checkpoint_latch.lock());
         self.manager.refuse_commits();
         self.parking.stop();
@@ -944,8 +953,7 @@ impl Storage {
             }
             result = log.end();
         }
-        // What has become unneeded since the collectors stopped; two epochs later its memory is
-        // free.
+        // Memory that has become unneeded since the collectors stopped is free two epochs later.
         for _ in 0..3 {
             self.run_gc();
         }
@@ -969,12 +977,12 @@ const BUSY: usize = 512;
 
 /// A collector thread.
 struct Collector {
-    /// From one; all but the first help only.
+    /// Counted from one; all but the first only help.
     number: usize,
     parking: Arc<Parking>,
     manager: Weak<TransactionManager>,
     interval: Duration,
-    /// How long a block must have been left alone to freeze, and whose blocks.
+    /// The idle time after which a block freezes, and the tables whose blocks freeze.
     freezing: Option<(Duration, Arc<RwLock<Tables>>)>,
 }
 
@@ -1002,8 +1010,8 @@ impl Collector {
         let mut busy = false;
         let mut looked = Instant::now();
         loop {
-            // With nothing to do, look less and less often, down to once a second.
-            // With much to do, come back before what was written leaves the caches.
+            // With nothing to do, look less and less often, down to once a second. With much to do,
+            // come back before the newly written memory leaves the caches.
             let pause = if busy { self.interval / 10 } else { self.interval * 2u32.pow(idle_runs.min(7)) };
             if !self.parking.park(&self.parking.work, pause.min(Duration::from_secs(1))) {
                 return;
@@ -1050,7 +1058,7 @@ impl Compactor {
                 let (now, after) = (now_ms(), self.freeze_after.as_millis() as u64 / 2);
                 let is_cold = |block: &HotBlock| is_cold(block, now, after);
                 let stop = || self.parking.is_stopped();
-                // A log that takes no more is reported to those who commit; it is tried again next
+                // A full log is reported to committing transactions; compaction is tried again next
                 // time.
                 let _ = compact_cold_blocks(&manager, &table, &**follower, self.plan, &is_cold, &stop);
             }

@@ -6,30 +6,29 @@
 //!  +------ a transaction writes -----+                                                                                  |
 //!  +---------------------------------------- a transaction writes: the block is thawed ----------------------------------+
 //! ```
-//! **What a frozen block is.** Not the hot block in another state, as in the text, but a block of
-//! its own ([`FrozenBlock`]) that takes the hot one's place in the block table. Its values lie
-//! where they lay, in memory that both share and that nobody writes to any more; a thaw copies
-//! them, but for the bytes of long values, to new memory. So nothing that anybody holds ever
-//! changes: readers of the hot block go on reading what they have, and Arrow arrays lent out by a
-//! frozen block stay what they are when it is thawed; no writer waits for a reader, and there is no
-//! count of readers. What only a hot block needs (version column, spare heap) is given back when
-//! its last reader is gone.
+//! **A frozen block** is not the hot block in another state, as in the text. It is a block of its
+//! own ([`FrozenBlock`]) that takes the hot one's place in the block table. Its values lie where
+//! they lay, in memory that both share and that nobody writes to any more; a thaw copies them, but
+//! for the bytes of long values, to new memory. So no memory that a reader holds ever changes:
+//! readers of the hot block go on reading it, and lent Arrow arrays stay the same when their block
+//! is thawed. No writer waits for a reader, and there is no count of readers. Memory that only a
+//! hot block needs (version column, spare heap) is given back when its last reader is gone.
 //!
 //! **Writers** look at the temperature before they touch a block, within their transaction:
 //! - hot: go on;
 //! - cooling: compare-and-swap back to hot, then go on (writers pre-empt cooling);
 //! - freezing: wait, for the length of a gather, until the frozen block is published;
-//! - frozen: make a hot block of it, and publish that by compare-and-swap; who loses takes the
-//!   winner's.
+//! - frozen: make a hot block of it, and publish that by compare-and-swap; the loser takes the
+//!   winner's block.
 //!
-//! A writer is pinned from before it looks until it has written, so that what it writes to is
-//! memory of a hot block, whatever happens.
+//! A writer is pinned from before it looks until it has written, so that the memory that it writes
+//! to always belongs to a hot block.
 //!
 //! **The freezer** sets cooling, in a round that has a number of its own
 //! ([`crate::freeze::temperature`]). Then it moves the clock, and waits until every transaction
 //! that started before that has ended. A writer that looked while the block was still hot, and has
-//! been stalled since (the race of the text's figure 9), is one of those; one that started later
-//! has read the clock, so it sees cooling, or what follows it. Then the freezer compare-and-swaps
+//! been stalled since (the race of the text's figure 9), is one of those transactions. A later one
+//! has read the clock, so it sees cooling or a later state. Then the freezer compare-and-swaps
 //! cooling in that round to freezing. This fails if a writer has pre-empted the round, also if the
 //! block is cooling again in a later one: transactions that found it hot between the two may not
 //! have ended. From then on no transaction writes. A vacuum's step looks at the temperature under
@@ -120,7 +119,7 @@ impl DataTable {
             serac_sync::probe("a round was due while its block cooled in a later one", is_cooling);
             return false;
         }
-        // A vacuum's step that has begun before ends here; none begins from now on.
+        // A vacuum's step that has begun before ends here; no further step begins.
         drop(hot.heap().latch());
         let format = self.freeze_format();
         if !Self::is_calm(hot) || format == FreezeFormat::Never {
@@ -130,7 +129,7 @@ impl DataTable {
         if hot.rows() == 0 {
             match self.row_pins().unpinned() {
                 Some(_unpinned) => self.recycle(no, block),
-                // Whoever keeps a row id of it is to find the row gone, and no other.
+                // A holder of one of its row ids must find the row gone, and no other.
                 None => hot.temperature_word().give_up(),
             }
             return false;
@@ -142,7 +141,7 @@ impl DataTable {
     }
 
     /// Brings the blocks that were frozen for another format into the table's. A frozen block stays
-    /// one, so nothing has to cool.
+    /// frozen, so nothing has to cool.
     pub(crate) fn refreeze(&self) {
         let format = self.freeze_format();
         if format == FreezeFormat::Never {
@@ -152,17 +151,17 @@ impl DataTable {
             if let Some(block) = self.block(no)
                 && let Some(frozen) = block.frozen()
                 && frozen.format() != format
-                // What is damaged stays as it is, for those who ask for it to be told.
+                // A damaged block stays as it is, so that its readers get the error.
                 && frozen.check_all().is_ok()
             {
-                // Whoever has thawed the block meanwhile has won.
+                // If the block was thawed meanwhile, the thaw has won.
                 self.blocks().replace(no, &block, Arc::new(Block::Frozen(frozen.reencode(format))));
             }
         }
     }
 
-    /// The block, hot, and open to writes of the calling transaction until that ends; none if there
-    /// is no such block.
+    /// The block, hot, and open to writes of the calling transaction until that ends; `None` if the
+    /// block does not exist.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged
@@ -205,21 +204,21 @@ impl DataTable {
 
     fn thaw(&self, no: BlockNo, block: &Block, frozen: &FrozenBlock) {
         let hot = frozen.thaw(self.layout(), no);
-        // Whoever lost the race looks again and finds the winner's.
+        // A thread that lost the race looks again and finds the winner's block.
         self.blocks().replace(no, block, Arc::new(Block::Hot(hot)));
     }
 }
 
-/// Whether the collector's last note on a block is old enough: `after` milliseconds, longer for
-/// blocks that have been thawed before, so that blocks which are written now and then do not freeze
-/// and thaw all the time.
+/// Whether the collector's last note on a block is `after` milliseconds old. A block that has been
+/// thawed before needs more time, so that blocks which are written now and then do not freeze and
+/// thaw all the time.
 pub(crate) fn is_cold(block: &HotBlock, now_ms: u64, after: u64) -> bool {
     let wait = after << block.thaws().min(LONGEST_WAIT);
     now_ms.saturating_sub(block.last_touched().load(Ordering::Relaxed)) >= wait
 }
 
-/// Starts to freeze the blocks of `table` that are cold; they are frozen once all transactions that
-/// run now have ended and the collector has come by. Returns how many are on their way.
+/// Starts to freeze the cold blocks of `table`. They are frozen once all present transactions have
+/// ended and the collector has come by. Returns how many are on their way.
 pub(crate) fn freeze_cold_blocks(
     manager: &TransactionManager,
     table: &Arc<DataTable>,
@@ -263,7 +262,7 @@ mod tests {
         pre_empt();
         cool();
         assert_eq!(manager.gc().run_once(&manager).frozen, 0, "frozen under a writer");
-        // Where the writer goes on.
+        // The writer goes on in the thawed block.
         table.update(&mut writer, row, &[ColumnId(0)], &[Value::Int64(2)]).unwrap();
         writer.commit().unwrap();
         manager.gc().run_once(&manager);

@@ -18,14 +18,14 @@
 
 use serac_sync::atomic::{AtomicU64, Ordering};
 
-/// How hot a hot block is.
+/// The temperature of a hot block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Temperature {
     /// Transactions may change it.
     Hot,
     /// About to freeze, unless a transaction changes it.
     Cooling,
-    /// Being gathered: who wants to change it waits for the frozen block and thaws that.
+    /// Being gathered: a writer waits for the frozen block and thaws that.
     Freezing,
 }
 
@@ -34,7 +34,7 @@ const FREEZING: u64 = 1;
 /// The words of cooling blocks begin here, by round.
 const COOLING: u64 = 2;
 
-/// See the module.
+/// A block's temperature and its round of cooling, in one word.
 #[derive(Debug)]
 pub(crate) struct TemperatureWord(AtomicU64);
 
@@ -55,7 +55,7 @@ impl TemperatureWord {
         // AcqRel: writers and the freezer meet here.
         self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
-    /// A hot block begins to cool in a round that nobody has had before.
+    /// A hot block begins to cool in a round with a new number.
     pub(crate) fn cool(&self, round: u64) -> bool {
         self.change(HOT, COOLING + round)
     }

@@ -1,14 +1,14 @@
 //! Heap vacuum of hot blocks: chunks that are garbage for the most part are emptied, while
 //! transactions go on.
 //!
-//! A block that is written all the time never freezes, so its heap is never gathered; what updates
-//! leave behind would pile up. A chunk goes by itself once nothing names its bytes (see
-//! [`crate::block::heap`]), but a single value that nobody updates keeps a whole chunk. So when a
-//! block's heap has more garbage than live bytes, the collector that finds it out *condemns* the
-//! chunks that are less than half live, copies what slots and before-images name in them to the
-//! heap's tail, and points those to the copies. A condemned chunk is then named by nothing and
-//! goes. The work is in proportion to the garbage, so a heap takes about twice its live bytes,
-//! whatever is written and however long a reader keeps versions.
+//! A block that is written all the time never freezes, so its heap is never gathered, and the
+//! garbage of updates would pile up. A chunk is dropped once no view names its bytes (see
+//! [`crate::block::heap`]), but a single value that is never updated keeps a whole chunk. When a
+//! block's heap has more garbage than live bytes, the collector that notices it *condemns* the
+//! chunks that are less than half live. It copies the values in them that slots and before-images
+//! name to the heap's tail, and redirects those views to the copies. A condemned chunk is then
+//! named by nothing and goes. The work is in proportion to the garbage. So a heap takes about twice
+//! its live bytes, also under steady writes and with readers that keep versions for long.
 //!
 //! **Against writers.** A view in a slot changes under the heap's latch only, and a writer holds
 //! the latch from before it reads the before-image until the slot has its new views. The vacuum
@@ -41,8 +41,8 @@ use serac_sync::atomic::Ordering;
 use serac_sync::epoch;
 use std::sync::Arc;
 
-/// Garbage that a heap may have, whatever its live bytes: a vacuum looks at every slot of the
-/// block.
+/// Garbage that a heap may have, independently of its live bytes: a vacuum looks at every slot of
+/// the block.
 const GARBAGE_FLOOR: u64 = 256 << 10;
 
 /// See [`GARBAGE_FLOOR`].
@@ -98,7 +98,7 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
         for slot in versioned.drain(..) {
             let _row = latch_row(RowId::new(no, slot));
             let mut step = Step::new(block.heap());
-            // A row with versions keeps its block from freezing, but perhaps it has none by now.
+            // A row with versions keeps its block from freezing, but by now it may have lost them.
             if block.is_freezing() {
                 break;
             }
@@ -107,8 +107,8 @@ fn run<'l>(block: &HotBlock, no: BlockNo, all: bool, latch_row: impl Fn(RowId) -
         }
         from = to;
     }
-    // What a collector has unlinked but not let go of yet may still be named: then the chunk goes
-    // when it does.
+    // A record that a collector has unlinked but not released may still name the chunk: then the
+    // chunk goes when it does.
     block.heap().latch().pardon();
 }
 

@@ -1,7 +1,7 @@
 //! Filling block columns from Arrow arrays: the bulk load path.
 //!
-//! Besides a column's own Arrow type, forms that convert without loss are taken: plain and large
-//! strings and binaries, dictionaries of strings, and 64-bit decimals of the same scale.
+//! Besides a column's own Arrow type, forms that convert without loss are taken. They are plain and
+//! large strings and binaries, dictionaries of strings, and 64-bit decimals of the same scale.
 
 use crate::block::HotBlock;
 use crate::block::heap::{ArrowView, INLINE_BYTES, check_len, view_len};
@@ -37,8 +37,7 @@ pub fn accepts(column_type: ColumnType, data_type: &DataType) -> bool {
     }
 }
 
-/// Checks that `batch` has the columns of `schema` and that its values fit them, before anything is
-/// changed.
+/// Checks that `batch` has the columns of `schema` and that its values fit them, before any change.
 pub(crate) fn check_batch(schema: &TableSchema, batch: &RecordBatch) -> Result<()> {
     if batch.num_columns() != schema.columns.len() {
         return Err(StorageError::InvalidInput(format!(
@@ -66,7 +65,7 @@ pub(crate) fn check_batch(schema: &TableSchema, batch: &RecordBatch) -> Result<(
 
 fn check_decimals(precision: u8, array: &ArrayRef) -> Result<()> {
     let limit = 10u128.pow(u32::from(precision));
-    // What a NULL slot holds does not matter.
+    // The value in a NULL slot does not matter.
     let is_too_long = |(i, value): (usize, i128)| value.unsigned_abs() >= limit && array.is_valid(i);
     let any_is = match array.as_primitive_opt::<Decimal128Type>() {
         Some(values) => values.values().iter().copied().enumerate().any(is_too_long),
@@ -103,19 +102,19 @@ fn longest(array: &ArrayRef) -> usize {
 /// their allocation bits. Slots that had rows before hold nothing of them afterwards.
 ///
 /// # Safety
-/// Nobody else may access the values of these slots while the call lasts. Bitmaps are written by
-/// atomic stores: their words have the bits of other slots, too.
+/// No other thread may access the values of these slots while the call lasts. Bitmaps are written
+/// by atomic stores: their words have the bits of other slots, too.
 pub(crate) unsafe fn fill(block: &HotBlock, schema: &TableSchema, from: u32, batch: &RecordBatch) {
     assert!(from as usize + batch.num_rows() <= block.layout().slot_count() as usize, "the rows fit the block");
     for (i, array) in batch.columns().iter().enumerate() {
         // SAFETY: by the caller's promise.
         unsafe { fill_column(block, ColumnId(i as u16), schema.columns[i].column_type, from, array) };
     }
-    // Last: who finds a row finds its values.
+    // Last: a reader that finds a row finds its values.
     block.set_present_range(from, batch.num_rows() as u32);
 }
 
-/// The bits of `bits`, 64 from a number on at a time; what lies behind the last may be anything.
+/// The bits of `bits`, 64 at a time from a given number on; bits behind the last have no meaning.
 fn words(bits: &BooleanBuffer) -> impl Fn(u32) -> u64 {
     let (bytes, offset) = (bits.values(), bits.offset());
     move |from| {
@@ -136,7 +135,7 @@ unsafe fn fill_column(block: &HotBlock, id: ColumnId, column_type: ColumnType, f
             block.note_null(id);
             block.write_bits(column.validity_offset, first, rows as u32, words(nulls.inner()));
         }
-        // Of a column without NULLs all bits are set.
+        // All validity bits of a column without NULLs are set.
         None if block.may_have_nulls(id) => block.write_bits(column.validity_offset, first, rows as u32, |_| u64::MAX),
         None => {}
     }
@@ -183,7 +182,7 @@ unsafe fn fill_column(block: &HotBlock, id: ColumnId, column_type: ColumnType, f
     }
 }
 
-/// The value bytes of a fixed-size binary array, without what a slice leaves out.
+/// The value bytes of a fixed-size binary array, restricted to a slice.
 trait ValueDataRange {
     fn value_data_range(&self) -> &[u8];
 }
@@ -233,6 +232,7 @@ mod tests {
         let column = ColumnSchema { name: "c".into(), column_type, nullable: true };
         DataTable::new(TableId(1), "t", TableSchema { columns: vec![column] }).unwrap()
     }
+
     fn batch(array: impl arrow_array::Array + 'static) -> RecordBatch {
         RecordBatch::try_from_iter_with_nullable([("c", Arc::new(array) as ArrayRef, true)]).unwrap()
     }
@@ -290,6 +290,7 @@ mod tests {
             fn restore(&mut self, _: &Storage, _: &str) -> crate::Result<()> {
                 Ok(())
             }
+
             fn apply_meta(&mut self, _: &Storage, _: &[u8]) -> crate::Result<()> {
                 Ok(())
             }
@@ -325,7 +326,7 @@ mod tests {
         let schema = table(ColumnType::Boolean).schema().clone();
         let block = HotBlock::new(Arc::new(BlockLayout::new(&schema).unwrap()), BlockNo(0));
         let rows = |count: usize| batch(BooleanArray::from([vec![Some(true); count], vec![None]].concat()));
-        // SAFETY: nobody else has the block.
+        // SAFETY: no other thread has the block.
         unsafe { super::fill(&block, &schema, 0, &rows(2)) };
         std::thread::scope(|scope| {
             scope.spawn(|| {

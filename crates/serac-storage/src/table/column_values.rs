@@ -42,7 +42,7 @@ impl ColumnValues {
         Self { len, nulls: self.nulls.map(|nulls| nulls.slice(0, len)), ..self }
     }
 
-    /// Those at `positions`.
+    /// The values at `positions`.
     pub(crate) fn select(self, positions: &[u32]) -> Self {
         fn gather<T: arrow_buffer::ArrowNativeType>(values: &Buffer, positions: &[u32]) -> Buffer {
             let values = values.typed_data::<T>();
@@ -108,8 +108,8 @@ impl ColumnValues {
             }
             ColumnType::Utf8 | ColumnType::Json | ColumnType::JsonText => {
                 let views = ScalarBuffer::new(values, 0, len);
-                // SAFETY: the views were made by the block's heap from UTF-8 that the engine has
-                // checked, and name bytes in `heap`, which was fetched after them.
+                // SAFETY: the block's heap made the views from UTF-8 that the engine has checked.
+                // They name bytes in `heap`, which was fetched after them.
                 let texts = unsafe { StringViewArray::new_unchecked(views, heap(), nulls) };
                 if column_type == ColumnType::Utf8 || form == ColumnForm::Stored {
                     return Arc::new(texts);

@@ -8,9 +8,9 @@
 //! 4. change the values, validity and allocation bits in place (relaxed atomic stores)
 //! ```
 //! A writer may install over a head only if its snapshot sees it (or if there is none): a head that
-//! is uncommitted or was committed after the snapshot began is a write-write conflict. One that was
-//! rolled back is none: it says nothing, so the next older one decides. Before the install the
-//! block's counter of versioned slots is raised.
+//! is uncommitted or was committed after the snapshot began is a write-write conflict. A
+//! rolled-back head is no conflict: the next older one decides. Before the install the block's
+//! counter of versioned slots is raised.
 //!
 //! # Reading
 //! ```text
@@ -21,20 +21,20 @@
 //! Copy first, head second: if the copy holds any byte of a writer's step 4, the fences make its
 //! step 2 happen before the reader's step 3, so the reader meets the record and puts the
 //! before-image in place of the dirty (or torn) copy. In the other order a writer could slip in
-//! between. Three ways in which the record could be missing are closed elsewhere: the collector
-//! does not unlink a record that a running transaction's snapshot does not see, so a reader that
+//! between. Three ways in which the record could be missing are closed elsewhere. The collector
+//! does not unlink a record that a running transaction's snapshot does not see. So a reader that
 //! saw dirty bytes finds the record for as long as it runs (a torn copy implies a writer that
-//! commits after the reader began); an abort leaves its records linked, under a timestamp newer
-//! than every reader that could hold a dirty copy; and an address is not reused for a new record
-//! while a reader or writer that has seen it is pinned. Nor does a head come back while somebody
-//! runs who has seen it: the collector takes the newest record off a chain only together with all
-//! older ones, once everybody sees it. So a compare-and-swap that succeeds, and a head found
-//! unchanged after copying, mean that nothing happened in between (no A-B-A).
+//! commits after the reader began). An abort leaves its records linked, under a timestamp newer
+//! than every reader that could hold a dirty copy. An address is not reused for a new record while
+//! a reader or writer that has seen it is pinned. A head does not come back while a thread that has
+//! seen it runs: the collector takes the newest record off a chain only together with all older
+//! ones, once everybody sees it. So a compare-and-swap that succeeds, and a head found unchanged
+//! after copying, mean that nothing happened in between (no A-B-A).
 //!
 //! # Bulk append
 //! A block filled by one bulk append carries one record for all its rows, the block's *append
-//! marker*. A row whose chain ends before a version the snapshot sees is judged by the marker.
-//! Nobody touches the values of a marked block before seeing its marker, so the appending
+//! marker*. A row whose chain ends before a version the snapshot sees is judged by the marker. No
+//! reader touches the values of a marked block before seeing its marker, so the appending
 //! transaction fills it with plain stores.
 //!
 //! # Slots and block numbers that are used again
@@ -42,10 +42,10 @@
 //! agrees that nothing is there. Inserts take slots of their insertion head in turn; compaction
 //! ([`crate::freeze::compact`]) takes free slots anywhere. Both install by compare-and-swap from
 //! null, so a slot that was handed out to a thread which then stalled goes to one of the two. A
-//! stalled inserter cannot mistake a later chain for none: compaction's record is newer than its
-//! snapshot and stays until its transaction has ended. The number of a block that was recycled goes
-//! to a later block. Whoever kept a row id beyond the snapshot in which it found it may find
-//! another row.
+//! stalled inserter cannot mistake a later chain for an empty one: compaction's record is newer
+//! than its snapshot and stays until its transaction has ended. The number of a block that was
+//! recycled goes to a later block. A row id that is kept beyond the snapshot in which it was found
+//! may name another row.
 //!
 //! The steps of a chain's head are those of [`crate::version::chain`], which has the models.
 
@@ -76,11 +76,11 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
-/// Blocks that take inserts at the same time, each for some of the threads.
+/// Blocks that take inserts at the same time, each for a part of the threads.
 const INSERTION_HEADS: usize = 4;
 const NO_BLOCK: u32 = u32::MAX;
 
-/// The newest state of a row, whoever wrote it.
+/// The newest state of a row, by any writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LatestState {
     /// There is no row.
@@ -108,8 +108,8 @@ pub struct TableMetrics {
     pub frozen_blocks: u32,
     /// Bytes of all blocks.
     pub bytes: usize,
-    /// Those of them that lie in mapped files: the operating system reads them when they are
-    /// touched and forgets them when memory is short.
+    /// Bytes of blocks in mapped files: the operating system reads them when they are touched and
+    /// forgets them when memory is short.
     pub mapped_bytes: usize,
 }
 
@@ -122,8 +122,8 @@ pub struct DataTable {
     layout: Arc<BlockLayout>,
     blocks: BlockTable,
     heads: [AtomicU32; INSERTION_HEADS],
-    /// Numbers below the block table's length that have no block. Whoever adds or recycles a block
-    /// holds the latch.
+    /// Numbers below the block table's length that have no block. A thread that adds or recycles a
+    /// block holds the latch.
     free_numbers: Mutex<BTreeSet<BlockNo>>,
     compaction_latch: Mutex<()>,
     /// See [`moves`](Self::moves).
@@ -215,9 +215,8 @@ impl DataTable {
         // Relaxed, here and below: a setting, which orders nothing.
         self.ordered.load(Ordering::Relaxed)
     }
-    /// Makes row ids ascend in the order in which rows are inserted one after the other, from now
-    /// on: all inserts go to one block, new blocks get numbers above all others, and no row moves
-    /// before one was deleted.
+    /// From now on, row ids ascend in the order of successive inserts. All inserts go to one block,
+    /// new blocks get numbers above all others, and no row moves before one was deleted.
     pub fn set_ordered(&self, ordered: bool) {
         self.ordered.store(ordered, Ordering::Relaxed);
     }
@@ -240,7 +239,7 @@ impl DataTable {
     pub fn block(&self, no: BlockNo) -> Option<Arc<Block>> {
         self.blocks.get_arc(no)
     }
-    /// The format in which most of the frozen blocks have a column of variable length; none if no
+    /// The format in which most of the frozen blocks have a column of variable length; `None` if no
     /// block is frozen.
     pub fn prevalent_format(&self, column: ColumnId) -> Option<FreezeFormat> {
         const FORMATS: [FreezeFormat; 3] = [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary];
@@ -273,23 +272,23 @@ impl DataTable {
     pub(crate) fn compaction_latch(&self) -> &Mutex<()> {
         &self.compaction_latch
     }
-    /// Counts how often rows have begun to leave their places. Who finds a place empty, and
-    /// afterwards finds that a row has gone there from another place, finds another count
-    /// afterwards than before.
+    /// Counts how often rows have begun to leave their places. A reader that finds a place empty
+    /// because its row has moved finds another count afterwards than before.
     pub fn moves(&self) -> u64 {
-        // Acquire: pairs with `note_moves`; and comes before what is looked at next.
+        // Acquire: pairs with `note_moves`, and comes before the next look.
         self.moves.load(Ordering::Acquire)
     }
     /// Copies of rows are in their new places, and the rows are about to leave the old ones.
     pub(crate) fn note_moves(&self) {
-        // Release: pairs with `moves`. Whoever does not see a copy yet does not see this either;
-        // who sees that a row is gone, sees this through the record of its deletion.
+        // Release: pairs with `moves`. A reader that does not see a copy yet does not see this
+        // count either. A reader that sees that a row is gone sees this count through the record of
+        // its deletion.
         self.moves.fetch_add(1, Ordering::Release);
     }
     /// A number that no round of cooling has had.
     pub(crate) fn next_cooling_round(&self) -> u64 {
-        // Relaxed: who cools a block puts the number into its temperature, and whoever meets it
-        // meets it there.
+        // Relaxed: a thread that cools a block puts the number into its temperature, and other
+        // threads find it there.
         self.cooling_rounds.fetch_add(1, Ordering::Relaxed)
     }
     /// Adds a block under a free number.
@@ -302,7 +301,7 @@ impl DataTable {
         free.remove(&no);
         Ok(no)
     }
-    /// Gives up a block that nobody sees a row in nor may write to.
+    /// Gives up a block in which no snapshot sees a row and to which no thread writes.
     pub(crate) fn recycle(&self, no: BlockNo, block: &Block) {
         let mut free = self.free_numbers.lock();
         let removed = self.blocks.remove(no, block);
@@ -343,13 +342,13 @@ impl DataTable {
         let blocker = theirs.running().map(|holder| self.blocker(snapshot, row, holder));
         StorageError::WriteConflict { table: self.name.clone(), row, blocker }
     }
-    /// What to wait for when another running transaction has written `row`.
+    /// The transaction to wait for when another running transaction has written `row`.
     pub fn blocker(self: &Arc<Self>, snapshot: &Snapshot, row: RowId, holder: u64) -> Arc<Blocker> {
         let table = self.clone();
         Blocker::new(snapshot, holder, (self.id, row), move || table.writer(row) == Some(holder))
     }
-    /// The number of the running transaction that has written the newest version of `row`; none if
-    /// there is no such.
+    /// The number of the running transaction that has written the newest version of `row`; `None`
+    /// if there is none.
     pub fn writer(&self, row: RowId) -> Option<u64> {
         let guard = epoch::pin();
         let block = self.locate(row, &guard)?.hot()?;
@@ -419,7 +418,7 @@ impl DataTable {
         Ok(())
     }
 
-    /// Checks that `values` fit `columns`, before anything is changed.
+    /// Checks that `values` fit `columns`, before any change.
     #[inline]
     fn check_values(&self, columns: impl Iterator<Item = ColumnId>, values: &[Value<'_>]) -> Result<()> {
         columns.zip(values).try_for_each(|(column, value)| self.layout.check_value(column, value))
@@ -561,7 +560,7 @@ impl DataTable {
         let guard = epoch::pin();
         let block = self.locate_for_write(row, &guard)?;
         columns.iter().for_each(|&column| block.prefetch_cell(column, row.slot()));
-        // From before the before-image is read: what the slot names becomes the record's.
+        // From before the before-image is read: the record takes over the slot's name of the bytes.
         let mut latch = block.latch_heap(columns.iter().copied());
         if latch.is_some() {
             self.check_distinct_views(block, columns)?;
@@ -603,7 +602,8 @@ impl DataTable {
         self.install(txn, block, row, UndoKind::Update, &[])
     }
 
-    /// Puts back what `record` replaced (abort, ROLLBACK TO). Once for each record, newest first.
+    /// Puts back the values that `record` replaced (abort, ROLLBACK TO). Once for each record,
+    /// newest first.
     pub(crate) fn restore(&self, record: &UndoRecord) {
         let row = record.row();
         let guard = epoch::pin();
@@ -633,9 +633,8 @@ impl DataTable {
                 self.deletes.fetch_sub(1, Ordering::Relaxed);
             }
             UndoKind::Append => {
-                // What was appended had been seen by this transaction alone, so its values go at
-                // once; and no collector has to tell such slots from those of rows that somebody is
-                // deleting.
+                // Only this transaction had seen the appended rows, so their values go at once.
+                // Collectors need not tell these slots from those of rows that are being deleted.
                 let mut latch = block.latch_heap(self.layout.column_ids());
                 for slot in (0..block.slot_limit()).map(Slot) {
                     if block.is_present(slot) {
@@ -648,7 +647,7 @@ impl DataTable {
         }
     }
 
-    /// Reads `columns` of `row` as `snapshot` sees them into `out`; false if it sees no such row.
+    /// Reads `columns` of `row` as `snapshot` sees them into `out`; false if it sees no row.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when the row lies in a damaged file.
@@ -700,7 +699,7 @@ impl DataTable {
         }
     }
 
-    /// Has the memory bring what [`read`](Self::read)ing columns of these rows looks at, for all
+    /// Prefetches the memory that [`read`](Self::read)ing columns of these rows touches, for all
     /// rows together, where `read` waits for one after the other. Changes nothing.
     pub fn look_ahead(&self, rows: &[RowId], columns: &[ColumnId]) {
         let guard = epoch::pin();
@@ -712,7 +711,7 @@ impl DataTable {
         }
     }
 
-    /// Reads the newest state of `row`, whoever wrote it: for checks that must not depend on a
+    /// Reads the newest state of `row`, by any writer: for checks that must not depend on a
     /// snapshot (uniqueness).
     ///
     /// # Errors
@@ -771,7 +770,7 @@ impl DataTable {
             if timestamp.is_committed() {
                 return !snapshot.sees(timestamp);
             }
-            // Uncommitted ones stand above what was committed before.
+            // Uncommitted records stand above committed ones.
             current = record.next();
         }
         // SAFETY: pinned.
@@ -781,11 +780,11 @@ impl DataTable {
         })
     }
 
-    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older one that
-    /// a version chain still reaches; of these, only those that some of the `readers` may read, if
-    /// they are given. For who has a snapshot, or is an
-    /// [`Action`](crate::version::transaction::Action): else a change that is taken back meanwhile
-    /// may be taken for the newest state.
+    /// Whether `matches` accepts the newest state of `row`, committed or not, or any older state
+    /// that a version chain still reaches. With `readers`, only older states that one of them may
+    /// read count. The caller has a snapshot, or is an
+    /// [`Action`](crate::version::transaction::Action): otherwise a change that is rolled back
+    /// meanwhile may be taken for the newest state.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -803,9 +802,9 @@ impl DataTable {
         // From the newest record on, each with its timestamp.
         let mut chain = SmallVec::<[(&UndoRecord, Timestamp); 4]>::new();
         let mut present = loop {
-            // The whole chain is noted before the values are copied. Later on, what the copy has of
-            // a running transaction may be taken back, and a collector take that record off the
-            // chain: then nothing would be left that says what the row is again.
+            // The whole chain is noted before the values are copied. Later, a running transaction
+            // whose change is in the copy may roll it back, and a collector may take that record
+            // off the chain. Then no record would be left with the row's true state.
             let newest = head();
             chain.clear();
             let mut current = newest;
@@ -814,7 +813,7 @@ impl DataTable {
                 chain.push((record, record.timestamp()));
                 current = record.next();
             }
-            // The newest state is taken as it is, without a version that would mend it: nobody
+            // The newest state is taken as it is, without a version that would repair it: no thread
             // changes views while we hold the latch.
             let latch = block.hot().and_then(|block| block.latch_heap(columns.iter().copied()));
             block.read_cells(columns, row.slot(), &mut out.cells);
@@ -829,10 +828,11 @@ impl DataTable {
         serac_sync::probe("a record went off a chain that was being walked", || {
             chain.windows(2).any(|pair| !std::ptr::eq(pair[0].0.next(), pair[1].0))
         });
-        // When the state was replaced.
+        // The time at which the state was replaced.
         let mut replaced = None;
         for older in chain.iter().map(Some).chain([None]) {
-            // What made the oldest state may have been taken off the chain: it counts as old.
+            // The record that made the oldest state may have been taken off the chain: it counts as
+            // old.
             let made = older.map_or(Timestamp::ZERO, |(_, timestamp)| *timestamp);
             let counts = match (readers, replaced) {
                 (Some(readers), Some(replaced)) => readers.may_see(made, replaced),
@@ -885,16 +885,16 @@ impl DataTable {
             }
             let part = batch.slice(done, rows);
             let first = RowId::new(head, Slot(from)).as_u64();
-            // Before the rows are there: what the log cannot take must not be.
+            // Before the rows are there: rows that the log cannot take must not be.
             let logged = txn.redo().append(self.id, RowId::from_u64(first), &part);
             if logged.is_err() && from == 0 {
-                // Nobody fills the block, which was made for these rows. As one that is full of
-                // empty slots it is recycled.
+                // No other thread fills the block, which was made for these rows. It is recycled
+                // like a block full of empty slots.
                 txn.forget_append_head();
                 block.insert_cursor().store(self.layout.slot_count(), Ordering::Release);
             }
             logged?;
-            // SAFETY: the block is marked as this transaction's and nobody else looks behind a
+            // SAFETY: the block is marked as this transaction's and no other thread looks behind a
             // marker that it does not see.
             unsafe { crate::table::append::fill(block, &self.schema, from, &part) };
             // Release: pairs with `slot_limit`.
@@ -912,7 +912,7 @@ impl DataTable {
         let mut free = self.free_numbers.lock();
         let mut made = ptr::null_mut();
         let added = self.add_block(&mut free, |no| {
-            // Marked before anybody can reach it; the record's row names the block.
+            // Marked before another thread can reach it; the record's row names the block.
             let block = HotBlock::new(self.layout.clone(), no);
             made = txn.push_undo(self, RowId::new(no, Slot(0)), UndoKind::Append, ptr::null_mut(), std::iter::empty());
             // Release: pairs with the readers' Acquire.
@@ -922,7 +922,7 @@ impl DataTable {
         drop(free);
         let no = added.inspect_err(|_| txn.undo().pop_last(made))?;
         let table = self.clone();
-        // What the load leaves free in its last block goes to inserts.
+        // The free slots of the load's last block go to inserts.
         txn.on_commit(Box::new(move |_| table.offer_insertion_head(no)));
         txn.set_append_head(self, no);
         Ok(no)
@@ -932,7 +932,7 @@ impl DataTable {
         let guard = epoch::pin();
         let Some(block) = self.blocks.get(no, &guard) else { return };
         if self.is_ordered() {
-            // Full or not: what is inserted from now on comes behind it.
+            // Full or not: later inserts come behind it.
             let _growing = self.free_numbers.lock();
             let head = &self.heads[0];
             let now = head.load(Ordering::Acquire);
@@ -953,8 +953,8 @@ impl DataTable {
         }
     }
 
-    /// A reader of one block as `snapshot` sees it; none where there is no such block or nothing in
-    /// it to see.
+    /// A reader of one block as `snapshot` sees it; `None` if the block does not exist or no row in
+    /// it is visible.
     pub fn read_block<'s>(&'s self, snapshot: &'s Snapshot, no: BlockNo) -> Option<BlockReader<'s>> {
         BlockReader::new(&self.schema, self.block(no)?, no, snapshot)
     }
@@ -1035,8 +1035,8 @@ impl DataTable {
         self.rows.add(rows.into());
         Ok(())
     }
-    /// Recycles what has no row, and makes the insertion heads go on in the newest blocks that have
-    /// room.
+    /// Recycles blocks without rows, and makes the insertion heads go on in the newest blocks that
+    /// have room.
     pub(crate) fn recover_finish(&self) {
         let guard = epoch::pin();
         for no in (0..self.block_count()).map(BlockNo) {
@@ -1061,10 +1061,10 @@ impl DataTable {
         }
     }
 
-    /// Walks everything and checks what must hold when no transaction is running.
+    /// Walks the whole table and checks its invariants when no transaction is running.
     ///
     /// # Panics
-    /// When something does not hold.
+    /// If an invariant does not hold.
     pub fn verify(&self) {
         let mut rows = 0;
         for no in 0..self.block_count() {
@@ -1093,7 +1093,7 @@ impl DataTable {
         assert_eq!(rows, self.rows.get(), "rows of table {}", self.name);
     }
 
-    /// Without versions, slots alone name what is live in the heap.
+    /// Without versions, slots alone name the live bytes of the heap.
     fn verify_heap(&self, block: &HotBlock) {
         let latch = block.heap().latch();
         for column in self.layout.column_ids().filter(|&column| block.is_view(column)) {
@@ -1110,9 +1110,9 @@ impl DataTable {
     }
 }
 
-/// Walks the version chain of a slot from its head, handing before-images that the snapshot needs
-/// to `apply`; returns whether the snapshot sees the row, which is `present` in its copied state.
-/// Step 3 of reading.
+/// Walks the version chain of a slot from its head and hands the before-images that the snapshot
+/// needs to `apply`. Returns whether the snapshot sees the row; `present` is its copied state. Step
+/// 3 of reading.
 ///
 /// # Safety
 /// The caller has pinned an epoch.
@@ -1140,7 +1140,7 @@ pub(crate) unsafe fn apply_chain(
     }
 }
 
-/// Whether `snapshot` sees what a bulk append put into the block, if one did.
+/// Whether `snapshot` sees the rows of the block's bulk append, if it had one.
 ///
 /// # Safety
 /// The caller has pinned an epoch.

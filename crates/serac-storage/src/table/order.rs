@@ -1,23 +1,23 @@
 //! Blocks whose values ascend: a range of values is found in them by binary search.
 //!
 //! The rows of a clustered table are written in the order of a column, and later changes put rows
-//! elsewhere. So order is a property of a block, not of a table. Who asks for a range of values
+//! elsewhere. So order is a property of a block, not of a table. A reader of a range of values
 //! finds out, for each block, whether the values ascend, and the block keeps the answer:
 //! ```text
 //! 1. take the block's count of settlements; the block must be calm   -- see `HotBlock::settlements`
 //! 2. read the values, and note whether they ascend, the smallest and the largest one
 //! 3. the count must be the same, and the block calm
 //! ```
-//! A block is *calm* to a snapshot if none of its slots has a version, and the snapshot sees the
-//! bulk append that filled the block, if that is still marked. Then the snapshot sees what is in
+//! A block is *calm* to a snapshot if none of its slots has a version and the snapshot sees the
+//! bulk append that filled the block, if that is still marked. Then the snapshot sees the values in
 //! place.
 //!
-//! **What was found holds as long as the count and the limit of the slots are the same and the
-//! block is calm**: nobody has written meanwhile. A later search therefore reads single cells in
-//! place, without versions, and looks at the count once more behind an Acquire fence. If the search
-//! has met a byte of a writer, the fence pairs with the writer's Release fence, so the writer's
-//! raised count of versioned slots is seen, and nothing is said. A frozen block never changes, and
-//! its count is always 0.
+//! **The answer holds while the count and the limit of the slots are the same and the block is
+//! calm**: nobody has written meanwhile. A later search therefore reads single cells in place,
+//! without versions, and looks at the count once more behind an Acquire fence. If the search has
+//! read a byte of a writer, the fence pairs with the writer's Release fence. Then the writer's
+//! raised count of versioned slots is seen, and the search gives no answer. A frozen block never
+//! changes, and its count is always 0.
 
 use crate::block::Block;
 use crate::error::Result;
@@ -34,7 +34,7 @@ use serac_sync::atomic::{Ordering, fence};
 use serac_sync::epoch;
 use std::ops::{Range, RangeInclusive};
 
-/// What is known of a column's values in a block.
+/// The known order of a column's values in a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ColumnOrder {
     column: ColumnId,
@@ -44,14 +44,14 @@ struct ColumnOrder {
     limit: u32,
     /// Whether each of these has a row.
     is_full: bool,
-    /// The smallest and the largest value; none where there are none.
+    /// The smallest and the largest value; `None` if there is no value.
     zone: Option<(i64, i64)>,
     has_nulls: bool,
     /// Whether no row has a smaller value than the row before it. Never so with NULLs.
     ascends: bool,
 }
 
-/// What is known of the order of a block's columns: an entry for each column that was asked for.
+/// The known orders of a block's columns: an entry for each column that was asked for.
 #[derive(Debug, Default)]
 pub(crate) struct ColumnOrders(Mutex<Vec<ColumnOrder>>);
 
@@ -60,6 +60,7 @@ impl ColumnOrders {
         let is_wanted = |known: &&ColumnOrder| known.column == column && known.settlements == settlements;
         self.0.lock().iter().find(is_wanted).copied()
     }
+
     fn put(&self, order: ColumnOrder) {
         let mut known = self.0.lock();
         known.retain(|other| other.column != order.column);
@@ -74,18 +75,20 @@ impl Block {
             Self::Frozen(block) => block.orders(),
         }
     }
+
     /// The count of settlements of a block that is calm to a snapshot.
     fn settlements(&self, snapshot: &Snapshot) -> Option<u64> {
         match self {
             Self::Hot(block) => {
                 let _pinned = epoch::pin();
-                // SAFETY: pinned. What is seen of a commit that is not durable is noted there.
+                // SAFETY: pinned. A commit that is seen before it is durable is noted there.
                 block.settlements_if(|| unsafe { sees_append(block, snapshot) })
             }
             Self::Frozen(_) => Some(0),
         }
     }
-    /// An integer in a slot. Of a hot block, the caller makes sure that nobody has written it.
+
+    /// An integer in a slot. If the block is hot, the caller makes sure that it has no writer.
     fn integer(&self, column: ColumnId, column_type: ColumnType, slot: u32) -> i64 {
         let bits = match self {
             Self::Hot(block) => block.read_cell(column, Slot(slot)),
@@ -122,8 +125,8 @@ fn order_of(array: &ArrayRef, column_type: ColumnType) -> (Option<(i64, i64)>, b
     }
 }
 
-/// The slots of ascending ones that hold values within the range; `value` gives the value of the
-/// n-th.
+/// The positions, among ascending slots, of the values within the range; `value` gives the value of
+/// the n-th.
 fn places(count: usize, wanted: &RangeInclusive<i64>, value: impl Fn(usize) -> i64) -> Range<usize> {
     let first = |from: usize, is_before: &dyn Fn(i64) -> bool| {
         let (mut low, mut high) = (from, count);
@@ -146,9 +149,10 @@ impl DataTable {
     /// Finds the rows of a block with values in a range without reading the block: adds ranges of
     /// their slots, ascending, to `found`. The rows are those that the snapshot sees.
     ///
-    /// False, and nothing is added, where that is not known: the values do not ascend and are
-    /// partly within the range; the block is being written, or has versions; the column is not one
-    /// of integers. Then the block has to be read. The first question about a block reads it once.
+    /// False, and nothing is added, if the range is not known: the values do not ascend and are
+    /// partly within the range; the block is being written, or has versions; or the column does not
+    /// hold integers. Then the block has to be read. The first question about a block reads it
+    /// once.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged
@@ -217,7 +221,7 @@ impl DataTable {
                 found.push(places.start as u32..places.end as u32);
             }
         } else if let Some(reader) = read() {
-            // The snapshot still sees what was there: the block was calm when its order was known.
+            // The snapshot still sees the old state: the block was calm when its order was known.
             match reader.visible() {
                 Selection::Positions(slots) => {
                     let all = 0..slots.len();

@@ -1,4 +1,4 @@
-//! A row, or some columns of it, copied out of its block.
+//! A row, or a choice of its columns, copied out of its block.
 
 use crate::block::heap::view_len;
 use crate::block::layout::BlockLayout;
@@ -8,8 +8,8 @@ use crate::ids::ColumnId;
 use crate::types::{ColumnType, PhysicalType};
 use crate::value::{FromValue, Value};
 
-/// An owned copy of some columns of one row. Reused from row to row, it allocates nothing in the
-/// long run.
+/// An owned copy of a choice of columns of one row. Reused from row to row, it allocates nothing in
+/// the long run.
 #[derive(Debug, Default, Clone)]
 pub struct RowBuffer {
     pub(crate) cells: Vec<Cell>,
@@ -18,7 +18,7 @@ pub struct RowBuffer {
     bytes: Vec<u8>,
 }
 
-/// Which of the [`Value`]s a column's values are, with the width in bytes.
+/// The kind of [`Value`] that a column has, with the width in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueKind {
     Bool,
@@ -43,12 +43,13 @@ impl RowBuffer {
     pub fn len(&self) -> usize {
         self.cells.len()
     }
+
     /// Whether the buffer holds no column.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// Fetches what the cells' views name.
+    /// Fetches the bytes that the cells' views name.
     ///
     /// # Safety
     /// The cells are final: patched to the reader's snapshot. They were read under a pin that the
@@ -104,6 +105,7 @@ impl RowBuffer {
         };
         (!cell.null).then_some(value)
     }
+
     /// Whether the `i`-th column that was asked for has this value, which is of its type.
     #[inline]
     pub fn holds(&self, i: usize, value: &Value<'_>) -> bool {

@@ -1,5 +1,5 @@
-//! Row pins: whoever keeps row ids beyond the snapshot in which it found them pins the rows of
-//! their table.
+//! Row pins: a holder of row ids beyond the snapshot in which it found them pins the rows of their
+//! table.
 //!
 //! While a table is pinned, compaction moves none of its rows and none of its blocks is recycled,
 //! so a row id names the row that it named, or, once that is deleted, none. Blocks freeze and thaw
@@ -16,7 +16,7 @@
 //! pin is there, so the snapshot, which is newer, sees its rows in their new places. A group that
 //! looks later does nothing. In the other order a move could commit between a snapshot and its pin,
 //! and the row ids found in the snapshot would be those of the old places. A recycled block had no
-//! row that any snapshot sees, so nobody who pins later finds a row id in it.
+//! row that any snapshot sees, so no later pin has a row id in it.
 //!
 //! A pin waits no longer than one group's transaction takes in memory. It does not keep the table
 //! alive: the memory of a table that was dropped is freed, although row ids of it are kept.
@@ -27,7 +27,7 @@ use crate::table::data_table::DataTable;
 use serac_sync::{RwLock, RwLockReadGuard};
 use std::sync::{Arc, Weak};
 
-/// How many pins a table has.
+/// The number of a table's pins.
 #[derive(Debug, Default)]
 pub(crate) struct RowPins(RwLock<u64>);
 
@@ -35,7 +35,7 @@ pub(crate) struct RowPins(RwLock<u64>);
 pub(crate) struct Unpinned<'p>(#[allow(dead_code, reason = "held for its drop")] RwLockReadGuard<'p, u64>);
 
 impl RowPins {
-    /// Keeps the table from being pinned for as long as the guard lives; none if it is pinned.
+    /// Keeps the table from being pinned while the guard lives; `None` if it is pinned.
     pub(crate) fn unpinned(&self) -> Option<Unpinned<'_>> {
         let pins = self.0.read();
         (*pins == 0).then_some(Unpinned(pins))
@@ -60,7 +60,7 @@ impl DataTable {
 }
 
 impl RowPin {
-    /// The table; none if it was dropped.
+    /// The table; `None` if it was dropped.
     pub fn table(&self) -> Option<Arc<DataTable>> {
         self.0.upgrade()
     }

@@ -1,12 +1,12 @@
 //! Scanning a block: bulk copies, patched where rows have versions (§3.1, §4.1).
 //!
 //! A [`BlockReader`] gives the rows of one block that a snapshot sees, as Arrow arrays. It follows
-//! the order of the read protocol (see [`crate::table::data_table`]) for whole columns at a time:
-//! copy the columns, Acquire fence, load the block's count of versioned slots. If it is zero, no
-//! row has a version, and the copy is the truth: nothing is done per row. Otherwise the version
-//! column is searched and the chains of the versioned rows alone are applied to the copy. Columns
-//! may be asked for in several steps (filter columns first, the others for the survivors): each
-//! step rebuilds the same snapshot.
+//! the order of the read protocol (see [`crate::table::data_table`]) for whole columns: copy the
+//! columns, Acquire fence, load the block's count of versioned slots. If it is zero, no row has a
+//! version, and the copy is the truth: nothing is done per row. Otherwise the version column is
+//! searched and the chains of the versioned rows alone are applied to the copy. Columns may be
+//! asked for in several steps (filter columns first, the others for the survivors): each step
+//! rebuilds the same snapshot.
 
 use crate::block::layout::{ALLOCATION_OFFSET, bitmap_bytes};
 use crate::block::{Block, Cell, HotBlock};
@@ -23,25 +23,25 @@ use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use serac_sync::epoch;
 use std::sync::Arc;
 
-/// In which form a column is wanted.
+/// The wanted form of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum ColumnForm {
     /// The column's Arrow type.
     Arrow,
-    /// Of a DECIMAL of at most 18 digits, the unscaled values as 64-bit integers.
+    /// The unscaled values of a DECIMAL of at most 18 digits, as 64-bit integers.
     Scaled64,
-    /// How the block keeps it: a DECIMAL of at most 18 digits as Arrow's Decimal64; values of
-    /// variable length as views or, in a frozen block that has them so, with offsets (Utf8, Binary)
-    /// or as a dictionary with 16-bit codes.
+    /// The block's own form. A DECIMAL of at most 18 digits is Arrow's Decimal64. Values of
+    /// variable length are views or, in a frozen block that has them so, offsets (Utf8, Binary) or
+    /// a dictionary with 16-bit codes.
     Stored,
 }
 
 /// A column of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ScanColumn {
-    /// Which.
+    /// The column.
     pub id: ColumnId,
-    /// How.
+    /// The form.
     pub form: ColumnForm,
 }
 
@@ -62,18 +62,20 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// How many slots.
+    /// The number of slots.
     pub fn len(&self) -> usize {
         match self {
             Self::All(n) => *n as usize,
             Self::Positions(positions) => positions.len(),
         }
     }
+
     /// Whether no slot is selected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Those of the selected slots that stand at `positions` of the selection.
+
+    /// The selected slots at `positions` of the selection.
     pub fn narrow(&self, positions: &[u32]) -> Self {
         Self::Positions(match self {
             Self::All(_) => positions.to_vec(),
@@ -82,7 +84,7 @@ impl Selection {
     }
 }
 
-/// How a block was read.
+/// Figures of the reading of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockReadStats {
     /// Whether no versioned row was met.
@@ -131,12 +133,12 @@ impl<'s> BlockReader<'s> {
         Some(reader)
     }
 
-    /// Copies the allocation bitmap and corrects it for the snapshot; none if no row is visible.
+    /// Copies the allocation bitmap and corrects it for the snapshot; `None` if no row is visible.
     fn find_visible(&mut self, block: &HotBlock) -> Option<Selection> {
         let guard = epoch::pin();
-        // A row of a marked block may have been inserted later than the bulk append, so an unseen
-        // marker hides the block only while its chains say nothing else; the values of a block that
-        // is still being filled are not touched. SAFETY: pinned by `guard`.
+        // A row of a marked block may have been inserted later than the bulk append. So an unseen
+        // marker hides the block only if its chains do not say otherwise; the values of a block
+        // that is still being filled are not touched. SAFETY: pinned by `guard`.
         let sees_append = unsafe { sees_append(block, self.snapshot) };
         let mut copied = vec![0u64; (self.limit as usize).div_ceil(64)];
         copy_words(block, ALLOCATION_OFFSET, &mut copied);
@@ -192,14 +194,17 @@ impl<'s> BlockReader<'s> {
     pub fn visible(&self) -> &Selection {
         &self.visible
     }
+
     /// The block's number.
     pub fn block_no(&self) -> BlockNo {
         self.no
     }
-    /// How the block was read so far.
+
+    /// Figures of the reading so far.
     pub fn stats(&self) -> BlockReadStats {
         self.stats
     }
+
     /// The row ids of the selected slots.
     pub fn row_ids(&self, selection: &Selection) -> UInt64Array {
         let first = RowId::new(self.no, Slot(0)).as_u64();
@@ -211,8 +216,8 @@ impl<'s> BlockReader<'s> {
         }
     }
 
-    /// The smallest and largest value of a column in the block, whoever sees them; none where that
-    /// is not known.
+    /// The smallest and largest value of a column in the block, over all rows; `None` if they are
+    /// not known.
     pub fn zone(&self, column: ColumnId) -> Option<Zone> {
         self.block.frozen().and_then(|block| block.zone(column))
     }
@@ -220,16 +225,16 @@ impl<'s> BlockReader<'s> {
     /// A column's codes and words, in a frozen block that keeps it as a dictionary.
     pub fn dictionary(&self, column: ColumnId) -> Option<ColumnDictionary> {
         let column_type = self.schema.columns[column.0 as usize].column_type;
-        // What is damaged is reported to who asks for the values.
+        // Damage is reported to a reader of the values.
         let block = self.block.frozen().filter(|block| block.check(column).is_ok());
         block.and_then(|block| block.column(column).dictionary(column_type))
     }
 
     /// The columns' values in the selected slots, which must be among the
     /// [`visible`](Self::visible) ones. All slots of a frozen block come without a copy: the arrays
-    /// are the block's own buffers. There are two exceptions in [`ColumnForm::Arrow`], which
-    /// [`ColumnForm::Stored`] does not have: short decimals are widened, and of columns with
-    /// offsets or a dictionary views are made, over the block's own bytes.
+    /// are the block's own buffers. [`ColumnForm::Arrow`] has two exceptions that
+    /// [`ColumnForm::Stored`] does not have. Short decimals are widened, and columns with offsets
+    /// or a dictionary become views over the block's own bytes.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged
@@ -338,7 +343,7 @@ struct RawColumn {
     len: usize,
     /// `len` values (of a `Bit` column, whole words of bits).
     values: MutableBuffer,
-    /// Whole words of bits; none: all are valid.
+    /// Whole words of bits; `None`: all are valid.
     validity: Option<MutableBuffer>,
 }
 

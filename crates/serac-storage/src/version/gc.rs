@@ -1,10 +1,10 @@
 //! Garbage collection: version chains are pruned, then their memory is freed (§3.3).
 //!
 //! **Step one, unlink.** The watermark is the oldest start timestamp of a running transaction, or
-//! the clock if none runs. It is never newer than the newest commit that may be acknowledged: what
-//! is durable, or everything with a relaxed log or none. Every snapshot sees what a record
-//! committed at or before the watermark undoes. So the collector cuts off that record and all older
-//! ones of its chain.
+//! the clock if none runs. It is never newer than the newest commit that may be acknowledged: the
+//! newest durable one, or, with a relaxed log or none, the newest one. Every snapshot sees the
+//! change that a record committed at or before the watermark undoes. So the collector cuts off that
+//! record and all older ones of its chain.
 //!
 //! Of newer records, those are taken out that intervals make superfluous (`pruning.rs`).
 //!
@@ -13,32 +13,32 @@
 //! install at the head, by compare-and-swap. A collector that removes the head does so by
 //! compare-and-swap, too, and starts over when it loses.
 //!
-//! **Step two, free.** A context none of whose records is linked is retired. Readers pin an epoch
-//! while they walk a chain. When all that could be walking have unpinned, the segments return to
-//! the pool. The text has a second timestamp in place of the epochs; with that, a transaction that
-//! is open but does not read would keep memory from being freed.
+//! **Step two, free.** A context without linked records is retired. Readers pin an epoch while they
+//! walk a chain. When all that could be walking have unpinned, the segments return to the pool. The
+//! text has a second timestamp in place of the epochs; with that, a transaction that is open but
+//! does not read would keep memory from being freed.
 //!
 //! **Values in heaps.** The collector releases the values that an unlinked record names in its
 //! block's heap, and those of a row that is gone for everybody. It does so under the row's latch:
 //! no other collector may meanwhile unlink the record of a transaction that has just deleted the
-//! row and takes that back. Rows of a bulk append that is undone release theirs at once. Whoever
-//! finds a heap with much garbage vacuums it ([`crate::freeze::vacuum`]).
+//! row and takes that back. Rows of a bulk append that is undone release theirs at once. A
+//! collector that finds a heap with much garbage vacuums it ([`crate::freeze::vacuum`]).
 //!
 //! **Deferred actions** run in the order of their timestamps, once the watermark has reached theirs
 //! and the records of all transactions up to it are unlinked: an action may ask which versions a
 //! chain still reaches. A transaction is submitted before its actions are, so a run takes actions
-//! first and transactions afterwards. It puts back the actions that are not older than what another
-//! run has in hand, or than what another run has put down unfinished because its watermark was
+//! first and transactions afterwards. It puts back the actions that are not older than the
+//! transactions that another run has in hand, or has put down unfinished because its watermark was
 //! lower. An action looks at rows without being a transaction. So the present is
-//! [held](TransactionManager::hold) while it runs: the newest record of what others change and take
-//! back meanwhile stays on its chain, by which who reads the row notices.
+//! [held](TransactionManager::hold) while it runs. The newest record of a change that is rolled
+//! back meanwhile stays on its chain, and so a reader of the row notices.
 //!
 //! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began
 //! to cool ([`crate::freeze`]). Every run takes blocks from one queue until it is empty, so
 //! collectors share a backlog block by block.
 //!
-//! **How many collectors.** One comes by every few milliseconds. The others sleep until there is
-//! more work than for one (finished transactions, blocks to freeze). The collector that finds it
+//! **The number of collectors.** One comes by every few milliseconds. The others sleep until there
+//! is more work than for one (finished transactions, blocks to freeze). The collector that finds it
 //! wakes them; they sleep again when it is done.
 //!
 //! The chains are pruned by `pruning.rs`, which has the model.
@@ -74,7 +74,7 @@ const HELP_FROM: u64 = 4_096;
 /// Gathering a block is about as much work as collecting so many transactions.
 const BLOCK_WORK: usize = 1_024;
 
-/// Where the background threads wait for work, and for the end.
+/// The place where the background threads wait for work, and for the end.
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
     stopped: Mutex<bool>,
@@ -105,7 +105,7 @@ impl Parking {
     }
 }
 
-/// What a run did.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcStats {
     /// Records cut off their chains.
@@ -147,8 +147,8 @@ pub struct GarbageCollector {
     /// Blocks that freeze once the watermark has reached the timestamp, unless a transaction writes
     /// to them.
     cooling: Mutex<BTreeMap<u64, Vec<CoolingRound>>>,
-    /// Blocks for which the watermark has reached it, with their rounds. Collectors take them one
-    /// by one.
+    /// Blocks for which the watermark has reached it, with their rounds. Collectors take these
+    /// blocks one by one.
     cooled: Mutex<VecDeque<(Arc<DataTable>, BlockNo, u64)>>,
     cooled_count: AtomicUsize,
     latches: Vec<Mutex<()>>,
@@ -195,7 +195,7 @@ impl Drop for GarbageCollector {
     /// Frees what the collectors have left. Transactions and snapshots hold the manager that owns
     /// this, so all of them have ended.
     fn drop(&mut self) {
-        // Nobody is left to read frozen blocks.
+        // No reader of frozen blocks is left.
         self.cooling.get_mut().clear();
         self.cooled.get_mut().clear();
         let everything = i64::MAX as u64;
@@ -242,7 +242,7 @@ impl GarbageCollector {
         transactions + blocks * BLOCK_WORK
             >= (collectors - 1) * serac_sync::limit("work for a helper", HELP_FROM, 1) as usize
     }
-    /// Wakes other collectors if there is work for more than one.
+    /// Wakes other collectors if there is enough work.
     pub(crate) fn call_for_help(&self, manager: &TransactionManager) {
         if self.has_work_for(2, manager) {
             self.parking.work.notify_all();
@@ -253,8 +253,8 @@ impl GarbageCollector {
     pub fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
-    /// Whether finished transactions come in faster than the collectors take them: then whoever
-    /// commits lends a hand, unless they only wait for the log.
+    /// Whether finished transactions come in faster than the collectors take them. Then a
+    /// committing thread helps, unless the transactions only wait for the log.
     pub(crate) fn is_overrun(&self, manager: &TransactionManager) -> bool {
         self.unprocessed.load(Ordering::Relaxed) as u64 > serac_sync::limit("a collector's queue", OVERRUN, 4)
             && self.stalled_at.load(Ordering::Relaxed) <= manager.acknowledged().0
@@ -287,8 +287,8 @@ impl GarbageCollector {
             std::mem::replace(&mut *deferred, later)
         };
 
-        // The queue is taken up to the first transaction that is not settled: no record of that
-        // one, or of one that finished after it, can be unlinked yet.
+        // The queue is taken up to the first transaction that is not settled: no record of it, or
+        // of a transaction that finished after it, can be unlinked yet.
         loop {
             let batch: Vec<(u64, ContextPtr)> = {
                 let mut incoming = self.incoming.lock();
@@ -347,7 +347,7 @@ impl GarbageCollector {
         stats
     }
 
-    /// Freezes blocks whose time has come, beside other collectors that do the same.
+    /// Freezes blocks that are due, beside other collectors that do the same.
     fn freeze_cooled(&self, watermark: u64, stats: &mut GcStats) {
         let due = {
             let mut cooling = self.cooling.lock();
@@ -427,8 +427,8 @@ impl GarbageCollector {
         }
     }
 
-    /// Runs those of `actions` that come before all transactions whose records may still be linked;
-    /// the others wait for the next run.
+    /// Runs the `actions` that come before all transactions whose records may still be linked; the
+    /// others wait for the next run.
     fn run_actions(
         &self,
         mut actions: BTreeMap<u64, Vec<DeferredAction>>,
@@ -561,9 +561,9 @@ impl GarbageCollector {
         }
         run.stats.unlinked += gone.len();
         self.release_values(table, row, block, &gone);
-        // These two come last: a block that is calm by them may freeze in place, so nobody writes
-        // to it from here on. Release: pairs with the Acquire of the freezer and of readers. Only
-        // the collector clears the marker, under the latch.
+        // These two come last: a block that is calm by them may freeze in place, so no thread
+        // writes to it from here on. Release: pairs with the Acquire of the freezer and of readers.
+        // Only the collector clears the marker, under the latch.
         if is_empty {
             emptied.add((table.id(), row.block()), block);
         }
@@ -583,8 +583,8 @@ impl GarbageCollector {
 const EMPTIED_BLOCKS: usize = 64;
 
 /// Slots whose last version was taken off, by block, while the blocks still count them. A batch has
-/// many slots of a block, and the block's count is in the cache of whoever writes to the block: so
-/// each count changes once for a batch.
+/// many slots of a block, and the block's count is in the cache of the thread that writes to the
+/// block: so each count changes once for a batch.
 struct Emptied<'g> {
     /// Keeps the blocks.
     guard: &'g epoch::Guard,
@@ -624,8 +624,8 @@ fn head_of<'g>(record: &'g UndoRecord, guard: &'g epoch::Guard) -> Option<&'g Ve
     Some(block.version_head(record.row().slot()))
 }
 
-/// Fetches what `process` will touch of the contexts behind the first: it lies in the caches of
-/// other cores. Each step follows a pointer that the step before has fetched.
+/// Prefetches the memory that `process` will touch of the contexts behind the first: it lies in the
+/// caches of other cores. Each step follows a pointer that the step before has fetched.
 fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
     if let Some((_, context)) = batch.get(12) {
         prefetch(context.0);
@@ -662,7 +662,7 @@ mod tests {
     use crate::types::{ColumnSchema, ColumnType, TableSchema};
     use crate::{ColumnId, RowBuffer, Value};
 
-    /// What another collector does meanwhile, the action does itself.
+    /// The action itself does the work of another collector meanwhile.
     #[test]
     fn what_is_taken_back_beside_an_action_stays_on_its_chain() {
         let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
@@ -697,8 +697,8 @@ mod tests {
         assert_eq!(manager.active_count(), 0);
     }
 
-    /// The newer change of the transaction has nothing of the column, the older one is covered by
-    /// what was committed before: of both, the chain keeps the newer.
+    /// The newer change of the transaction has no before-image of the column, and a committed
+    /// record covers the older one: the chain keeps the newer.
     #[test]
     fn what_is_taken_back_while_versions_are_visited_is_among_them() {
         let column = |name: &str| ColumnSchema { name: name.into(), column_type: ColumnType::Int64, nullable: true };

@@ -14,8 +14,8 @@
 //!    and then the transaction aborts with nothing ever visible;
 //! 2. take `commit_ts = clock + 1`; run the commit hooks (catalog, indexes);
 //! 3. store it into the timestamp cell, which all undo records of the transaction point to: every
-//!    version is stamped at once, whatever their number (the paper loops over the records here; the
-//!    effect is the same);
+//!    version is stamped at once, whatever their number (the paper's loop over the records has the
+//!    same effect);
 //! 4. hand the redo buffer to the log manager, so that the log is in commit order;
 //! 5. publish the clock. Only now can a snapshot start that sees the transaction, and it sees all
 //!    of it.
@@ -31,11 +31,11 @@
 //! **Durability.** A commit is acknowledged by [`CommitTicket::wait`], once its log is durable. A
 //! read-only transaction waits only for the newest commit it actually read from a version chain:
 //! the collector never unlinks what may not be acknowledged yet, so for rows without versions there
-//! is nothing to wait for. What a transaction shows before it ends waits for
+//! is nothing to wait for. A result that a transaction shows before it ends waits for
 //! [`Snapshot::unacknowledged_reads`].
 //!
-//! **Who waits for a commit** ([`crate::version::waits`]) goes on once the clock is published, not
-//! when the log is durable: its own commit comes later in the log, and is acknowledged later.
+//! **A waiter for a commit** ([`crate::version::waits`]) goes on once the clock is published, not
+//! when the log is durable. Its own commit comes later in the log and is acknowledged later.
 //!
 //! The timestamps are taken and published by `clock.rs`, which has the model.
 
@@ -53,11 +53,11 @@ use crate::version::waits::{Target, Waits};
 use serac_sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Runs inside the commit critical section, with the commit timestamp, before anybody can see the
-/// transaction.
+/// Runs inside the commit critical section, with the commit timestamp, before the transaction is
+/// visible.
 pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
-/// Runs at an abort or when the past that it cares for is gone. Meanwhile what others change and
-/// take back stays on its version chain, as for a transaction.
+/// Runs at an abort or when no snapshot can see the past that it cares for. Until then, changes
+/// that are rolled back stay on their version chains, as for a transaction.
 pub type Action = Box<dyn FnOnce() + Send + Sync>;
 
 /// Hands out timestamps and knows who is running.
@@ -70,8 +70,8 @@ pub struct TransactionManager {
 }
 
 impl TransactionManager {
-    /// A manager whose history goes on after `last` (what recovery found), with a log unless the
-    /// database has none.
+    /// A manager whose history continues after `last`, which recovery found. It has a log unless
+    /// the database has none.
     pub fn new(last: Timestamp, log: Option<Arc<LogManager>>) -> Arc<Self> {
         Arc::new(Self { clock: Clock::new(last), log, gc: GarbageCollector::default(), waits: Waits::default() })
     }
@@ -114,34 +114,34 @@ impl TransactionManager {
         })
     }
 
-    /// Who is running now, and must find the timestamps of what may not be acknowledged yet.
+    /// The running transactions, and those that must find the timestamps of unacknowledged commits.
     pub fn readers(&self) -> Readers {
         // This comes first: everything up to it was published before, so the clock is not older.
         let acknowledged = self.acknowledged();
         self.readers_of_published().settled_until(acknowledged)
     }
-    /// As [`readers`](Self::readers), for versions that say themselves what has to be waited for:
-    /// up to the clock, nobody needs more than they see.
+    /// As [`readers`](Self::readers), for versions whose waits are known from themselves: up to the
+    /// clock, no reader needs more than it sees.
     pub fn readers_of_published(&self) -> Readers {
         self.clock.readers()
     }
 
-    /// Has the collectors keep, until the guard goes, what a snapshot of now would need: for who
-    /// looks at rows without one.
+    /// Makes the collectors keep, until the guard goes, the versions that a snapshot of now would
+    /// need: for a reader without a snapshot.
     pub(crate) fn hold(&self) -> Hold<'_> {
         // What was taken back up to then has been put back before.
         Hold { start: self.clock.enter(), manager: self }
     }
 
-    /// The newest timestamp up to which commits may be acknowledged: what is newer, a reader must
-    /// wait for.
+    /// The newest timestamp up to which commits may be acknowledged: a reader must wait for newer
+    /// ones.
     pub fn acknowledged(&self) -> Timestamp {
         match &self.log {
             Some(log) if log.durability() == Durability::Full => log.durable_ts(),
             _ => self.now(),
         }
     }
-    /// The log, if there is one.
+    /// The log, if the database has one.
     pub fn log(&self) -> Option<&Arc<LogManager>> {
         self.log.as_ref()
     }
@@ -149,7 +149,7 @@ impl TransactionManager {
     pub fn gc(&self) -> &GarbageCollector {
         &self.gc
     }
-    /// Who waits for whom.
+    /// The waits between transactions.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }
@@ -162,7 +162,7 @@ impl TransactionManager {
         let latch = self.clock.latch();
         (latch.ended.commits, latch.ended.aborts)
     }
-    /// From now on no transaction with changes commits: once this returns, what is committed does
+    /// From now on no transaction with changes commits: once this returns, the committed state does
     /// not change any more.
     pub fn refuse_commits(&self) {
         self.clock.latch().ended.closed = true;
@@ -205,9 +205,10 @@ impl Drop for Hold<'_> {
 struct SnapshotInner {
     start: Timestamp,
     own: Timestamp,
-    /// Of the transaction's own writes, those of earlier stages are seen.
+    /// The transaction's own writes are seen up to this stage.
     until: u32,
-    /// The transaction's snapshot, of one that sees not all of its writes. It holds what both see.
+    /// The transaction's own snapshot, if this one does not see all of its writes. It keeps the
+    /// versions that both see.
     whole: Option<Snapshot>,
     newest_read: AtomicU64,
     manager: Arc<TransactionManager>,
@@ -221,10 +222,12 @@ impl Drop for SnapshotInner {
     }
 }
 
-/// A consistent view of the database. Cheap to clone; while any clone lives, what it sees is kept.
+/// A consistent view of the database. Cheap to clone; while any clone lives, the versions that it
+/// sees are kept.
 ///
-/// The snapshot of a transaction sees that transaction's own writes for as long as it runs. One
-/// that is [taken between these](Transaction::snapshot_until_now) sees the earlier ones alone.
+/// The snapshot of a transaction sees that transaction's own writes for as long as it runs. A
+/// snapshot that is [taken in between](Transaction::snapshot_until_now) sees the earlier writes
+/// alone.
 #[derive(Clone, Debug)]
 pub struct Snapshot(Arc<SnapshotInner>);
 
@@ -234,7 +237,7 @@ impl Snapshot {
     pub fn start(&self) -> Timestamp {
         self.0.start
     }
-    /// Who is running now, the snapshot's own transaction among them.
+    /// The running transactions, the snapshot's own among them.
     pub fn readers(&self) -> Readers {
         self.0.manager.readers()
     }
@@ -272,9 +275,9 @@ impl Snapshot {
     pub fn ticket(&self) -> CommitTicket {
         CommitTicket { timestamp: self.0.start, log: self.0.manager.log.clone() }
     }
-    /// The promise that all that was read so far is durable, for results of a statement in a
-    /// transaction that goes on; none if it is kept already. Cheaper than [`ticket`](Self::ticket):
-    /// what others have committed and nobody has read is not waited for.
+    /// The promise that all reads so far are durable, for results of a statement in a transaction
+    /// that goes on; `None` if it is kept already. Cheaper than [`ticket`](Self::ticket): commits
+    /// that were not read are not waited for.
     pub fn unacknowledged_reads(&self) -> Option<CommitTicket> {
         let newest_read = Timestamp(self.0.newest_read.load(Ordering::Relaxed));
         (newest_read > self.0.manager.acknowledged())
@@ -283,7 +286,7 @@ impl Snapshot {
 }
 
 enum Hook {
-    /// None once it has run.
+    /// `None` once it has run.
     Commit(Option<CommitHook>),
     Abort(Action),
     Obsolete(Action),
@@ -301,14 +304,14 @@ pub struct Savepoint {
 pub struct Transaction {
     snapshot: Snapshot,
     txn_no: u64,
-    /// Counts the snapshots that see what was written before, and nothing later.
+    /// Counts the snapshots that see the earlier writes alone.
     stage: u32,
     undo: Option<OwnedContext>,
     redo: RedoBuffer,
     hooks: Vec<Hook>,
     /// The block that this transaction's bulk append is filling.
     append_head: Option<(TableId, BlockNo)>,
-    /// What the transaction has waited for last, until it has taken it or passed it on.
+    /// The target that the transaction has waited for last, until it has taken it or passed it on.
     pub(crate) promised: Option<Target>,
     finished: bool,
 }
@@ -324,14 +327,14 @@ impl Transaction {
     pub fn number(&self) -> u64 {
         self.txn_no
     }
-    /// What the transaction sees.
+    /// The transaction's snapshot.
     #[inline]
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
     /// Gives the transaction a snapshot of the present, in which it also sees its own writes.
     /// Between its statements: row ids that it found before may by then name other rows, but for
-    /// those that it has written. Snapshots that others hold stay what they are.
+    /// those that it has written. Snapshots that were handed out stay as they are.
     pub fn refresh_snapshot(&mut self) {
         let old = &self.snapshot.0;
         let manager = old.manager.clone();
@@ -341,16 +344,16 @@ impl Transaction {
         let inner = SnapshotInner { start, own: old.own, until, whole, newest_read, manager };
         self.snapshot = Snapshot(Arc::new(inner));
     }
-    /// A snapshot that sees what the transaction sees now, and nothing of what it writes from now
-    /// on.
+    /// A snapshot of the transaction's present view, without its writes from now on.
     ///
     /// # Errors
     /// [`StorageError::Limit`] after four billion of them.
     pub fn snapshot_until_now(&mut self) -> Result<Snapshot> {
         // The snapshot of a transaction sees all stages below the greatest number.
         let next = self.stage.checked_add(1).filter(|next| *next < u32::MAX);
-        self.stage =
-            next.ok_or_else(|| StorageError::Limit("a transaction can have at most 4294967294 such snapshots".into()))?;
+        self.stage = next.ok_or_else(|| {
+            StorageError::Limit("a transaction can have at most 4294967294 snapshots of its own writes".into())
+        })?;
         // A block has one record for all that is appended to it.
         self.forget_append_head();
         let now = &self.snapshot.0;
@@ -398,7 +401,7 @@ impl Transaction {
             _ => Ok(()),
         }
     }
-    /// Whether the transaction has written anything.
+    /// Whether the transaction has changes.
     pub fn has_writes(&self) -> bool {
         self.undo.as_ref().is_some_and(|u| !u.is_empty()) || !self.redo.is_empty() || !self.hooks.is_empty()
     }
@@ -432,7 +435,7 @@ impl Transaction {
 
     /// Marks the present state.
     pub fn savepoint(&mut self) -> Savepoint {
-        // Blocks are undone whole, so what is appended from now on goes to a block of its own.
+        // Blocks are undone whole, so later appends go to a block of their own.
         self.forget_append_head();
         Savepoint {
             undo: self.undo.as_ref().map_or(UndoMark::default(), OwnedContext::mark),
@@ -441,8 +444,8 @@ impl Transaction {
         }
     }
 
-    /// Undoes everything since `savepoint`, which stays valid. Takes as long as what was done
-    /// since, whatever the transaction has done before.
+    /// Undoes everything since `savepoint`, which stays valid. Takes time in proportion to the work
+    /// since then, not to the transaction's earlier work.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         self.forget_append_head();
         self.undo_since(savepoint.undo);
@@ -464,18 +467,18 @@ impl Transaction {
     /// once the ticket says so.
     ///
     /// # Errors
-    /// When the log cannot take the transaction; it is rolled back then.
+    /// An error when the log cannot take the transaction; it is then rolled back.
     pub fn commit(self) -> Result<CommitTicket> {
         self.commit_if(|_| Ok(()), |_| {})
     }
 
-    /// Commits if `is_valid` agrees, which runs inside the commit critical section: every
-    /// transaction that has committed before is wholly there, and none can commit until this one
-    /// has. `at_commit` runs there, too, as a [`CommitHook`] does. Both do not for a transaction
-    /// that has written nothing.
+    /// Commits if `is_valid` agrees. It runs inside the commit critical section: every committed
+    /// transaction is wholly visible, and no other can commit until this one has. `at_commit` runs
+    /// there, too, as a [`CommitHook`] does. Neither runs for a transaction without changes.
     ///
     /// # Errors
-    /// Those of `is_valid`, and as [`commit`](Self::commit); the transaction is rolled back then.
+    /// The errors of `is_valid` and of [`commit`](Self::commit); the transaction is then rolled
+    /// back.
     pub fn commit_if<E: From<StorageError>>(
         mut self,
         is_valid: impl FnOnce(&Snapshot) -> Result<(), E>,
@@ -488,7 +491,7 @@ impl Transaction {
             let newest_read = Timestamp(self.snapshot.0.newest_read.load(Ordering::Relaxed));
             return Ok(CommitTicket { timestamp: newest_read, log });
         }
-        // What has been written since the last change of a row may be long, too.
+        // The redo since the last change of a row may be long, too.
         if let Err(error) = self.spill_redo() {
             self.rollback();
             return Err(error.into());
@@ -583,8 +586,7 @@ impl Transaction {
         self.end_waits(wrote);
     }
 
-    /// The transaction has ended: whoever waits for it goes on. `wrote`: it may have held
-    /// something.
+    /// The transaction has ended: its waiters go on. `wrote`: it may have held rows or keys.
     fn end_waits(&self, wrote: bool) {
         if wrote || self.promised.is_some() {
             self.snapshot.0.manager.waits.ended(self.txn_no);
@@ -618,7 +620,7 @@ impl CommitTicket {
     /// Waits until the commit is durable at the database's durability level.
     ///
     /// # Errors
-    /// When the log has failed: the commit is not acknowledged.
+    /// An error when the log has failed: the commit is not acknowledged.
     pub fn wait(self) -> Result<Timestamp> {
         match &self.log {
             Some(log) => log.wait_acknowledged(self.timestamp).map(|()| self.timestamp),
@@ -650,7 +652,7 @@ mod tests {
         let may_see = |made, replaced| readers.may_see(Timestamp(made), Timestamp(replaced));
         assert_eq!([may_see(3, 5), may_see(3, 6), may_see(5, 6)], [false, true, true]);
         assert_eq!([may_see(6, 9), may_see(6, 10), may_see(10, 12)], [false, true, false]);
-        // Not acknowledged yet, but nobody has it between two changes of one transaction.
+        // Not acknowledged yet, but no reader has it between two changes of one transaction.
         assert_eq!([may_see(10, 13), may_see(13, 13)], [true, false]);
         assert!(readers.may_see(Timestamp(10), Timestamp::uncommitted(7)));
         assert!(readers.may_see(Timestamp::uncommitted(7), Timestamp::uncommitted(7)));
@@ -692,7 +694,7 @@ mod tests {
         assert_eq!(seen(&before), [Some(1), Some(20), Some(3), Some(4), Some(5), None, None]);
         assert_eq!(seen(&between), [Some(1), Some(200), None, Some(40), None, Some(6), Some(7)]);
         assert_eq!(seen(txn.snapshot()), [None, Some(200), None, Some(40), None, Some(60), Some(7)]);
-        // It holds what it sees by the transaction's own snapshot.
+        // It keeps its versions by the transaction's own snapshot.
         assert_eq!(manager.active_count(), 1);
         drop((before, between));
         txn.commit().unwrap();

@@ -1,23 +1,23 @@
 //! Undo records: before-images in segments that never move (§3.1).
 //!
-//! A transaction's undo records lie one behind the other in segments drawn from a pool; version
+//! A transaction's undo records lie one behind the other in segments drawn from a pool. Version
 //! chains point right into them, so a segment never moves and lives until no chain and no reader
-//! can reach it. A record does not carry its timestamp: it points to the *timestamp cell* of its
-//! transaction, so that commit stamps a million versions with one store. The cell lives in the
+//! can reach it. A record does not carry its timestamp. It points to the *timestamp cell* of its
+//! transaction, so a commit stamps a million versions with one store. The cell lives in the
 //! [`UndoContext`], together with the segments.
 //!
-//! **Who may touch what.** The running [`Transaction`](crate::version::transaction::Transaction)
-//! has the context as its own ([`OwnedContext`]), and alone touches the buffer of records in it.
-//! Readers get at the timestamp cell through records, at any time, so nobody ever has the whole
-//! context exclusively. At the end the context is handed to the garbage collector; from then on the
-//! buffer does not change, and collectors read it.
+//! **Ownership.** The running [`Transaction`](crate::version::transaction::Transaction) has the
+//! context as its own ([`OwnedContext`]), and alone touches the buffer of records in it. Readers
+//! get at the timestamp cell through records, at any time, so no thread ever has the whole context
+//! exclusively. At the end the context is handed to the garbage collector; from then on the buffer
+//! does not change, and collectors read it.
 //!
-//! **Lifetime.** `linked` counts the records that a version chain still reaches (plus one while
-//! somebody is working through the context); whoever takes it to zero retires the context: an epoch
-//! later, when no reader can be in the middle of one of its records, it has *expired*, and a
-//! collector puts it back into the pool with its first segment, and the others on their own.
-//! Contexts expire in batches: the epoch's garbage may fall to a committing thread, which must not
-//! find much to do.
+//! **Lifetime.** `linked` counts the records that a version chain still reaches, plus one while a
+//! thread works through the context. The thread that lowers it to zero retires the context. An
+//! epoch later, when no reader can be in the middle of one of its records, it has *expired*. A
+//! collector then puts it back into the pool with its first segment, and the other segments on
+//! their own. Contexts expire in batches: the epoch's garbage may fall to a committing thread,
+//! which must not find much to do.
 //!
 //! **Undoing** goes from the newest record to the one behind a mark. Records that are undone stay
 //! in the buffer and on their chains, where they say nothing new. The buffer remembers which they
@@ -45,7 +45,7 @@ const POOLED_SEGMENTS: usize = 4096;
 /// Contexts, each with its first segment, that the pool keeps at the most.
 const POOLED_CONTEXTS: usize = 16_384;
 
-/// What a record undoes.
+/// The kind of change that a record undoes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum UndoKind {
@@ -64,7 +64,7 @@ pub enum UndoKind {
 #[repr(C)]
 pub struct BeforeCell {
     low: u64,
-    /// Of a view, the part that says where its bytes lie: a vacuum may move them.
+    /// The part of a view that says where its bytes lie: a vacuum may move them.
     high: AtomicU64,
     /// The column.
     pub column: ColumnId,
@@ -77,14 +77,16 @@ impl BeforeCell {
     pub fn new(column: ColumnId, cell: crate::block::Cell) -> Self {
         Self { low: cell.bits as u64, high: AtomicU64::new((cell.bits >> 64) as u64), column, null: cell.null }
     }
+
     /// The cell as it was.
     #[inline]
     pub fn cell(&self) -> crate::block::Cell {
-        // Whatever it is, it names the same value. Acquire: pairs with `redirect`, so that the
-        // value is there (see `HotBlock::redirect`).
+        // Old or new, it names the same value. Acquire: pairs with `redirect`, so that the value is
+        // there (see `HotBlock::redirect`).
         let high = self.high.load(Ordering::Acquire);
         crate::block::Cell { null: self.null, bits: self.low as u128 | (high as u128) << 64 }
     }
+
     /// Points to a copy of the bytes. Under the row's pruning latch and the heap's.
     pub(crate) fn redirect(&self, view: crate::block::heap::ArrowView) {
         // Release: pairs with `cell`.
@@ -92,8 +94,8 @@ impl BeforeCell {
     }
 }
 
-/// A delta record: what one change of one row replaced, linked newest to oldest. Its before-image
-/// follows it in memory.
+/// A delta record: the values that one change of one row replaced, linked newest to oldest. Its
+/// before-image follows it in memory.
 #[derive(Debug)]
 #[repr(C)]
 pub struct UndoRecord {
@@ -117,6 +119,7 @@ impl UndoRecord {
     const fn bytes(columns: usize) -> usize {
         size_of::<UndoRecord>() + columns * size_of::<BeforeCell>()
     }
+
     /// The timestamp of the transaction that made the record.
     #[inline]
     pub fn timestamp(&self) -> Timestamp {
@@ -128,6 +131,7 @@ impl UndoRecord {
             settled => Timestamp(settled),
         }
     }
+
     /// As [`timestamp`](Self::timestamp); keeps it in the record if it is final.
     #[inline]
     pub(crate) fn settle(&self) -> Timestamp {
@@ -138,6 +142,7 @@ impl UndoRecord {
         }
         timestamp
     }
+
     /// Whether the transaction that made the record, whose timestamp the caller has found to be
     /// final, was rolled back.
     pub(crate) fn is_aborted(&self) -> bool {
@@ -145,32 +150,38 @@ impl UndoRecord {
         // has seen.
         unsafe { &*self.context }.aborted.load(Ordering::Relaxed)
     }
-    /// What the record undoes.
+
+    /// The kind of change that the record undoes.
     #[inline]
     pub fn kind(&self) -> UndoKind {
         self.kind
     }
+
     /// The stage of its transaction in which it was made: see
     /// [`snapshot_until_now`](crate::version::transaction::Transaction::snapshot_until_now).
     #[inline]
     pub(crate) fn stage(&self) -> u32 {
         self.stage
     }
+
     /// The row it belongs to.
     pub fn row(&self) -> RowId {
         self.row
     }
+
     /// The table it belongs to.
     pub fn table(&self) -> &DataTable {
         // SAFETY: the context holds a reference to every table it has records of.
         unsafe { &*self.table }
     }
+
     /// The next older record.
     #[inline]
     pub fn next(&self) -> *mut UndoRecord {
         // Acquire: pairs with the Release that linked the older record.
         self.next.load(Ordering::Acquire)
     }
+
     /// Points to an older record. Before the record is installed by its owner, afterwards only by
     /// the collector.
     #[inline]
@@ -178,18 +189,21 @@ impl UndoRecord {
         // Release: pairs with the Acquire in `next`.
         self.next.store(next, Ordering::Release);
     }
+
     /// The before-image.
     #[inline]
     pub fn before(&self) -> &[BeforeCell] {
-        // SAFETY: `UndoContext::push` wrote `column_count` cells right behind the record; nobody
-        // writes them but through atomics.
+        // SAFETY: `UndoContext::push` wrote `column_count` cells right behind the record; later
+        // writes are atomic.
         unsafe {
             std::slice::from_raw_parts(ptr::from_ref(self).add(1).cast::<BeforeCell>(), self.column_count as usize)
         }
     }
+
     pub(crate) fn is_unlinked(&self) -> bool {
         self.unlinked.load(Ordering::Relaxed)
     }
+
     /// Notes that no chain reaches the record any more; returns its context if that was the
     /// context's last linked record.
     pub(crate) fn mark_unlinked(&self) -> Option<*const UndoContext> {
@@ -207,13 +221,14 @@ struct Segment {
     used: usize,
 }
 
-// SAFETY: a segment is plain memory; what lies in it is shared under the rules of this module.
+// SAFETY: a segment is plain memory; its records are shared under the rules of this module.
 unsafe impl Send for Segment {}
 
 impl Segment {
     fn layout(capacity: usize) -> alloc::Layout {
         alloc::Layout::from_size_align(capacity, 16).expect("segment sizes are small")
     }
+
     fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
         // SAFETY: the capacity is not zero.
@@ -230,10 +245,10 @@ impl Drop for Segment {
     }
 }
 
-/// A context that the collectors have, who work through it side by side.
+/// A context in the hands of the collectors, which work through it side by side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContextPtr(pub(crate) *const UndoContext);
-// SAFETY: contexts are Send and Sync; they become somebody's own again in
+// SAFETY: contexts are Send and Sync; they get an exclusive owner again in
 // `UndoPool::recycle_expired` alone.
 unsafe impl Send for ContextPtr {}
 
@@ -257,6 +272,7 @@ impl UndoPool {
         self.outstanding_bytes.fetch_add(segment.capacity, Ordering::Relaxed);
         segment
     }
+
     fn give_back(&self, mut segment: Segment) {
         self.outstanding_bytes.fetch_sub(segment.capacity, Ordering::Relaxed);
         if segment.capacity == SEGMENT_BYTES {
@@ -267,14 +283,16 @@ impl UndoPool {
             }
         }
     }
+
     /// Takes a batch of contexts that nothing can reach any more.
     ///
     /// # Safety
-    /// They were [submitted](OwnedContext::submit), each is given once, and nobody has a reference
-    /// to one or to one of its records, nor can get any.
+    /// They were [submitted](OwnedContext::submit), each is given once, and there is and will be no
+    /// reference to one or to one of its records.
     pub(crate) unsafe fn expire(&self, batch: Vec<ContextPtr>) {
         self.expired.lock().push(batch);
     }
+
     /// Makes expired contexts ready to be used again.
     pub(crate) fn recycle_expired(&self) {
         let batches = std::mem::take(&mut *self.expired.lock());
@@ -293,6 +311,7 @@ impl UndoPool {
             contexts.extend(batch.into_iter().take(room));
         }
     }
+
     /// Bytes of undo segments in use.
     pub fn outstanding_bytes(&self) -> usize {
         self.outstanding_bytes.load(Ordering::Relaxed)
@@ -313,16 +332,16 @@ pub(crate) struct UndoMark {
     offset: usize,
 }
 
-/// The records of one transaction, and what keeps them readable.
+/// The records of one transaction, and the memory that keeps them readable.
 #[derive(Debug, Default)]
 struct UndoBuffer {
     /// The first is there from the beginning.
     segments: Vec<Segment>,
     tables: Vec<Arc<DataTable>>,
-    /// Which records are undone already: ascending, and apart from each other.
+    /// The ranges of records that are undone already: ascending, and disjoint.
     undone: Vec<(UndoMark, UndoMark)>,
-    /// Whether the access observer overlooks the transaction: it changes where rows lie, not what
-    /// they are.
+    /// Whether the access observer ignores the transaction: it changes the places of rows, not
+    /// their values.
     unobserved: bool,
 }
 
@@ -331,6 +350,7 @@ impl UndoBuffer {
         let last = self.segments.len() - 1;
         UndoMark { segment: last, offset: self.segments[last].used }
     }
+
     /// The records between two places, oldest first.
     fn records(&self, from: UndoMark, to: UndoMark) -> impl Iterator<Item = &UndoRecord> {
         (from.segment..=to.segment).flat_map(move |no| {
@@ -350,7 +370,8 @@ impl UndoBuffer {
     }
 }
 
-/// What all records of one transaction share: its timestamp cell, and the buffer in which they lie.
+/// The state that all records of one transaction share: its timestamp cell, and the buffer in which
+/// they lie.
 #[derive(Debug)]
 pub struct UndoContext {
     cell: AtomicU64,
@@ -358,18 +379,18 @@ pub struct UndoContext {
     retired: AtomicBool,
     /// Whether the transaction was rolled back. Set before the stamp.
     aborted: AtomicBool,
-    /// See the module for who may touch it.
+    /// The header of this module says which thread may touch it.
     buffer: UnsafeCell<UndoBuffer>,
 }
 
 // SAFETY: records hold raw pointers into the context itself and to tables that it keeps alive.
 unsafe impl Send for UndoContext {}
-// SAFETY: shared parts are atomic; the buffer is changed by the context's owner alone, and nobody
-// else looks at it while there is one.
+// SAFETY: shared parts are atomic; the buffer is changed by the context's owner alone, and no other
+// thread looks at it while there is an owner.
 unsafe impl Sync for UndoContext {}
 
-/// The context of a running transaction, or one that waits for the next. Whoever has this owns the
-/// buffer; the other fields are shared with whoever has met a record. So it is no box, which would
+/// The context of a running transaction, or one that waits for the next. The holder of this handle
+/// owns the buffer; every reader of a record shares the other fields. So it is no box, which would
 /// claim all of the context.
 #[derive(Debug)]
 pub struct OwnedContext(NonNull<UndoContext>);
@@ -411,7 +432,7 @@ impl OwnedContext {
                 buffer: UnsafeCell::new(UndoBuffer { segments, ..UndoBuffer::default() }),
             }))))
         });
-        // Relaxed: whoever meets a record has acquired its head.
+        // Relaxed: a reader of a record has acquired its head.
         context.cell.store(Timestamp::uncommitted(txn_no).0, Ordering::Relaxed);
         context.linked.store(1, Ordering::Relaxed);
         context.retired.store(false, Ordering::Relaxed);
@@ -422,24 +443,28 @@ impl OwnedContext {
         buffer.unobserved = false;
         context
     }
+
     #[inline]
     fn buffer(&self) -> &UndoBuffer {
         // SAFETY: the buffer is the owner's, and changed through `buffer_mut` only.
         unsafe { &*self.buffer.get() }
     }
+
     #[inline]
     fn buffer_mut(&mut self) -> &mut UndoBuffer {
         // SAFETY: as in `buffer`.
         unsafe { &mut *self.buffer.get() }
     }
+
     /// Hands the context over to the collectors, with the count that the owner had.
     pub(crate) fn submit(self) -> ContextPtr {
         let context = ContextPtr(self.0.as_ptr());
         std::mem::forget(self);
         context
     }
+
     /// # Safety
-    /// The context was submitted, and nobody else has it or can get it.
+    /// The context was submitted, and no other thread has it or can get it.
     unsafe fn take_back(context: ContextPtr) -> Self {
         Self(NonNull::new(context.0.cast_mut()).expect("a context's own address"))
     }
@@ -448,21 +473,25 @@ impl OwnedContext {
     pub(crate) fn set_unobserved(&mut self) {
         self.buffer_mut().unobserved = true;
     }
+
     /// As [`stamp`](Self::stamp), of a transaction that was rolled back.
     pub(crate) fn stamp_aborted(&self, timestamp: Timestamp) {
         // Relaxed: ordered by the stamp.
         self.aborted.store(true, Ordering::Relaxed);
         self.stamp(timestamp);
     }
+
     /// Stamps all versions of the transaction at once.
     pub(crate) fn stamp(&self, timestamp: Timestamp) {
         // Release: pairs with the Acquire in `UndoRecord::timestamp`.
         self.cell.store(timestamp.0, Ordering::Release);
     }
+
     /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.buffer().segments.iter().all(|segment| segment.used == 0)
     }
+
     /// The end of the buffer as it is now.
     pub(crate) fn mark(&self) -> UndoMark {
         self.buffer().end()
@@ -554,36 +583,42 @@ impl UndoContext {
         // Acquire: pairs with `stamp`.
         Timestamp(self.cell.load(Ordering::Acquire))
     }
+
     fn submitted_buffer(&self) -> &UndoBuffer {
-        // SAFETY: called for contexts that were submitted: nobody owns the buffer then. Others
-        // reach contexts only through records, whose methods do not lend theirs.
+        // SAFETY: called for contexts that were submitted: the buffer has no owner then. Other
+        // threads reach contexts only through records, whose methods do not lend their fields.
         unsafe { &*self.buffer.get() }
     }
+
     /// Whether the access observer overlooks the transaction. For collectors.
     pub(crate) fn is_unobserved(&self) -> bool {
         self.submitted_buffer().unobserved
     }
+
     /// All records, oldest first. For collectors.
     pub(crate) fn records(&self) -> impl Iterator<Item = &UndoRecord> {
         let buffer = self.submitted_buffer();
         buffer.records(UndoMark::default(), buffer.end())
     }
+
     /// Counts up, for a collector that is about to work through the context.
     pub(crate) fn acquire(&self) {
         // Relaxed: done under the collector's latch.
         self.linked.fetch_add(1, Ordering::Relaxed);
     }
-    /// Whether the caller is the one to free the context: nobody counts on it any more and nobody
-    /// else has begun.
+
+    /// Whether the caller must free the context: the count is zero and no other thread has begun.
     pub(crate) fn claim_retirement(&self) -> bool {
         // Acquire: pairs with `release`. The flag is Relaxed: called under the collector's latch.
         self.linked.load(Ordering::Acquire) == 0 && !self.retired.swap(true, Ordering::Relaxed)
     }
+
     /// Whether nothing but the caller's own count is left.
     pub(crate) fn is_unreachable(&self) -> bool {
         // Acquire: pairs with `release`.
         self.linked.load(Ordering::Acquire) == 1
     }
+
     /// Gives up one count; true if it was the last and the caller must retire the context.
     #[must_use]
     pub(crate) fn release(&self) -> bool {
@@ -607,7 +642,7 @@ mod tests {
         let push = |undo: &mut OwnedContext, slots: std::ops::Range<u32>| {
             for slot in slots {
                 let row = RowId::new(BlockNo(0), Slot(slot));
-                // Records of several sizes, over many segments; some are taken back.
+                // Records of several sizes, over many segments; a part is rolled back.
                 let before = |count| (0..count).map(|_| BeforeCell::new(ColumnId(0), crate::block::Cell::NULL));
                 undo.push(&pool, &table, row, (UndoKind::Update, 0), ptr::null_mut(), before(slot as usize % 7));
                 let taken_back = undo.push(&pool, &table, row, (UndoKind::Update, 0), ptr::null_mut(), before(40));
@@ -643,7 +678,7 @@ mod tests {
         assert!(undone(&mut undo, UndoMark::default()).is_empty());
     }
 
-    /// For Miri: what readers look at is never claimed by the owner.
+    /// For Miri: the owner never claims the fields that readers look at.
     #[test]
     fn readers_follow_a_record_while_the_owner_goes_on() {
         let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };

@@ -12,10 +12,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What is waited for: a row, or the end of those who refer to it.
+/// The target of a wait: a row, or the end of the transactions that refer to it.
 pub(crate) type Target = (TableId, RowId);
 
-/// A transaction in the way of another, and what the two want.
+/// A transaction in the way of another, and the target of both.
 pub struct Blocker {
     manager: Arc<TransactionManager>,
     /// Its number.
@@ -60,7 +60,7 @@ pub(crate) type Waits = WaitQueues<Target>;
 pub struct Waiting {
     /// Its number.
     pub waiter: u64,
-    /// The number of the transaction whose end it waits for: the holder's, or that of who comes
+    /// The number of the transaction whose end it waits for: the holder's, or that of the waiter
     /// before it.
     pub holder: u64,
     /// The table, and the row, that both want.
@@ -78,10 +78,10 @@ impl Waits {
     }
 }
 
-/// A transaction's turn: ready when the holder has ended and nobody else is before it. Dropped
+/// A transaction's turn: ready when the holder has ended and no other waiter is before it. Dropped
 /// before that, it gives the place in the queue up.
 #[derive(Debug)]
-#[must_use = "nobody waits but in a future"]
+#[must_use = "waits happen in futures alone"]
 pub struct Turn {
     manager: Arc<TransactionManager>,
     number: u64,
@@ -101,9 +101,9 @@ impl Drop for Turn {
 }
 
 impl Transaction {
-    /// Begins to wait for what another transaction holds; none if that is not necessary any more.
-    /// The statement that has met the conflict must have been undone, and is to be begun again at
-    /// its turn, on a new snapshot if it is to see what the holder has done.
+    /// Begins to wait for a target of another transaction; `None` if that is not necessary any
+    /// more. The statement that has met the conflict must have been undone. It begins again at its
+    /// turn, on a new snapshot if it is to see the holder's changes.
     ///
     /// # Errors
     /// [`StorageError::Deadlock`] when the holder waits for this transaction.
@@ -125,8 +125,8 @@ impl Transaction {
         }
     }
 
-    /// Hands what the transaction has waited for, and then not taken, to the next who waits for it.
-    /// At the end of each statement that has waited.
+    /// Hands a target that the transaction has waited for, and then not taken, to the next waiter.
+    /// Called at the end of each statement that has waited.
     pub fn pass_on(&mut self) {
         if let Some(promised) = self.promised.take() {
             self.snapshot().manager().waits().hand_over(self.number(), Some(promised));

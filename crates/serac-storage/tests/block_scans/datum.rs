@@ -38,6 +38,7 @@ impl Datum {
             Value::Bytes(v) => Self::Bytes(v.into()),
         }
     }
+
     pub fn value(&self) -> Value<'_> {
         match self {
             Self::Null => Value::Null,
@@ -51,13 +52,15 @@ impl Datum {
             Self::Bytes(v) => Value::Bytes(v),
         }
     }
+
     fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Bytes(v) => Some(v),
             _ => None,
         }
     }
-    /// What a scanned array of the column's holds in row `i`.
+
+    /// The value in row `i` of a scanned array of the column.
     pub fn scanned(array: &ArrayRef, column_type: ColumnType, i: usize) -> Self {
         fn number<T: ArrowPrimitiveType>(array: &ArrayRef, i: usize) -> T::Native {
             array.as_primitive::<T>().value(i)

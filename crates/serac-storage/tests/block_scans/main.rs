@@ -1,6 +1,6 @@
-//! Block scans against a row-by-row oracle: for random layouts and random interleaved transactions,
-//! what a scan gives of any block, projection and selection equals what point reads give and what a
-//! model in memory says.
+//! Block scans against a row-by-row oracle, with random layouts and random interleaved
+//! transactions. For any block, projection and selection, a scan equals the point reads and a model
+//! in memory.
 //!
 //! Transactions run interleaved on one thread, so the model also says when a write must, may or may
 //! not conflict. A failing case is shrunk and printed in full. `SERAC_STRESS=1` makes more cases.
@@ -24,7 +24,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Which columns a scan asks for, and how: any of them, in any order.
+/// The columns and forms that a scan asks for, in any order.
 fn random_projection(rng: &mut StdRng, schema: &TableSchema) -> Vec<ScanColumn> {
     let count = if rng.random_bool(0.2) { schema.columns.len() } else { rng.random_range(0..6) };
     (0..count)

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serac_storage::{ColumnSchema, ColumnType, FreezeFormat, TableSchema};
 
-/// What happens, by turns. Transactions and readers are named by small numbers, rows by a number
-/// among what the transaction sees.
+/// The steps of a run. Transactions and readers are named by small numbers, rows by a number among
+/// those that the transaction sees.
 #[derive(Clone, Debug)]
 pub enum Step {
     Insert { txn: usize, seed: u64 },

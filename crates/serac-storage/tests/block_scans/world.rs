@@ -23,11 +23,11 @@ fn random_row(rng: &mut StdRng, schema: &TableSchema) -> Row {
     Arc::new(schema.columns.iter().map(|column| random_datum(rng, column)).collect())
 }
 
-/// A running transaction and what the model says of it.
+/// A running transaction and the model's view of it.
 struct Running {
     txn: Transaction,
     began: u64,
-    /// What it sees, its own writes included.
+    /// Its view of the rows, its own writes included.
     view: State,
     writes: BTreeMap<u64, Option<Row>>,
     /// Every row it ever wrote, also before a rollback to a savepoint.
@@ -137,7 +137,7 @@ impl World {
             .enumerate()
             .map(|(i, column)| array(column.column_type, &rows.iter().map(|row| &row[i]).collect::<Vec<_>>()));
         let batch = RecordBatch::try_new(table.schema().arrow(), columns.collect()).unwrap();
-        // Of a longer batch, so that the arrays have offsets.
+        // A slice of a longer batch, so that the arrays have offsets.
         let batch = batch.slice(count / 3, count - count / 3);
         let running = self.running(no);
         let ranges = table.append(&mut running.txn, &batch).unwrap();
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// Checks every view there is, lets everything end, and checks what is left.
+    /// Checks every view, lets all transactions end, and checks the final state.
     pub fn finish(mut self, rng: &mut StdRng) {
         for (snapshot, view) in std::mem::take(&mut self.readers) {
             self.check(&snapshot, &view, None, rng);
@@ -245,7 +245,7 @@ impl World {
         check_blocks(&self.table, txn.snapshot(), &view, 0..self.table.block_count(), rng, || {});
         self.table.verify();
         drop(txn);
-        // In every format, from what it is to that: hot and frozen blocks alike.
+        // From every format to every other: hot and frozen blocks alike.
         let mut formats = [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary, FreezeFormat::View];
         formats[..3].shuffle(rng);
         for format in formats {
@@ -266,8 +266,8 @@ impl World {
         check_blocks(&self.table, txn.snapshot(), &view, 0..self.table.block_count(), rng, || {});
     }
 
-    /// Checks that all blocks are frozen for `format`, that their arrays are valid Arrow, and that
-    /// a block made of these arrays has the same cells.
+    /// Checks that all blocks are frozen for `format` and that their arrays are valid Arrow. A
+    /// block made of these arrays must have the same cells.
     fn check_frozen(&self, format: FreezeFormat) {
         let schema = self.table.schema();
         for block in (0..self.table.block_count()).filter_map(|no| self.table.block(BlockNo(no))) {
@@ -306,6 +306,7 @@ impl World {
         let table = self.table.clone();
         check_blocks(&table, snapshot, view, from..blocks, rng, || self.disturb(except, &mut disturbances));
     }
+
     fn disturb(&mut self, except: Option<usize>, rng: &mut StdRng) {
         let no = rng.random_range(0..TRANSACTIONS);
         if Some(no) == except {
@@ -328,7 +329,7 @@ impl Running {
     }
 }
 
-/// The number is taken modulo what there is.
+/// The number is taken modulo the number of rows.
 fn pick(state: &State, number: u64) -> Option<u64> {
     (!state.is_empty()).then(|| *state.keys().nth((number % state.len() as u64) as usize).expect("below the length"))
 }

@@ -17,6 +17,7 @@ impl RecoveryCatalog for OneTable {
     fn restore(&mut self, storage: &Storage, _: &str) -> Result<()> {
         self.create(storage).map(|_| ())
     }
+
     fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<()> {
         self.create(storage).map(|_| ())
     }

@@ -5,7 +5,7 @@ use super::point;
 use std::sync::atomic as real;
 pub use std::sync::atomic::Ordering;
 
-/// Nothing: all tasks see one order.
+/// No effect: all tasks see one order.
 #[track_caller]
 pub fn fence(_: Ordering) {
     point();
@@ -24,24 +24,28 @@ macro_rules! common {
             pub const fn new(value: $value) -> Self {
                 Self(real::$name::new(value))
             }
+
             #[inline]
             #[track_caller]
             pub fn load(&self, order: Ordering) -> $value {
                 point();
                 self.0.load(order)
             }
+
             #[inline]
             #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 point();
                 self.0.store(value, order);
             }
+
             #[inline]
             #[track_caller]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 point();
                 self.0.swap(value, order)
             }
+
             #[inline]
             #[track_caller]
             pub fn compare_exchange(
@@ -54,6 +58,7 @@ macro_rules! common {
                 point();
                 self.0.compare_exchange(current, new, success, failure)
             }
+
             #[inline]
             #[track_caller]
             pub fn compare_exchange_weak(
@@ -70,6 +75,7 @@ macro_rules! common {
                 }
                 self.0.compare_exchange(current, new, success, failure)
             }
+
             #[track_caller]
             pub fn fetch_update(
                 &self,
@@ -86,9 +92,11 @@ macro_rules! common {
                 }
                 Err(previous)
             }
+
             pub fn get_mut(&mut self) -> &mut $value {
                 self.0.get_mut()
             }
+
             pub fn into_inner(self) -> $value {
                 self.0.into_inner()
             }
@@ -137,24 +145,28 @@ impl<T> AtomicPtr<T> {
     pub const fn new(value: *mut T) -> Self {
         Self(real::AtomicPtr::new(value))
     }
+
     #[inline]
     #[track_caller]
     pub fn load(&self, order: Ordering) -> *mut T {
         point();
         self.0.load(order)
     }
+
     #[inline]
     #[track_caller]
     pub fn store(&self, value: *mut T, order: Ordering) {
         point();
         self.0.store(value, order);
     }
+
     #[inline]
     #[track_caller]
     pub fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
         point();
         self.0.swap(value, order)
     }
+
     #[inline]
     #[track_caller]
     pub fn compare_exchange(
@@ -167,6 +179,7 @@ impl<T> AtomicPtr<T> {
         point();
         self.0.compare_exchange(current, new, success, failure)
     }
+
     #[inline]
     #[track_caller]
     pub fn compare_exchange_weak(
@@ -182,9 +195,11 @@ impl<T> AtomicPtr<T> {
         }
         self.0.compare_exchange(current, new, success, failure)
     }
+
     pub fn get_mut(&mut self) -> &mut *mut T {
         self.0.get_mut()
     }
+
     pub fn into_inner(self) -> *mut T {
         self.0.into_inner()
     }

@@ -1,5 +1,4 @@
-//! Locks on which tasks wait. Whoever is woken tries again, in the order that the scheduler
-//! chooses.
+//! Locks on which tasks wait. A woken task tries again, in the order that the scheduler chooses.
 
 use super::simulation::{self, point};
 use super::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::SeqCst};
 
 /// A mutex.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
-/// The right to what a mutex guards.
+/// The right to the data of a mutex.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 /// A lock of many readers or one writer.
 pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
@@ -27,7 +26,8 @@ impl Waiters {
     pub(super) const fn new() -> Self {
         Self(std::sync::Mutex::new(Vec::new()))
     }
-    /// Waits until `goes_on`; nothing happens between a try and the wait for the next one.
+
+    /// Waits until `goes_on`; no other task runs between a try and the wait for the next one.
     pub(super) fn wait_until(&self, mut goes_on: impl FnMut() -> bool) {
         while !goes_on() {
             assert!(simulation::running(), "a lock is held by a task that is no more");
@@ -35,6 +35,7 @@ impl Waiters {
             shuttle::thread::park();
         }
     }
+
     pub(super) fn wake(&self) {
         let waiting = std::mem::take(&mut *self.0.lock().unwrap());
         if simulation::running() {
@@ -43,7 +44,7 @@ impl Waiters {
     }
 }
 
-/// A mutex without what it guards.
+/// A mutex without its data.
 #[derive(Debug)]
 pub struct RawMutex {
     locked: AtomicBool,
@@ -60,23 +61,26 @@ unsafe impl lock_api::RawMutex for RawMutex {
         point();
         self.waiters.wait_until(|| !self.locked.swap(true, SeqCst));
     }
+
     #[track_caller]
     fn try_lock(&self) -> bool {
         point();
         !self.locked.swap(true, SeqCst)
     }
+
     #[track_caller]
     unsafe fn unlock(&self) {
         self.locked.store(false, SeqCst);
         self.waiters.wake();
         point();
     }
+
     fn is_locked(&self) -> bool {
         self.locked.load(SeqCst)
     }
 }
 
-/// A lock of many readers or one writer, without what it guards.
+/// A lock of many readers or one writer, without its data.
 #[derive(Debug)]
 pub struct RawRwLock {
     /// Readers, or -1 for a writer.
@@ -92,6 +96,7 @@ impl RawRwLock {
         }
         readers >= 0
     }
+
     fn take(&self) -> bool {
         self.state.compare_exchange(0, -1, SeqCst, SeqCst).is_ok()
     }
@@ -107,33 +112,39 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
         point();
         self.waiters.wait_until(|| self.enter());
     }
+
     #[track_caller]
     fn try_lock_shared(&self) -> bool {
         point();
         self.enter()
     }
+
     #[track_caller]
     unsafe fn unlock_shared(&self) {
         self.state.fetch_sub(1, SeqCst);
         self.waiters.wake();
         point();
     }
+
     #[track_caller]
     fn lock_exclusive(&self) {
         point();
         self.waiters.wait_until(|| self.take());
     }
+
     #[track_caller]
     fn try_lock_exclusive(&self) -> bool {
         point();
         self.take()
     }
+
     #[track_caller]
     unsafe fn unlock_exclusive(&self) {
         self.state.store(0, SeqCst);
         self.waiters.wake();
         point();
     }
+
     fn is_locked(&self) -> bool {
         self.state.load(SeqCst) != 0
     }
@@ -166,11 +177,13 @@ impl Condvar {
     pub const fn new() -> Self {
         Self(std::sync::Mutex::new(Vec::new()))
     }
+
     fn begin(&self) -> Arc<Wait> {
         let wait = Arc::new(Wait { task: current(), woken: AtomicBool::new(false) });
         self.0.lock().unwrap().push(wait.clone());
         wait
     }
+
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         let wait = self.begin();
         MutexGuard::unlocked(guard, || {
@@ -179,10 +192,12 @@ impl Condvar {
             }
         });
     }
+
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) -> WaitTimeoutResult {
         let until = Instant::now() + time;
         self.wait_until(guard, until)
     }
+
     pub fn wait_until<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> WaitTimeoutResult {
         let wait = self.begin();
         MutexGuard::unlocked(guard, || simulation::sleep_until(until.0, || wait.woken.load(SeqCst)));
@@ -192,11 +207,13 @@ impl Condvar {
         }
         WaitTimeoutResult(!woken)
     }
+
     fn wake(wait: &Wait) {
         wait.woken.store(true, SeqCst);
         simulation::awaken(wait.task.id());
         wait.task.unpark();
     }
+
     #[track_caller]
     pub fn notify_one(&self) -> bool {
         point();
@@ -210,6 +227,7 @@ impl Condvar {
         Self::wake(&wait);
         true
     }
+
     #[track_caller]
     pub fn notify_all(&self) -> usize {
         point();

@@ -11,7 +11,7 @@ pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteG
 pub use once::OnceLock;
 pub use simulation::{limit, linger, point, probe};
 
-/// A hasher, the same in all executions: what hashes decide is to come again with the seed.
+/// A hasher, the same in all executions: decisions by hashes must come again with the seed.
 pub fn random_state() -> ahash::RandomState {
     ahash::RandomState::with_seeds(1, 2, 3, 4)
 }
@@ -59,33 +59,38 @@ pub mod epoch {
         pub fn new(value: T) -> Self {
             Self(real::Atomic::new(value))
         }
+
         /// To nothing.
         pub const fn null() -> Self {
             Self(real::Atomic::null())
         }
+
         /// Loads the pointer.
         #[track_caller]
         pub fn load<'g>(&self, order: Ordering, guard: &'g Guard) -> Shared<'g, T> {
             point();
             self.0.load(order, guard)
         }
+
         /// Stores a pointer.
         #[track_caller]
         pub fn store<P: Pointer<T>>(&self, new: P, order: Ordering) {
             point();
             self.0.store(new, order);
         }
+
         /// Exchanges the pointer.
         #[track_caller]
         pub fn swap<'g, P: Pointer<T>>(&self, new: P, order: Ordering, guard: &'g Guard) -> Shared<'g, T> {
             point();
             self.0.swap(new, order, guard)
         }
+
         /// Exchanges the pointer if it is `current`.
         #[allow(clippy::type_complexity)]
         ///
         /// # Errors
-        /// What is there, if that is something else.
+        /// The present pointer, if it differs.
         #[track_caller]
         pub fn compare_exchange<'g, P: Pointer<T>>(
             &self,
@@ -98,7 +103,8 @@ pub mod epoch {
             point();
             self.0.compare_exchange(current, new, success, failure, guard)
         }
-        /// Takes what the pointer points to.
+
+        /// Takes the pointer's target.
         ///
         /// # Safety
         /// As crossbeam's.
@@ -106,7 +112,8 @@ pub mod epoch {
             // SAFETY: the caller's.
             unsafe { self.0.into_owned() }
         }
-        /// Takes what the pointer points to, if it points to anything.
+
+        /// Takes the pointer's target, if the pointer is not null.
         ///
         /// # Safety
         /// As crossbeam's.

@@ -1,4 +1,4 @@
-//! A value that is made once. Whoever comes while it is made waits as a task.
+//! A value that is made once. A task that comes while it is made waits.
 
 use super::lock::Mutex;
 use std::ops::{Deref, DerefMut};
@@ -15,6 +15,7 @@ impl<T> OnceLock<T> {
     pub const fn new() -> Self {
         Self { value: std::sync::OnceLock::new(), making: Mutex::new(()) }
     }
+
     #[track_caller]
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         super::point();
@@ -26,6 +27,7 @@ impl<T> OnceLock<T> {
         }
         self.value.get().expect("it has just been set")
     }
+
     pub fn into_inner(self) -> Option<T> {
         self.value.into_inner()
     }

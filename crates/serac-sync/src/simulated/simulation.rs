@@ -1,18 +1,17 @@
 //! Executions: one seed decides which task goes on at each point, how time passes, and every random
 //! number.
 //!
-//! At a point a task goes on with itself most of the time; how often another one takes over is
-//! chosen anew for each execution, because some races need many switches and others long quiet
-//! stretches. Now and then a task is *stalled*: it stays where it is for hundreds of switches, in
-//! the middle of whatever it does. That is what a machine does to a thread that loses its
-//! processor, and where protocols break.
+//! At a point, a task mostly goes on. The frequency of switches is chosen anew for each execution,
+//! because races differ: the one needs many switches, the other long quiet stretches. Now and then
+//! a task is *stalled*: it stays where it is for hundreds of switches. A machine does the same to a
+//! thread that loses its processor, and protocols break at that point.
 //!
-//! Some places are marked as the ones where a stall does the most harm ([`linger`]). Each execution
-//! has its favourites among them, where every task stalls, because some races need stalls in two
+//! A few places are marked as the ones where a stall does the most harm ([`linger`]). Each
+//! execution has its favourites among them, where every task stalls: a race may need stalls in two
 //! places at once.
 //!
-//! A task that sleeps is chosen when its time has come. Time passes with the switches; when
-//! everybody who could run sleeps, it jumps.
+//! A task that sleeps is chosen when its time has come. Time passes with the switches; when all
+//! runnable tasks sleep, it jumps.
 
 use crossbeam_epoch::Collector;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
@@ -23,12 +22,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::Location;
 
-/// How an execution is scheduled.
+/// The schedule's parameters of an execution.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
     /// Points in 2³² at which another task may take over.
     pub switch: u32,
-    /// One in so many switches stalls the task that was running; 0 for none.
+    /// One in this many switches stalls the task that was running; 0: no stalls.
     pub stall_one_in: u32,
     /// Switches for which a task is stalled, at the most.
     pub longest_stall: u64,
@@ -37,7 +36,7 @@ pub struct Weather {
 }
 
 impl Weather {
-    /// One that `seed` chooses.
+    /// The parameters that `seed` chooses.
     pub fn of(seed: u64) -> Self {
         let mut random = Random(seed ^ 0x05EE_D0FE_A7E5);
         let one_in = [2, 4, 8, 16, 32, 64, 128, 256][random.below(8)];
@@ -50,17 +49,17 @@ impl Weather {
     }
 }
 
-/// What an execution did.
+/// The figures of an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Points passed: atomic operations, locks, operations on files.
     pub points: u64,
     /// Points at which the scheduler was asked.
     pub switches: u64,
-    /// A digest of the places of the points, and of who was chosen each time: equal for two
-    /// executions that went the same way.
+    /// A digest of the places of the points, and of the chosen tasks: equal for two executions that
+    /// went the same way.
     pub digest: u64,
-    /// How often each rare case happened that a [`probe`](super::probe) asks for.
+    /// The number of times that each rare case of a [`probe`](super::probe) happened.
     pub probes: BTreeMap<&'static str, u64>,
 }
 
@@ -76,6 +75,7 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     }
+
     fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
@@ -86,13 +86,13 @@ struct World {
     weather: Weather,
     /// The seed of [`limit`]s.
     limits: u64,
-    /// What chooses the places where tasks often stall.
+    /// The seed of the places where tasks often stall.
     favourites: u64,
     random: Random,
     now: u64,
-    /// When those wake who sleep.
+    /// The times at which sleeping tasks wake.
     asleep: BTreeMap<usize, u64>,
-    /// Until which switch those stay where they are who are stalled.
+    /// The switch until which each stalled task stays where it is.
     stalled: BTreeMap<usize, u64>,
     points: u64,
     switches: u64,
@@ -112,7 +112,7 @@ thread_local! {
 }
 
 /// Shows the switches of that range, and the points between them, in executions that begin from now
-/// on: where two runs of a seed part ways.
+/// on: it finds the point where two runs of a seed differ.
 pub fn trace(switches: Range<u64>) {
     TRACED.set(Some(switches));
 }
@@ -186,8 +186,8 @@ pub fn now() -> u64 {
     })
     .unwrap_or(0)
 }
-/// See production's: anything from `least` to 64 times as much, small numbers as often as large
-/// ones, as the execution's seed of limits says. As usual outside an execution.
+/// See production's. A value from `least` to 64 times as much, small numbers as often as large
+/// ones, as the execution's seed of limits chooses. Outside an execution, the usual value.
 pub fn limit(name: &'static str, usual: u64, least: u64) -> u64 {
     let Some(seed) = with(|world| world.limits) else { return usual };
     let name = name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
@@ -200,7 +200,7 @@ pub fn probe(name: &'static str, happens: impl FnOnce() -> bool) {
         with(|world| *world.probes.entry(name).or_default() += 1);
     }
 }
-/// What the execution has done so far.
+/// The figures of the execution so far.
 pub fn summary() -> Summary {
     with(|world| Summary {
         points: world.points,
@@ -239,7 +239,7 @@ pub(super) fn awaken(task: ThreadId) {
     with(|world| world.asleep.remove(&number(task)));
 }
 
-/// The scheduler. What it knows is in [`World`].
+/// The scheduler. Its state is in [`World`].
 struct Chooser {
     started: bool,
     seed: u64,
@@ -249,11 +249,13 @@ impl Scheduler for Chooser {
     fn new_execution(&mut self) -> Option<Schedule> {
         (!std::mem::replace(&mut self.started, true)).then(|| Schedule::new(self.seed))
     }
+
     fn next_task(&mut self, runnable: &[&Task], current: Option<TaskId>, is_yielding: bool) -> Option<TaskId> {
         let runnable: Vec<usize> = runnable.iter().map(|task| task.id().into()).collect();
         let current: Option<usize> = current.map(Into::into);
         with(|world| TaskId::from(world.choose(&runnable, current, is_yielding)))
     }
+
     fn next_u64(&mut self) -> u64 {
         with(|world| world.random.next()).unwrap_or(0)
     }
@@ -266,12 +268,15 @@ impl World {
         let hash = bytes.fold(self.favourites, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
         Random(hash).below(3) == 0
     }
+
     fn is_traced(&self) -> bool {
         self.traced.as_ref().is_some_and(|traced| traced.contains(&self.switches))
     }
+
     fn note(&mut self, what: u64) {
         self.digest = (self.digest ^ what).wrapping_mul(0x0100_0000_01B3);
     }
+
     fn choose(&mut self, runnable: &[usize], current: Option<usize>, is_yielding: bool) -> usize {
         self.switches += 1;
         assert!(self.switches < self.most_switches, "the execution does not come to an end");
@@ -292,11 +297,11 @@ impl World {
             able.retain(|task| Some(*task) != current);
         }
         if able.is_empty() {
-            // Those who are stalled go on before time does.
+            // Stalled tasks go on before time does.
             able = runnable.iter().copied().filter(|task| awake(self, task)).collect();
         }
         if able.is_empty() {
-            let first = runnable.iter().min_by_key(|task| self.asleep[task]).expect("somebody can run");
+            let first = runnable.iter().min_by_key(|task| self.asleep[task]).expect("a task can run");
             self.now = self.asleep[first];
             able.push(*first);
         }
@@ -332,7 +337,7 @@ pub fn run(
     config.failure_persistence = FailurePersistence::None;
     config.max_steps = MaxSteps::None;
     config.silence_warnings = true;
-    // Leaked: what an execution leaves behind may name it.
+    // Leaked: memory that an execution leaves behind may name it.
     let collector: &'static Collector = Box::leak(Box::new(Collector::new()));
     WORLD.set(Some(World {
         weather,

@@ -16,18 +16,17 @@ pub fn ordinal() -> usize {
     if simulation::running() { current().id().into() } else { 0 }
 }
 
-/// The handle of a helper. Shuttle's own cannot be joined inside the scope: the end of the scope's
-/// last task wakes the task that opened the scope, whatever that one waits for, and this happens
-/// before Shuttle stores the result, if destructors of the task's locals let others go on in
-/// between.
+/// The handle of a helper. Shuttle's own cannot be joined inside the scope. The end of the scope's
+/// last task wakes the task that opened the scope, for whatever it waits. If destructors of the
+/// task's locals let other tasks go on, this happens before Shuttle stores the result.
 #[derive(Debug)]
 pub struct Helper<T>(Arc<(Mutex<Option<T>>, Waiters)>);
 
 impl<T> Helper<T> {
-    /// Waits for what the helper returns.
+    /// Waits for the helper's result.
     ///
     /// # Errors
-    /// None: a panic ends the simulation.
+    /// No error: a panic ends the simulation.
     ///
     /// # Panics
     /// Never: the wait ends when there is a result.
@@ -38,7 +37,7 @@ impl<T> Helper<T> {
     }
 }
 
-/// A task of `scope` that helps with what the caller does, too; one in eight is refused.
+/// A task of `scope` that helps with the caller's work; one of eight requests is refused.
 pub fn spawn_helper<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -70,7 +69,7 @@ pub fn sleep(time: Duration) {
 /// Two, on any machine.
 ///
 /// # Errors
-/// None.
+/// No error.
 pub fn available_parallelism() -> io::Result<NonZeroUsize> {
     Ok(NonZeroUsize::new(2).expect("two is not zero"))
 }

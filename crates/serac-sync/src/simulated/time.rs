@@ -18,15 +18,19 @@ impl Instant {
     pub fn now() -> Self {
         Self(simulation::now())
     }
+
     pub fn elapsed(&self) -> Duration {
         Self::now() - *self
     }
+
     pub fn duration_since(&self, earlier: Self) -> Duration {
         *self - earlier
     }
+
     pub fn saturating_duration_since(&self, earlier: Self) -> Duration {
         *self - earlier
     }
+
     pub fn checked_add(&self, time: Duration) -> Option<Self> {
         Some(*self + time)
     }

@@ -1,4 +1,4 @@
-//! Arrays as the protocol writes and reads them: as text in braces, and in binary form with their
+//! Arrays as the protocol writes and reads them: as text in braces, or in binary form with their
 //! dimensions and the number of the elements' type.
 
 use super::array_text::{read_array, several_dimensions};
@@ -29,7 +29,7 @@ const MOST_ELEMENTS: usize = 1 << 20;
 /// PostgreSQL's most dimensions of an array.
 const MOST_DIMENSIONS: i32 = 6;
 
-/// What a column of a result is called on the wire.
+/// The type of a result's column on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireColumn {
     /// The number of its type.
@@ -59,8 +59,8 @@ fn element_oid(data_type: &DataType) -> u32 {
     }
 }
 
-/// What a column of this type is called: numbers of objects are `oid`, large lists are vectors, and
-/// other lists are arrays.
+/// The wire type of a column: numbers of objects are `oid`, large lists are vectors, and other
+/// lists are arrays.
 pub fn type_of(data_type: &DataType) -> WireColumn {
     let of = |oid, size| WireColumn { oid, size, modifier: -1 };
     match data_type {
@@ -122,11 +122,11 @@ pub fn column_of(array: &ArrayRef, binary: bool, is_json: bool) -> Result<(Array
     }
 }
 
-/// The column as one of a type that the client has been told: a statement is described before its
-/// parameters have values, and may then give another.
+/// The column in the type that the client has been told. A statement is described before its
+/// parameters have values, and may then give another type.
 ///
 /// # Errors
-/// When a value is none of the type.
+/// When a value does not fit the type.
 pub fn as_told(array: &ArrayRef, told: &DataType) -> Result<ArrayRef> {
     let (is, wanted) = (type_of(array.data_type()), type_of(told));
     if is.oid == wanted.oid {
@@ -155,7 +155,7 @@ pub fn as_told(array: &ArrayRef, told: &DataType) -> Result<ArrayRef> {
     Ok(Arc::new(texts.finish()))
 }
 
-/// The elements of each list; none where that is NULL.
+/// The elements of each list; `None` for NULL.
 fn each(array: &ArrayRef, mut take: impl FnMut(Option<ArrayRef>) -> Result<(), ArrowError>) -> Result<(), ArrowError> {
     let element = element_of(array.data_type()).expect("a list").clone();
     let lists = cast(
@@ -286,7 +286,7 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
     Ok(SingleRowListArrayBuilder::new(elements).build_list_scalar())
 }
 
-/// A parameter whose type is an array; none if it is another.
+/// A parameter whose type is an array; `None` for another type.
 ///
 /// # Errors
 /// SQLSTATE of class 22 for bytes that are no such array, 42804 for one of other elements, 0A000 for
@@ -482,7 +482,7 @@ mod tests {
         let wanted = [2, 1, 23, 2, 1, 2, 1, 4, 1, 4, 2, -1, 4, 4];
         let wanted: Vec<u8> = wanted.iter().flat_map(|number: &i32| number.to_be_bytes()).collect();
         assert_eq!(sent.as_binary_view().value(0), wanted);
-        // One without elements has no dimensions.
+        // An array without elements has no dimensions.
         let (sent, _) = column(&array_of(&[numbers(&[])]), true).unwrap();
         let wanted: Vec<u8> = [0i32, 0, 23].iter().flat_map(|number| number.to_be_bytes()).collect();
         assert_eq!(sent.as_binary_view().value(0), wanted);

@@ -2,11 +2,11 @@
 
 use crate::error::{Result, SqlError};
 
-/// What stands around elements and means nothing: PostgreSQL knows no other white space there.
+/// Ignored characters around elements: PostgreSQL knows no other white space there.
 const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\u{b}', '\u{c}'];
 
-/// The elements of an array that is written as a text: `{a,"b c",NULL}`. None if it is no such
-/// text, or has arrays in it.
+/// The elements of an array that is written as a text: `{a,"b c",NULL}`. `None` if the text is no
+/// array, or has nested arrays.
 pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
     let inner = written.trim_matches(BLANKS).strip_prefix('{')?.strip_suffix('}')?;
     let mut elements = Vec::new();
@@ -15,7 +15,7 @@ pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
     }
     let (mut element, mut quoted, mut was_quoted) = (String::new(), false, false);
     let mut letters = inner.chars();
-    // None of an element that is nothing at all.
+    // `None` if an element is empty and unquoted.
     let finish = |element: &mut String, was_quoted: bool| {
         let text = std::mem::take(element);
         match text.trim_matches(BLANKS) {
@@ -56,7 +56,7 @@ pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
 /// The same of a text that must be an array.
 ///
 /// # Errors
-/// 22P02 if it is none, 0A000 if it is one of several dimensions, or tells its bounds.
+/// 22P02 for an invalid text, 0A000 for an array of several dimensions, or with bounds.
 pub fn read_array(text: &str) -> Result<Vec<Option<String>>> {
     let start = text.trim_start_matches(BLANKS);
     if start.starts_with('[')

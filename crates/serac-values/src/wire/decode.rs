@@ -19,11 +19,11 @@ use std::sync::Arc;
 /// A parameter on the wire.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'a> {
-    /// None for NULL.
+    /// `None` for NULL.
     pub bytes: Option<&'a [u8]>,
     /// Whether the bytes are the value's binary form.
     pub binary: bool,
-    /// The number of the type that the client has named; 0 for none.
+    /// The number of the type that the client has named; 0 for an unnamed one.
     pub oid: u32,
 }
 
@@ -46,8 +46,8 @@ fn name(column_type: ColumnType) -> String {
 /// The text that these bytes are.
 ///
 /// # Errors
-/// 22021 if they are none, or have a NUL, which no text of SQL has. The message says which bytes
-/// are wrong.
+/// 22021 if they are no UTF-8, or have a NUL, which no text of SQL has. The message says which
+/// bytes are wrong.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
     let wrong = match std::str::from_utf8(bytes) {
         Ok(text) if !bytes.contains(&0) => return Ok(text),
@@ -70,11 +70,11 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
     ))
 }
 
-/// The parameter as a value of `wanted`, for a statement of the point path. None if it is of a type
-/// that is not turned into that here: the other path knows more conversions.
+/// The parameter as a value of `wanted`, for a statement of the point path. `None` if there is no
+/// conversion to the type here: the other path has more.
 ///
 /// # Errors
-/// SQLSTATE of class 22 for bytes that are no such value.
+/// SQLSTATE of class 22 for bytes that are no value of the type.
 pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>> {
     let Some(bytes) = given.bytes else { return Ok(Some(OwnedValue::Fixed(Value::Null))) };
     let named = if given.oid == 0 || (given.oid == TEXT && !given.binary) { None } else { of_oid(given.oid) };
@@ -127,7 +127,7 @@ struct Digits {
 const MOST_DIGITS: u8 = 38;
 
 impl Digits {
-    /// As a value of a decimal type; none if it is not exactly one.
+    /// As a value of a decimal type; `None` if it is not exactly one.
     fn of_type(&self, precision: u8, scale: i8) -> Option<OwnedValue> {
         let factor = 10i128.checked_pow(scale.abs_diff(self.scale).into())?;
         let number = match scale >= self.scale {
@@ -138,6 +138,7 @@ impl Digits {
         let value = if precision <= 18 { Value::Int64(number as i64) } else { Value::Int128(number) };
         fits.then_some(OwnedValue::Fixed(value))
     }
+
     fn scalar(&self) -> ScalarValue {
         let digits = self.unscaled.unsigned_abs().checked_ilog10().map_or(1, |last| last + 1);
         let precision = (digits as u8).max(self.scale as u8).max(1);
@@ -148,12 +149,12 @@ impl Digits {
 /// The number that a parameter is.
 ///
 /// # Errors
-/// 22P02 or 22P03 for bytes that are none.
+/// 22P02 or 22P03 for invalid bytes.
 fn number(bytes: &[u8], binary: bool) -> Result<Numeric> {
     Ok(if binary { Numeric::of_wire(bytes)? } else { utf8(bytes)?.parse()? })
 }
 
-/// A number as a decimal; none if it has more digits, or none.
+/// A number as a decimal; `None` if it has more digits, or is not finite.
 fn decimal(number: &Numeric) -> Option<Digits> {
     let finite = number.finite()?;
     let (unscaled, scale) = (finite.unscaled().small()?, i8::try_from(finite.scale()).ok()?);
@@ -170,8 +171,8 @@ pub(super) fn numbers(elements: &[Option<&[u8]>], binary: bool) -> Result<Vec<Sc
     elements.iter().map(|bytes| Ok(ScalarValue::LargeBinary(bytes.map(stored).transpose()?))).collect()
 }
 
-/// Whether a parameter is a text that says a time or an interval, or several of them: what it says
-/// depends on the session's settings.
+/// Whether a parameter is a text of times or intervals: its meaning depends on the session's
+/// settings.
 pub fn is_text_of_time(given: Given<'_>, inferred: Option<ColumnType>) -> bool {
     let element = element_type(given.oid).and_then(of_oid);
     let column_type = element.or(of_oid(given.oid)).filter(|known| *known != ColumnType::Utf8).or(inferred);
@@ -182,19 +183,19 @@ pub fn is_text_of_time(given: Given<'_>, inferred: Option<ColumnType>) -> bool {
     is_time && !given.binary && given.bytes.is_some()
 }
 
-/// A parameter as the text that it is, of which the planner is to make something.
+/// A parameter as its text, which the planner converts.
 ///
 /// # Errors
-/// 22021 if it is none.
+/// 22021 for an invalid text.
 pub fn text(given: Given<'_>) -> Result<ScalarValue> {
     Ok(ScalarValue::Utf8(given.bytes.map(|bytes| utf8(bytes).map(str::to_owned)).transpose()?))
 }
 
 /// The parameter for a statement of the other path: a value of the named type, or a text that the
-/// planner is to make something of.
+/// planner converts.
 ///
 /// # Errors
-/// SQLSTATE of class 22 for bytes that are no such value.
+/// SQLSTATE of class 22 for bytes that are no value of the type.
 pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarValue> {
     if let Some(array) = super::array::parameter(given)? {
         return Ok(array);
@@ -306,7 +307,7 @@ fn out_of_range(text: &str, column_type: ColumnType) -> SqlError {
     )
 }
 
-/// The value whose binary form that is.
+/// The value with this binary form.
 pub fn of_binary(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
     fn exactly<const N: usize>(bytes: &[u8], column_type: ColumnType) -> Result<[u8; N]> {
         bytes.try_into().map_err(|_| malformed(column_type))
@@ -470,7 +471,7 @@ mod tests {
         assert_eq!(scalar(text("x"), Some(two_digits)).unwrap_err().sqlstate, sqlstate::INVALID_TEXT_REPRESENTATION);
     }
 
-    /// A value of the type, made of some bits.
+    /// A value of the type, made of its bits.
     fn value_of(column_type: ColumnType, bits: u128) -> OwnedValue {
         let signed = bits as i128;
         OwnedValue::Fixed(match column_type {

@@ -13,11 +13,11 @@ pub(super) const EPOCH_DAYS: i32 = 10_957;
 pub(super) const DAY_MICROS: i64 = 86_400_000_000;
 pub(super) const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * DAY_MICROS;
 
-/// What stands before the text of a document in binary form.
+/// The prefix of a document's text in binary form.
 pub(super) const JSONB_VERSION: u8 = 1;
 
 fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("memory takes what is written");
+    out.write_fmt(text).expect("writes to memory succeed");
 }
 
 /// The number in a value of an integer or decimal type.
@@ -105,7 +105,7 @@ fn write_interval(out: &mut Vec<u8>, (months, days, nanos): (i32, i32, i64)) {
     }
 }
 
-/// An interval's parts, all of whose counts are of one sign or none.
+/// An interval's parts, with counts that have a common sign.
 struct IntervalFields {
     years: i32,
     months: i32,
@@ -123,20 +123,24 @@ impl IntervalFields {
         let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
         Self { years: months / 12, months: months % 12, days, hours, minutes, seconds, micros }
     }
+
     fn has_time(&self) -> bool {
         (self.hours, self.minutes, self.seconds, self.micros) != (0, 0, 0, 0)
     }
+
     /// Hours, minutes and seconds without their sign.
     fn write_clock(&self, out: &mut Vec<u8>) {
         write(out, format_args!("{}:{:02}:{:02}", self.hours.abs(), self.minutes.abs(), self.seconds.abs()));
         write_fraction(out, self.micros.abs());
     }
+
     /// Seconds with a fraction, and a sign where `is_signed`.
     fn write_seconds(&self, out: &mut Vec<u8>, is_signed: bool) {
         let sign = if is_signed && (self.seconds < 0 || self.micros < 0) { "-" } else { "" };
         write(out, format_args!("{sign}{}", self.seconds.abs()));
         write_fraction(out, self.micros.abs());
     }
+
     /// `@ 1 year 2 mons ago`. The first part tells the sign of all.
     fn write_verbose(&self, out: &mut Vec<u8>) {
         let (mut is_first, mut is_before) = (true, false);
@@ -173,6 +177,7 @@ impl IntervalFields {
             out.extend_from_slice(b" ago");
         }
     }
+
     /// `1-2`, `3 4:05:06`, `+1-2 +3 +4:05:06`, as SQL's standard has it where it can.
     fn write_standard(&self, out: &mut Vec<u8>) {
         let days = i64::from(self.days);
@@ -203,6 +208,7 @@ impl IntervalFields {
         }
         self.write_clock(out);
     }
+
     /// `P1Y2M3DT4H5M6S`.
     fn write_iso(&self, out: &mut Vec<u8>) {
         let part = |out: &mut Vec<u8>, count: i64, unit: char| {
@@ -229,7 +235,7 @@ impl IntervalFields {
     }
 }
 
-/// A date in a style; whether it is one before the first year.
+/// A date in a style; returns whether it is before the first year.
 fn write_styled_date(out: &mut Vec<u8>, days: i64, style: &TimeStyle) -> bool {
     let (year, month, day) = civil(days);
     let before_christ = year <= 0;
@@ -313,7 +319,7 @@ pub fn write_styled_text(out: &mut Vec<u8>, value: Value<'_>, column_type: Colum
     }
 }
 
-/// Writes a date or a time as documents have it, whatever the style: `2020-12-31T10:00:00+00:00` in
+/// Writes a date or a time in the form of documents, for any style: `2020-12-31T10:00:00+00:00` in
 /// the style's zone. Other values are written as in results.
 pub fn write_document_text(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, style: &TimeStyle) {
     let iso = |has_zone: bool, micros: i64, out: &mut Vec<u8>| {
@@ -463,6 +469,7 @@ mod tests {
         write_text(&mut out, value, column_type);
         String::from_utf8(out).unwrap()
     }
+
     /// As PostgreSQL 15 writes them.
     #[test]
     fn texts_follow_the_settings() {
@@ -524,11 +531,13 @@ mod tests {
             assert_eq!(of(IntervalStyle::Iso8601), iso);
         }
     }
+
     fn binary(value: Value<'_>, column_type: ColumnType) -> Vec<u8> {
         let mut out = Vec::new();
         write_binary(&mut out, value, column_type);
         out
     }
+
     fn decimal(precision: u8, scale: i8) -> ColumnType {
         ColumnType::Decimal { precision, scale }
     }

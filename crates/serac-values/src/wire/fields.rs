@@ -1,4 +1,4 @@
-//! PostgreSQL's type of a result's column, where its Arrow type does not tell it: a VARCHAR and a
+//! PostgreSQL's type of a result's column, if its Arrow type does not determine it. A VARCHAR and a
 //! CHAR are texts to Arrow, and only a NUMERIC has its modifier there. It stands in the metadata of
 //! the field.
 
@@ -15,7 +15,7 @@ const NAME: u32 = 19;
 const BPCHAR: u32 = 1042;
 /// VARCHAR's number.
 const VARCHAR: u32 = 1043;
-/// VOID's number: the type of what functions give that give nothing.
+/// VOID's number: the result type of functions without a result.
 const VOID: u32 = 2278;
 
 /// The number of arrays of JSON.
@@ -26,7 +26,7 @@ const JSONB_ARRAY: u32 = 3807;
 /// Characters that the columns of CHAR(n) in a row may show together.
 pub const MOST_WIDTH: usize = 1 << 28;
 
-/// The field as one of a type with a modifier, -1 for none.
+/// The field with a type and a modifier, -1 for no modifier.
 pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
     let own = type_of(field.data_type());
     if (own.oid, own.modifier) == (oid, modifier) {
@@ -35,14 +35,14 @@ pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
     serac_engine::with_type(field, oid, modifier)
 }
 
-/// The type and the modifier that a field has been given; none where its Arrow type tells them.
+/// The type and the modifier that a field has been given; `None` if its Arrow type determines them.
 pub fn told_type(field: &Field) -> Option<(u32, i32)> {
     let (oid, modifier) = field.metadata().get(TYPE_KEY)?.split_once(':')?;
     Some((oid.parse().ok()?, modifier.parse().ok()?))
 }
 
-/// What a column is called on the wire. A type whose values would be written in another form than
-/// those of its Arrow type is not told.
+/// The type of a column on the wire. A type is left out if its values would have another form than
+/// those of its Arrow type.
 pub fn field_type(field: &Field) -> WireColumn {
     let own = type_of(field.data_type());
     match told_type(field) {
@@ -61,15 +61,15 @@ pub fn is_json(field: &Field) -> bool {
     matches!(field_type(field).oid, JSON | JSON_ARRAY)
 }
 
-/// How many characters a column of CHAR(n) shows: values are kept without the blanks that the
-/// length adds.
+/// The number of characters that a column of CHAR(n) shows: values are kept without the blanks that
+/// the length adds.
 pub fn width(field: &Field) -> Option<usize> {
     let WireColumn { oid, modifier, .. } = field_type(field);
     let length = usize::try_from(modifier.checked_sub(4)?).ok()?;
     (oid == BPCHAR).then_some(length)
 }
 
-/// The [widths](width) of all columns; empty if none has one.
+/// The [widths](width) of all columns; empty without any.
 pub fn widths(schema: &Schema) -> Vec<Option<usize>> {
     let widths: Vec<_> = schema.fields().iter().map(|field| width(field)).collect();
     if widths.iter().all(Option::is_none) { Vec::new() } else { widths }

@@ -16,18 +16,18 @@ use std::sync::Arc;
 pub(super) const RECORD: u32 = 2249;
 /// The number of arrays of JSON.
 const JSON_ARRAY: u32 = 199;
-/// JSON is in a row as the only field of another one, which has this name (the binder makes it):
-/// Arrow does not tell it from JSONB.
+/// JSON is in a row as the only field of another row, which has this name (the binder makes it):
+/// Arrow does not distinguish it from JSONB.
 const JSON_IN_ROW: &str = "#json";
 
-/// The JSON that is in a row, or an array of it; none of other fields.
+/// The JSON in a row, or an array of it; `None` for other fields.
 pub fn json_in_row(field: &ArrayRef) -> Option<&ArrayRef> {
     let row = field.as_struct_opt()?;
     (row.column_names() == [JSON_IN_ROW]).then(|| row.column(0))
 }
 
-/// A text as a field of a row has it: in quotes if it is empty, or has what a row's text is made
-/// of.
+/// A text as a field of a row has it: in quotes if it is empty, or has special characters of a
+/// row's text.
 fn add_field(text: &str, row: &mut String) {
     let is_special =
         |letter: char| matches!(letter, '"' | '\\' | '(' | ')' | ',' | '\u{b}') || letter.is_ascii_whitespace();

@@ -1,5 +1,5 @@
-//! Values whose texts follow a session's settings of times: dates, times and intervals, and arrays
-//! and rows of them, as the same arrays and rows of texts.
+//! Values whose texts follow a session's settings of times. Dates, times and intervals, and arrays
+//! and rows of them, become the same arrays and rows of texts.
 
 use super::array::{as_told, element_of};
 use super::columns::to_wire;
@@ -13,7 +13,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, Sc
 use serac_engine::values::value_at;
 use std::sync::Arc;
 
-/// What texts are for.
+/// The purpose of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// Results and texts: times follow the style.
@@ -31,7 +31,7 @@ pub fn has_styled(data_type: &DataType) -> bool {
     }
 }
 
-/// The type that [`with_texts`] gives of one.
+/// The result type of [`with_texts`].
 pub fn type_with_texts(data_type: &DataType) -> DataType {
     match data_type {
         other if !has_styled(other) => other.clone(),
@@ -91,10 +91,10 @@ pub fn with_texts(array: &ArrayRef, style: &TimeStyle, purpose: Purpose) -> Resu
     Ok(Arc::new(texts.finish()))
 }
 
-/// Under which a schema tells the settings of the session whose rows these are.
+/// The key under which a schema has the settings of the rows' session.
 const STYLE_KEY: &str = "serac.time_style";
 
-/// The schema of rows of a session with these settings of times; none for the usual ones.
+/// The schema of rows of a session with these settings of times; unchanged for the defaults.
 pub fn schema_in_style(schema: &SchemaRef, style: Option<&TimeStyle>) -> SchemaRef {
     let Some(style) = style else { return schema.clone() };
     let mut metadata = schema.metadata().clone();
@@ -102,7 +102,7 @@ pub fn schema_in_style(schema: &SchemaRef, style: Option<&TimeStyle>) -> SchemaR
     Arc::new(schema.as_ref().clone().with_metadata(metadata))
 }
 
-/// The settings of times that a schema tells; none for the usual ones.
+/// The settings of times in a schema; `None` for the defaults.
 pub fn style_of_schema(schema: &Schema) -> Option<TimeStyle> {
     TimeStyle::of_told(schema.metadata().get(STYLE_KEY)?)
 }

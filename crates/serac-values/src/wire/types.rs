@@ -1,4 +1,4 @@
-//! Types of the protocol: what PostgreSQL calls the engine's types.
+//! Types of the protocol: PostgreSQL's names of the engine's types.
 
 use datafusion::arrow::datatypes::DataType;
 use serac_storage::ColumnType;
@@ -36,8 +36,8 @@ pub fn oid(column_type: ColumnType) -> u32 {
     }
 }
 
-/// The engine's type for one of PostgreSQL's; none for those that are not known here, whose values
-/// are taken as text.
+/// The engine's type for one of PostgreSQL's; `None` for unknown types, whose values are taken as
+/// text.
 pub fn of_oid(oid: u32) -> Option<ColumnType> {
     Some(match oid {
         16 => ColumnType::Boolean,

@@ -11,7 +11,7 @@ async fn rows(session: &mut FolderSession, sql: &str) -> Result<Vec<Vec<String>>
     Ok(batches.iter().flat_map(|batch| texts(batch, "")).collect())
 }
 
-/// Describes a relation; none if there is no such relation.
+/// Describes a relation; `None` if it does not exist.
 pub(super) async fn describe(
     session: &mut FolderSession,
     schema: &str,
@@ -38,7 +38,7 @@ pub(super) async fn describe(
     }
 }
 
-/// A relation's columns: names, types, what may be NULL, defaults and comments.
+/// A relation's columns: names, types, nullability, defaults and comments.
 async fn columns(session: &mut FolderSession, oid: &str) -> Result<Vec<Vec<String>>, String> {
     let sql = format!(
         "SELECT a.attname, format_type(a.atttypid, a.atttypmod), CASE WHEN a.attnotnull THEN 'not null' ELSE '' END, \

@@ -1,6 +1,6 @@
 //! The filter of system calls: a program of the kernel's own machine (seccomp).
 //!
-//! It refuses what reaches the kernel's rarer parts, other processes, or memory that the watch
+//! It refuses calls to the kernel's rarer parts, to other processes, or for memory that the watch
 //! does not count. Namespaces already keep the rest away.
 
 use libc::{
@@ -8,7 +8,7 @@ use libc::{
     SECCOMP_RET_ERRNO, SECCOMP_RET_KILL_PROCESS, c_long, sock_filter,
 };
 
-/// Where the number, the architecture and the arguments of a call lie in what the filter sees.
+/// The offsets of a call's number, architecture and arguments in the filter's input.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const fn argument(n: u32) -> u32 {
@@ -48,9 +48,9 @@ const REFUSED: &[c_long] = &[
     libc::SYS_fspick,
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
-    // Sockets that lead out of the program. It has none but pairs, which are connected, so that the
-    // kernel ignores or refuses an address in the memory of `sendmsg`, where a filter does not
-    // look.
+    // Sockets that lead out of the program. The program has only socket pairs, which are connected.
+    // So the kernel ignores or refuses an address in the memory of `sendmsg`, where a filter does
+    // not look.
     libc::SYS_connect,
     libc::SYS_bind,
     libc::SYS_listen,

@@ -1,10 +1,11 @@
 //! A program apart from the system, by Linux's namespaces: no privileges are needed for it.
 //!
-//! **What it gets.** A user, process, mount, network, IPC and host name namespace of its own. Its
-//! root is an empty file system in which stand, read-only: `/usr`, `/lib` and the like, what the
-//! job grants, a few devices, and `/proc` with its own processes. `/tmp` is its own memory. There
-//! is no network device. A filter refuses calls that no program needs ([`filter`]). Privileges
-//! cannot be gained ("no new privileges"). Of a server that runs as root, it is the user 65534.
+//! **The sandbox.** A user, process, mount, network, IPC and host name namespace of its own. Its
+//! root is an empty file system with read-only mounts: `/usr`, `/lib` and the like, the paths that
+//! the job grants, a few devices, and `/proc` with its own processes. `/tmp` is its own memory.
+//! There is no network device. A filter refuses calls that no program needs ([`filter`]).
+//! Privileges cannot be gained ("no new privileges"). It is the user 65534 if the server runs as
+//! root.
 //!
 //! **How it starts.** A fork would copy the page tables of a whole database, and each write to a
 //! block would then copy a page. So the new process shares the memory of this one until it
@@ -22,10 +23,10 @@
 //! The new process runs on a stack of its own. It makes system calls and nothing else: no
 //! allocation, no lock, no panic. Everything that it needs lies ready in [`Setup`].
 //!
-//! **Its end.** The program is the first process of its namespace, so the kernel ends all others
-//! of it with it. It gets SIGKILL when this thread dies. As a first process it ignores signals
-//! that it sends to itself and that it does not handle; the kernel's own (a fault, the end of its
-//! processor time) end it all the same.
+//! **Its end.** The program is the first process of its namespace, so the kernel ends all others of
+//! it with it. It gets SIGKILL when this thread dies. As a first process it ignores signals that it
+//! sends to itself and does not handle. The kernel's own signals (a fault, the end of its processor
+//! time) end it all the same.
 
 mod filter;
 
@@ -48,14 +49,14 @@ use std::time::Duration;
 const STACK: usize = 128 << 10;
 /// Descriptors are copied to numbers from here on before they get their own.
 const FIRST_SPARE: c_int = 512;
-/// What of the system all programs may read.
+/// The parts of the system that all programs may read.
 const SYSTEM: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"];
 /// Devices of all programs.
 const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
 /// The user and group that a program is inside.
 const INSIDE: u32 = 1_000;
-/// The user and group that a program of root's is outside: nobody.
+/// The user and group, outside, of a program of root's: the user "nobody".
 const NOBODY: u32 = 65_534;
 /// Places that a job may grant, together with all that the system has.
 const MAX_MOUNTS: usize = 1_200;
@@ -74,8 +75,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Processor time of all that descend from it, whoever has waited for them; none where the
-    /// system does not count it.
+    /// Processor time of all its descendants, waited for or not; zero if the system does not count
+    /// it.
     pub(super) fn counted_time(&self) -> Duration {
         let mut nanoseconds = [0; 8];
         let read = self.counter.as_ref().map(|counter| rustix::io::read(counter, &mut nanoseconds));
@@ -84,6 +85,7 @@ impl Running {
             _ => Duration::ZERO,
         }
     }
+
     /// Ends the program and all that it has started.
     pub(super) fn kill(&self) {
         if !self.is_confined {
@@ -146,7 +148,7 @@ fn bytes_of(path: &Path) -> &[u8] {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
 }
 
-/// The file system of a program: what is mounted where.
+/// The file system of a program: its mounts.
 #[derive(Default)]
 struct Tree {
     folders: BTreeSet<PathBuf>,
@@ -166,6 +168,7 @@ impl Tree {
         self.places.push(Place::Folder(text(bytes_of(path))?));
         Ok(())
     }
+
     /// Mounts a place of the system at its own path. A link of the system stays a link.
     fn bind(&mut self, source: &Path) -> Result<()> {
         let target: PathBuf = source.components().filter(|part| matches!(part, Component::Normal(_))).collect();
@@ -191,6 +194,7 @@ impl Tree {
         self.binds.push(Bind { source: text(bytes_of(source))?, target: text(bytes_of(&target))?, is_device });
         Ok(())
     }
+
     fn of(stage: &ProgramStage) -> Result<Self> {
         let mut tree = Self::default();
         for name in ["proc", "dev"] {
@@ -204,14 +208,14 @@ impl Tree {
             tree.bind(path)?;
             whole.push(path);
         }
-        // In the order of their parts, so that a folder comes before what is in it.
+        // In the order of their parts, so that a folder comes before its content.
         let granted: BTreeSet<&Path> = stage.read.iter().chain([&stage.program]).map(Path::new).collect();
         for path in granted {
             if whole.iter().any(|outer| path.starts_with(outer)) {
                 continue;
             }
             if path.symlink_metadata().is_ok_and(|kind| kind.is_symlink()) {
-                let message = format!("{} is a link: name or grant what it leads to", path.display());
+                let message = format!("{} is a link: name or grant its target", path.display());
                 return Err(ComputeError::Job(message));
             }
             tree.bind(path)?;
@@ -233,7 +237,7 @@ impl Tree {
     }
 }
 
-/// Where the new process may stop, as it reports it.
+/// The steps at which the new process may stop, as it reports them.
 const STEPS: [&str; 12] = [
     "its beginning",
     "its user",
@@ -270,12 +274,12 @@ pub(super) fn check_file(stage: &ProgramStage) -> Result<()> {
     if kind.is_file() { Ok(()) } else { Err(unstarted("it is no file".to_owned())) }
 }
 
-/// Starts a program. `descriptors`: what it finds as its descriptors 0, 1, 2 and so on. The thread
-/// that calls this must live until the program has ended, since that ends with it.
+/// Starts a program. `descriptors`: the program's descriptors 0, 1, 2 and so on. The thread that
+/// calls this must live until the program has ended, since that ends with it.
 ///
 /// # Errors
-/// [`ComputeError::NoIsolation`], [`ComputeError::Start`], or [`ComputeError::Job`] for what cannot
-/// be granted.
+/// [`ComputeError::NoIsolation`], [`ComputeError::Start`], or [`ComputeError::Job`] for a path that
+/// cannot be granted.
 pub(super) fn start(
     stage: &ProgramStage,
     limits: &Limits,
@@ -330,7 +334,7 @@ pub(super) fn start(
         let map = || map_users(is_confined, is_root, ready_read, go_write, &number);
         let helper = std::thread::Builder::new().name("serac-start".to_owned()).spawn_scoped(scope, map)?;
         let cloned = clone_into(&mut setup, &number, &pidfd);
-        // The helper's end of file, if nobody has come so far as to be ready.
+        // The helper's end of file, if the process has not become ready.
         drop(ready);
         let mapped = helper.join().unwrap_or_else(|_| Err(std::io::Error::other("the helper has ended")));
         Ok((cloned, mapped))
@@ -343,7 +347,7 @@ pub(super) fn start(
     };
     let running = match cloned {
         Ok(pid) => {
-            // SAFETY: the kernel has made this descriptor for us, and nobody else has it.
+            // SAFETY: the kernel has made this descriptor for us, and it is not shared.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd.load(Ordering::Relaxed)) };
             Running { pid, pidfd, is_confined, counter }
         }
@@ -373,8 +377,7 @@ pub(super) fn start(
 }
 
 /// Addresses that a process may take beside its memory and its inputs. Many programs reserve more
-/// than they use. Whatever lies there, its page tables take 1/512 of it, if it is no sparser than
-/// that: 32 MiB.
+/// than they use. Its page tables take 1/512 of it, unless it is sparser than that: 32 MiB.
 const ADDRESS_SPACE: u64 = 16 << 30;
 
 /// The limits that the kernel keeps, for each process.
@@ -400,13 +403,14 @@ fn resources(limits: &Limits, input_bytes: u64, is_confined: bool) -> Vec<(c_int
 }
 
 /// The kernel's counter of the processor time of a process and of all that will descend from it. A
-/// time is in it whether or not anybody waits for its process. Some systems give none.
+/// time is in it whether or not its process is waited for. A few systems have no such counter.
 fn time_counter(pid: i32) -> Option<OwnedFd> {
     const TYPE_SOFTWARE: u64 = 1;
     const SIZE: u64 = 64;
     const TASK_CLOCK: u64 = 1;
     const INHERIT: u64 = 1 << 1;
-    // Else an unprivileged user gets none. This counter counts time in the kernel all the same.
+    // Otherwise an unprivileged user gets no counter. This counter counts time in the kernel all
+    // the same.
     const EXCLUDE_KERNEL: u64 = 1 << 5;
     const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
     const CLOSE_ON_EXEC: c_long = 8;
@@ -425,12 +429,12 @@ fn time_counter(pid: i32) -> Option<OwnedFd> {
             CLOSE_ON_EXEC,
         )
     };
-    // SAFETY: the kernel has made this descriptor for us, and nobody else has it.
+    // SAFETY: the kernel has made this descriptor for us, and it is not shared.
     (opened >= 0).then(|| unsafe { OwnedFd::from_raw_fd(opened as RawFd) })
 }
 
-/// Says who the new process is, once it is there, and begins to count its time. On a thread beside,
-/// since the other one rests.
+/// Maps the user of the new process, once it is there, and begins to count its time. On a thread
+/// beside, since the other one rests.
 fn map_users(
     is_confined: bool,
     is_root: bool,
@@ -459,7 +463,7 @@ fn map_users(
     };
     let mapped = map();
     let counter = time_counter(pid);
-    // The new process reports what it may not do as nobody in particular.
+    // The new process reports calls that it may not make as an unmapped user.
     go.write_all(&[1])?;
     mapped.map(|()| counter)
 }
@@ -479,7 +483,7 @@ fn clone_into(setup: &mut Setup, number: &AtomicI32, pidfd: &AtomicI32) -> std::
             | libc::CLONE_NEWUTS
             | libc::CLONE_NEWCGROUP;
     }
-    // One at a time, so that each finds the memory's dumpability as it is to stay.
+    // One start at a time, so that each finds the memory's dumpability as it is to stay.
     static STARTS: Mutex<()> = Mutex::new(());
     let _one = STARTS.lock();
     let mut all = u64::MAX;
@@ -502,7 +506,7 @@ fn clone_into(setup: &mut Setup, number: &AtomicI32, pidfd: &AtomicI32) -> std::
         if pid < 0 {
             return Err(error);
         }
-        // Without an exit signal nobody else waits for it, so its number is still its own.
+        // Without an exit signal no other thread waits for it, so its number is still its own.
         let opened = libc::syscall(libc::SYS_pidfd_open, pid, 0);
         if opened < 0 {
             let error = std::io::Error::last_os_error();
@@ -523,7 +527,7 @@ unsafe fn checked(setup: &Setup, step: u8, result: c_long) -> c_long {
     if result >= 0 {
         return result;
     }
-    // SAFETY: the thread's own error number; the thread whose memory this is rests.
+    // SAFETY: the thread's own error number; the thread that owns this memory rests.
     let [a, b, c, d] = unsafe { *libc::__errno_location() }.to_le_bytes();
     let told = [step, a, b, c, d];
     // SAFETY: five bytes are there.
@@ -535,9 +539,9 @@ unsafe fn checked(setup: &Setup, step: u8, result: c_long) -> c_long {
 
 /// The new process, from its beginning to the program.
 extern "C" fn begin(argument: *mut c_void) -> c_int {
-    // SAFETY: `clone_into` gives its setup, which nobody else touches before this process leaves.
-    // All calls below get pointers into it or into this stack. They are bare calls of the kernel:
-    // those of the C library that act on all threads of a process are not among them.
+    // SAFETY: `clone_into` gives its setup, which is not touched otherwise before this process
+    // leaves. All calls below get pointers into it or into this stack. They are bare calls of the
+    // kernel: those of the C library that act on all threads of a process are not among them.
     unsafe {
         let setup = &mut *argument.cast::<Setup>();
         let mut byte = [1u8];
@@ -560,7 +564,7 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
             let copy = libc::syscall(libc::SYS_fcntl, from.0, libc::F_DUPFD_CLOEXEC, FIRST_SPARE);
             *setup.copies.as_mut_ptr().add(at) = checked(setup, DESCRIPTORS, copy) as c_int;
         }
-        // What reports stands above them, too, so that no number meets it.
+        // The report's descriptor moves above them, too, so that no number collides with it.
         let report = libc::syscall(libc::SYS_fcntl, setup.report, libc::F_DUPFD_CLOEXEC, FIRST_SPARE);
         setup.report = checked(setup, DESCRIPTORS, report) as c_int;
         for at in 0..setup.descriptors.len() {
@@ -574,8 +578,7 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
         checked(setup, PRIVILEGES, libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
         checked(setup, TEMPORARY, c_long::from(libc::chdir(setup.folder.as_ptr())));
         for signal in 1..=64 {
-            // Of the C library's structure the kernel reads what it knows: all zeros is the
-            // default.
+            // The kernel reads its own part of the C library's structure: all zeros is the default.
             let action = [0u64; 4];
             let size = size_of::<u64>();
             libc::syscall(libc::SYS_rt_sigaction, signal, action.as_ptr(), ptr::null_mut::<u64>(), size);
@@ -604,7 +607,7 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
 /// Gives the new process its user and its file system.
 ///
 /// # Safety
-/// Called in the new process alone, with what `begin` has.
+/// Called in the new process alone, with the setup of `begin`.
 unsafe fn confine(setup: &mut Setup) {
     // SAFETY: as in `begin`.
     unsafe {
@@ -642,7 +645,7 @@ unsafe fn confine(setup: &mut Setup) {
         let done = libc::mount(tmpfs, setup.base.as_ptr(), tmpfs, flags, options);
         checked(setup, ROOT, c_long::from(done));
         checked(setup, ROOT, c_long::from(libc::chdir(setup.base.as_ptr())));
-        // First, since what is granted may lie in the folder of this name.
+        // First, since granted paths may lie in the folder of this name.
         checked(setup, TEMPORARY, c_long::from(libc::mkdir(c"tmp".as_ptr(), 0o755)));
         let done = libc::mount(tmpfs, c"tmp".as_ptr(), tmpfs, flags, setup.temporary.as_ptr().cast());
         checked(setup, TEMPORARY, c_long::from(done));

@@ -5,7 +5,7 @@
 pub enum Number {
     /// The unscaled number and the digits behind the point.
     Decimal(i128, i8),
-    /// A float, and how many digits of it mean something.
+    /// A float, and the number of its significant digits.
     Float(f64, usize),
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Digits {
     pub(super) before: usize,
 }
 
-/// Rounds away from zero at a half: the first `keep` of the digits, which may become one more.
+/// Rounds half away from zero: the first `keep` of the digits, which may gain a digit.
 fn rounded(digits: &str, keep: usize) -> String {
     let mut kept: Vec<u8> = digits.bytes().take(keep).collect();
     if digits.as_bytes().get(keep).is_some_and(|next| *next >= b'5') {
@@ -54,7 +54,7 @@ fn of_decimal(unscaled: i128, scale: i8, shift: usize, after: usize) -> (bool, S
 }
 
 impl Number {
-    /// The number's digits, or the words for what is not a finite number.
+    /// The number's digits, or the words for a number that is not finite.
     pub(super) fn digits(self, shift: usize, after: usize) -> Digits {
         let (negative, text) = match self {
             Self::Decimal(unscaled, scale) => of_decimal(unscaled, scale, shift, after),
@@ -76,8 +76,8 @@ impl Number {
         Digits { negative, text, before }
     }
 
-    /// `1.25e+03`, with `after` digits behind the point, and a blank in the place of a plus; none
-    /// if it is not a finite number.
+    /// `1.25e+03`, with `after` digits behind the point, and a blank in place of a plus; `None` if
+    /// it is not a finite number.
     pub(super) fn scientific(self, after: usize) -> Option<String> {
         let (negative, digits, exponent) = match self {
             Self::Decimal(0, _) => (false, "0".repeat(after + 1), 0),
@@ -102,13 +102,13 @@ impl Number {
         Some(format!("{sign}{}{point}{}e{plus}{:02}", &digits[..1], &digits[1..], exponent.abs()))
     }
 
-    /// The nearest integer; none if it is not a finite number.
+    /// The nearest integer; `None` if it is not a finite number.
     pub(super) fn integer(self) -> Option<i64> {
         match self {
             Self::Float(value, _) => value.is_finite().then(|| value.round_ties_even() as i64),
             Self::Decimal(..) => {
                 let digits = self.digits(0, 0);
-                // What is larger than any integer is as good as the largest.
+                // A number above all integers counts as the largest one.
                 let number = digits.text.parse().unwrap_or(i64::MAX);
                 Some(if digits.negative { -number } else { number })
             }

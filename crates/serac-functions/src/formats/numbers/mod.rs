@@ -1,7 +1,7 @@
 //! Numbers by patterns, such as `FM999,990.00`: to_char and to_number.
 //!
-//! Signs, the decimal point and the separator of thousands are those of the locale C: `D` is `.`,
-//! `G` is `,`, and `L`, the currency, a blank.
+//! Signs, the decimal point and the separator of thousands are those of the locale C. `D` is `.`,
+//! `G` is `,`, and `L`, the currency, is a blank.
 
 mod digits;
 mod pattern;

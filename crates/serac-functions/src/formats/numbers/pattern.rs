@@ -29,7 +29,7 @@ pub(super) enum Token {
     Text(char),
 }
 
-/// Where the sign of `S` stands.
+/// The place of the sign of `S`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SignPlace {
     /// Before the digits, of which so many come before the `S`.
@@ -37,7 +37,7 @@ pub(super) enum SignPlace {
     After,
 }
 
-/// A pattern, and what its parts say together.
+/// A pattern, and the combined facts of its parts.
 #[derive(Clone, Debug, Default)]
 pub struct NumberPattern {
     pub(super) tokens: Vec<Token>,
@@ -84,12 +84,12 @@ enum Word {
     SignHere,
     Ordinal,
     Shift,
-    /// What PostgreSQL knows and does nothing for.
+    /// A word that PostgreSQL accepts and ignores.
     Nothing,
 }
 
-/// Longer ones first where one begins with the other. All letters of a word are upper or all are
-/// lower case.
+/// If one word is a prefix of another, the longer one comes first. A word is in upper case or in
+/// lower case as a whole.
 const WORDS: [(&str, Word); 20] = [
     (",", Word::Comma),
     (".", Word::Point),

@@ -17,12 +17,14 @@ impl Reader<'_> {
     fn next(&self) -> Option<char> {
         self.rest.chars().next()
     }
+
     fn skip(&mut self) {
         let mut letters = self.rest.chars();
         letters.next();
         self.rest = letters.as_str();
     }
-    /// As many characters as the pattern has, but none that belong to a number.
+
+    /// Skips as many characters as the pattern has, except those of a number.
     fn skip_text(&mut self, count: usize) {
         for _ in 0..count {
             if self.next().is_some_and(|next| !matches!(next, '0'..='9' | '.' | ',' | '+' | '-')) {
@@ -30,6 +32,7 @@ impl Reader<'_> {
             }
         }
     }
+
     /// The sign that stands here.
     fn take_sign(&mut self) {
         if let Some(sign @ ('-' | '+')) = self.next() {
@@ -38,8 +41,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A place for a digit, or for the point. The character that belongs to it is read, whatever it
-    /// is.
+    /// A place for a digit, or for the point. The character at it is always read.
     fn place(&mut self, token: &Token) {
         if self.next() == Some(' ') {
             self.skip();

@@ -42,7 +42,7 @@ struct Writer<'p> {
     brackets: bool,
     /// Its digits with a point, or `###.##`.
     number: &'p [u8],
-    /// How many of these are written.
+    /// The number of these that are written.
     at: usize,
     /// Places before the first digit.
     blanks: usize,
@@ -61,10 +61,12 @@ impl Writer<'_> {
     fn has_zero(&self) -> bool {
         self.pattern.first_zero.is_some()
     }
+
     /// A zero before the point that is not shown where the pattern has digits behind it.
     fn is_unwanted_zero(&self) -> bool {
         !self.has_zero() && self.at == 0 && self.number.first() == Some(&b'0') && self.pattern.after > 0
     }
+
     /// Whether nothing is left behind the point.
     fn ends_with_point(&self) -> bool {
         self.last.is_some_and(|last| self.number[last] == b'.')
@@ -134,8 +136,8 @@ impl Writer<'_> {
     }
 }
 
-/// Where, of a number with a point, the zeros at its end begin that `FM` leaves out, but for those
-/// that the pattern has a `0` for.
+/// The beginning of the zeros at the end of a number with a point that `FM` leaves out; zeros for
+/// which the pattern has a `0` stay.
 fn last_wanted(pattern: &NumberPattern, number: &[u8], blanks: usize) -> Option<usize> {
     let point = number.iter().position(|byte| *byte == b'.').filter(|_| pattern.bare && pattern.has_point)?;
     let digits = number[point + 1..].iter().rposition(|digit| *digit != b'0');
@@ -235,7 +237,7 @@ pub fn write(pattern: &NumberPattern, number: Number) -> Result<String> {
     Ok(out)
 }
 
-/// Of the other parts of the pattern, only those count that are no digits.
+/// Parts of the pattern that are digits do not count.
 fn write_roman(pattern: &NumberPattern, number: Number) -> String {
     let numeral = roman(number.integer());
     let mut out = String::new();

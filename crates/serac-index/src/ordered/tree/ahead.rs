@@ -8,13 +8,13 @@ use super::node::NodePtr;
 use super::{Tree, stride};
 use std::cmp::Ordering as Order;
 
-/// So many keys go down together: what is asked for is to stay in the nearest cache.
+/// This many keys go down together: their prefetched nodes should stay in the nearest cache.
 const TOGETHER: usize = 32;
 
 impl Tree {
-    /// Calls `found` with the row of the first entry from each probe on, in any order. A probe in
-    /// whose way others change the tree may go without: this is for who wants to know what will be
-    /// read, not what is there.
+    /// Calls `found` with the row of the first entry from each probe on, in any order. A probe
+    /// whose path other threads change may be skipped: the result tells which memory will be read,
+    /// not which entries exist.
     pub fn look_ahead(&self, probes: &[Probe<'_>], mut found: impl FnMut(RowId)) {
         let _guard = sync::pin();
         for probes in probes.chunks(TOGETHER) {
@@ -42,8 +42,8 @@ impl Tree {
         }
     }
 
-    /// The child of the node in which the probe lies, its lines asked for; none for a leaf, whose
-    /// row is `found`.
+    /// The child of the node in which the probe lies, with its lines prefetched; `None` for a leaf,
+    /// whose row is `found`.
     fn step(&self, node: NodePtr, probe: &Probe<'_>, found: &mut impl FnMut(RowId)) -> Option<NodePtr> {
         let version = node.read().ok()?;
         let count = node.count();
@@ -55,7 +55,7 @@ impl Tree {
             return None;
         }
         let below = node.child(at);
-        // What follows looks at the child only once it is known to have been the node's while we
+        // The code below looks at the child only once it is known to have been the node's while we
         // were pinned.
         node.check(version).ok()?;
         below.prefetch();

@@ -2,8 +2,8 @@
 //!
 //! The entries are sorted, and nodes are made of them from the leaves upwards, in a tree beside.
 //! Then its root takes the place of the empty leaf that was the root, under the locks of that leaf
-//! and of the anchor: whoever was on the way to it begins again. Nodes are filled to seven eighths,
-//! so that the first inserts find room.
+//! and of the anchor. A thread that was on the way to the leaf begins again. Nodes are filled to
+//! seven eighths, so that the first inserts find room.
 
 use super::super::RowId;
 use super::super::sync::{self, CAPACITY, spin};
@@ -29,10 +29,12 @@ impl Entries {
     pub const fn bytes_of(entries: usize) -> u64 {
         (entries * size_of::<Words>()) as u64
     }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> u64 {
         Self::bytes_of(self.words.capacity()) + self.tail_bytes as u64
     }
+
     /// Adds an entry.
     #[inline]
     pub fn push(&mut self, key: &[u8], row: RowId) {
@@ -49,7 +51,7 @@ impl Entries {
 impl Drop for Entries {
     fn drop(&mut self) {
         if self.long {
-            // SAFETY: the tails of what no tree has taken are ours, each once.
+            // SAFETY: the tails that no tree has taken are ours, each once.
             self.words.iter().for_each(|words| unsafe { Tail::free(words[2]) });
         }
     }
@@ -68,7 +70,7 @@ impl Tree {
     /// between which `go_on` may end it.
     ///
     /// # Errors
-    /// Those of `go_on`.
+    /// The errors of `go_on`.
     pub fn sort<E>(&self, entries: &mut Entries, go_on: impl FnMut() -> Result<(), E>) -> Result<(), E> {
         assert_eq!(entries.long, self.long, "the entries were made for the tree");
         // SAFETY: the tails are the list's, which has them still.
@@ -139,13 +141,13 @@ impl Tree {
     /// A separator that is as large as an entry, which it may outlive.
     fn separator(&self, mut entry: Words) -> Words {
         if self.long {
-            // SAFETY: the entry is in a leaf that nobody else has yet.
+            // SAFETY: the entry is in a leaf that is not shared yet.
             entry[2] = Tail::allocate(unsafe { Tail::bytes(entry[2]) });
         }
         entry
     }
 
-    /// Makes the root of `built`, which nobody else has, the tree's own, and leaves an empty one
+    /// Makes the root of `built`, which is not shared, the tree's own, and leaves an empty one
     /// behind; false if the tree is not empty.
     fn take_root(&self, built: &Self) -> bool {
         let guard = sync::pin();
@@ -166,7 +168,7 @@ impl Tree {
         is_empty
     }
 
-    /// Adds all entries of the tree, which nobody else has, to another one.
+    /// Adds all entries of the tree, which is not shared, to another one.
     fn insert_into(&self, other: &Self) {
         let _guard = sync::pin();
         let mut nodes = vec![self.anchor];
@@ -187,7 +189,7 @@ impl Tree {
     }
 }
 
-/// Parts of at most `most`, of which none is much smaller than the others.
+/// Parts of at most `most`, of about equal size.
 fn even_parts<T>(all: &[T], most: usize) -> impl Iterator<Item = &[T]> {
     let parts = all.len().div_ceil(most);
     (0..parts).map(move |i| &all[i * all.len() / parts..(i + 1) * all.len() / parts])

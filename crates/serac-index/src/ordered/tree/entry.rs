@@ -1,4 +1,4 @@
-//! Entries: the words of a key and a row, the ends of long keys, and what is looked for.
+//! Entries: the words of a key and a row, the ends of long keys, and probes.
 
 use super::super::RowId;
 use std::cmp::Ordering as Order;
@@ -24,6 +24,7 @@ impl Tail {
         memory.extend_from_slice(bytes);
         Box::into_raw(memory.into_boxed_slice()).cast::<u8>() as u64
     }
+
     /// # Safety
     /// The word came from `allocate`, and the tail has not been freed.
     pub(super) unsafe fn bytes<'t>(word: u64) -> &'t [u8] {
@@ -34,8 +35,9 @@ impl Tail {
         // SAFETY: `allocate` wrote a length and as many bytes.
         unsafe { std::slice::from_raw_parts(memory.add(8), memory.cast::<u64>().read_unaligned() as usize) }
     }
+
     /// # Safety
-    /// As for `bytes`, and nobody uses the tail any more.
+    /// As for `bytes`, and the tail is not used any more.
     pub(super) unsafe fn free(word: u64) {
         if word != 0 {
             let memory = word as *mut u8;
@@ -48,11 +50,11 @@ impl Tail {
     }
 }
 
-/// What is looked for: a key (or the place before or behind all keys with a prefix) and a row.
+/// The target of a search: a key (or the place before or behind all keys with a prefix) and a row.
 #[derive(Clone, Copy)]
 pub struct Probe<'k> {
     pub(super) words: Words,
-    /// Of a long key, the bytes behind the head.
+    /// The bytes of a long key behind the head.
     pub(super) tail: &'k [u8],
     /// Whether more than the tail is meant: the place behind all keys that begin with it.
     after: bool,
@@ -79,13 +81,16 @@ impl<'k> Probe<'k> {
             Self { words: [a, b, c, row], tail: &[], after: false }
         }
     }
+
     pub(super) fn entry(key: &'k [u8], row: RowId, long: bool) -> Self {
         Self::with_pad(key, row.as_u64(), long, false)
     }
+
     /// Before all entries whose keys begin with `prefix`, or behind them.
     pub fn limit(prefix: &'k [u8], after: bool, long: bool) -> Self {
         Self::with_pad(prefix, if after { u64::MAX } else { 0 }, long, after)
     }
+
     /// # Safety
     /// The entry is one of the tree's, and the caller has been pinned since it was there.
     pub(super) unsafe fn at(words: Words, long: bool) -> Probe<'k> {
@@ -93,6 +98,7 @@ impl<'k> Probe<'k> {
         let tail = if long { unsafe { Tail::bytes(words[2]) } } else { &[] };
         Probe { words, tail, after: false }
     }
+
     /// The tail of an entry against the probe's.
     pub(super) fn compare_tail(&self, entry: &[u8]) -> Order {
         if self.after && entry.starts_with(self.tail) { Order::Less } else { entry.cmp(self.tail) }

@@ -4,7 +4,7 @@
 //! An entry is four words: three of the key, most significant first, and the row id. Keys of at
 //! most 24 bytes lie in the words wholly, zero-padded (keys are prefix-free, so no two become
 //! equal). In a tree of long keys the third word points to the bytes from the sixteenth on, or is
-//! null if there are none. An inner node's separator *i* is not smaller than any entry below child
+//! null without such bytes. An inner node's separator *i* is not smaller than any entry below child
 //! *i* and smaller than any below child *i* + 1.
 //!
 //! **Reading** takes no latch. Each node has a version: a counter, with bits for *locked* and
@@ -19,17 +19,17 @@
 //!    is the same
 //! ```
 //! If a reader's step 2 meets a word of step 3, the fences make its step 4 see the writer's step 1.
-//! A pointer is followed only after such a check: then it was in the node while the reader was
-//! pinned, and what it names is freed an epoch after it was taken out.
+//! A pointer is followed only after such a check. Then it was in the node while the reader was
+//! pinned, and its target is freed an epoch after it was taken out.
 //!
 //! **Coupling.** On the way down, a child's version is loaded before its parent's is checked again,
 //! so the child was the right one when its version was loaded. From then on its range changes with
 //! its own version alone, except that it may grow when an empty neighbour is removed. So a writer
 //! needs to lock only the leaf.
 //!
-//! **Full nodes** are split on the way down, under the locks of the node and its parent, both of
-//! which were only tried; the descent begins again afterwards. A leaf that fills in order splits
-//! where it fills: ascending keys leave full leaves behind, also when there are many such ends in
+//! **Full nodes** are split on the way down, under the locks of the node and its parent, both taken
+//! by try-lock. The descent begins again afterwards. A leaf that fills in order splits at the
+//! insertion point: ascending keys leave full leaves behind, also when there are many such ends in
 //! one tree.
 //!
 //! **Empty leaves** are removed with the inner nodes that have nothing else, under locks taken from
@@ -77,11 +77,11 @@ struct Found {
     fences: Fences,
     parent: NodePtr,
     parent_version: u64,
-    /// Which child of the parent the leaf is.
+    /// The leaf's position among the parent's children.
     child: usize,
 }
 
-/// What an insert has found.
+/// The neighbours that an insert has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Neighbours {
     /// No other entry has the key.
@@ -108,8 +108,8 @@ impl std::fmt::Debug for Tree {
     }
 }
 
-/// Where the stride begins, of `count` entries, in which the first lies that is not before what is
-/// looked for. The ends of all strides were asked for together.
+/// The beginning of the stride, of `count` entries, that holds the first entry not before the
+/// probe. The ends of all strides were prefetched together.
 #[inline]
 fn stride(count: usize, is_before: impl Fn(usize) -> Attempt<bool>) -> Attempt<usize> {
     let mut low = 0;
@@ -286,7 +286,7 @@ impl Tree {
             let (split, separator) = if at == CAPACITY {
                 (CAPACITY, leaf.words(CAPACITY - 1))
             } else if at > 0 && leaf.node().next.load(Ordering::Relaxed) as usize == at && after[3] > 0 {
-                // As far up as it can be, so that what follows in order stays on the left.
+                // As far up as possible, so that later keys in order stay on the left.
                 (at, [after[0], after[1], after[2], after[3] - 1])
             } else {
                 (CAPACITY / 2, leaf.words(CAPACITY / 2 - 1))
@@ -296,7 +296,7 @@ impl Tree {
         }
         leaf.lock(found.version)?;
         let same_key = |words: &Words| {
-            // Of long keys, the heads decide: that they are the same is not known.
+            // For long keys, the heads decide, and equal heads prove nothing.
             words[..2] == probe.words[..2] && (self.long || words[2] == probe.words[2])
         };
         let neighbour =
@@ -328,7 +328,8 @@ impl Drop for Tree {
             if node.level() > 0 {
                 nodes.extend((0..=node.count()).map(|i| node.child(i)));
             }
-            // SAFETY: nobody else has the tree any more; each node and each tail is reached once.
+            // SAFETY: no other thread has the tree any more; each node and each tail is reached
+            // once.
             unsafe {
                 if self.long {
                     (0..node.count()).for_each(|i| Tail::free(node.word(i, 2)));

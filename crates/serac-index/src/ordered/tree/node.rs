@@ -8,7 +8,7 @@ pub(super) const OBSOLETE: u64 = 1;
 pub(super) const LOCKED: u64 = 2;
 const COUNT: u64 = 4;
 
-/// Somebody was in the way: begin again at the root.
+/// Another thread was in the way: begin again at the root.
 pub(super) struct Restart;
 pub(super) type Attempt<T> = Result<T, Restart>;
 
@@ -19,7 +19,7 @@ pub(super) struct Node {
     /// 0 for a leaf. Never changes.
     level: u32,
     count: AtomicU32,
-    /// Of a leaf, the position behind the last insert.
+    /// In a leaf, the position behind the last insert.
     pub(super) next: AtomicU32,
     entries: [[AtomicU64; 4]; CAPACITY],
 }
@@ -52,12 +52,13 @@ impl NodePtr {
         let children = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
         Self(Box::into_raw(Box::new(Inner { node, children })).cast::<Node>())
     }
-    /// Frees the node, not what its words name.
+
+    /// Frees the node, but not the targets of its words.
     ///
     /// # Safety
-    /// Nobody else looks at it any more, and it is freed once.
+    /// No other thread looks at it any more, and it is freed once.
     pub(super) unsafe fn free(self) {
-        // SAFETY: made in `new` as what the level says.
+        // SAFETY: made in `new` with the form of its level.
         unsafe {
             if self.level() == 0 {
                 drop(Box::from_raw(self.0.cast_mut()));
@@ -66,40 +67,50 @@ impl NodePtr {
             }
         }
     }
+
     pub(super) fn node<'n>(self) -> &'n Node {
         // SAFETY: by the type's promise the node is not freed while the holder looks at it.
         unsafe { &*self.0 }
     }
+
     pub(super) fn level(self) -> u32 {
         self.node().level
     }
+
     fn child_cell<'n>(self, i: usize) -> &'n AtomicPtr<Node> {
         assert!(self.level() > 0, "leaves have no children");
         // SAFETY: as for `node`; a node of this level was made as an `Inner`.
         unsafe { &(&(*self.0.cast::<Inner>()).children)[i] }
     }
+
     /// To be followed only once the node's version has been checked.
     pub(super) fn child(self, i: usize) -> Self {
         // Relaxed: ordered by the version's protocol.
         Self(self.child_cell(i).load(Ordering::Relaxed))
     }
+
     pub(super) fn set_child(self, i: usize, child: Self) {
         self.child_cell(i).store(child.0.cast_mut(), Ordering::Relaxed);
     }
+
     pub(super) fn count(self) -> usize {
         // Relaxed: as in `child`, and so below.
         self.node().count.load(Ordering::Relaxed) as usize
     }
+
     pub(super) fn set_count(self, count: usize) {
         self.node().count.store(count as u32, Ordering::Relaxed);
     }
+
     #[inline]
     pub(super) fn word(self, i: usize, word: usize) -> u64 {
         self.node().entries[i][word].load(Ordering::Relaxed)
     }
+
     pub(super) fn words(self, i: usize) -> Words {
         [0, 1, 2, 3].map(|word| self.word(i, word))
     }
+
     pub(super) fn set_words(self, i: usize, words: Words) {
         words.into_iter().zip(&self.node().entries[i]).for_each(|(word, cell)| cell.store(word, Ordering::Relaxed));
     }
@@ -115,11 +126,13 @@ impl NodePtr {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = i;
     }
+
     /// Asks for the lines that a search looks at first.
     #[inline]
     pub(super) fn prefetch(self) {
         (STRIDE - 1..CAPACITY).step_by(STRIDE).for_each(|i| self.prefetch_entry(i));
     }
+
     /// Asks for the lines of a stride.
     #[inline]
     pub(super) fn prefetch_stride(self, low: usize) {
@@ -138,6 +151,7 @@ impl NodePtr {
             spin(&mut spins);
         }
     }
+
     /// Checks that nothing has changed since the version was read.
     #[inline]
     pub(super) fn check(self, version: u64) -> Attempt<()> {
@@ -145,6 +159,7 @@ impl NodePtr {
         fence(Ordering::Acquire);
         if self.node().version.load(Ordering::Relaxed) == version { Ok(()) } else { Err(Restart) }
     }
+
     /// Locks the node, if nothing has changed since the version was read.
     pub(super) fn lock(self, version: u64) -> Attempt<()> {
         // Acquire: the last writer's words are seen.
@@ -155,6 +170,7 @@ impl NodePtr {
         fence(Ordering::Release);
         Ok(())
     }
+
     /// Locks a node that cannot become obsolete meanwhile: its parent is locked.
     pub(super) fn lock_below(self) {
         let mut spins = 0;
@@ -162,11 +178,13 @@ impl NodePtr {
             spin(&mut spins);
         }
     }
+
     pub(super) fn unlock(self) {
         let version = &self.node().version;
         // Release: pairs with the Acquire in `read`. Relaxed: only the holder writes.
         version.store((version.load(Ordering::Relaxed) & !LOCKED) + COUNT, Ordering::Release);
     }
+
     pub(super) fn unlock_obsolete(self) {
         let version = &self.node().version;
         // Release: as above.
@@ -179,6 +197,7 @@ impl NodePtr {
     pub(super) fn open_gap(self, at: usize, count: usize) {
         (at..count).rev().for_each(|i| self.set_words(i + 1, self.words(i)));
     }
+
     pub(super) fn close_gap(self, at: usize, count: usize) {
         (at + 1..count).for_each(|i| self.set_words(i - 1, self.words(i)));
     }

@@ -80,7 +80,7 @@ impl Tree {
         let top = locked[0];
         let leaf = locked[locked.len() - 1];
         if top == self.anchor {
-            // Nothing is left at all: the leaf becomes the root.
+            // No child is left: the leaf becomes the root.
             top.set_child(0, leaf);
             locked.pop();
             leaf.unlock();

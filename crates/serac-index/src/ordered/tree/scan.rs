@@ -9,7 +9,7 @@ use std::cmp::Ordering as Order;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 
-/// So many entries ahead, a scan tells of rows.
+/// A scan announces rows this many entries ahead.
 const AHEAD: usize = 3;
 
 impl Tree {

@@ -7,10 +7,10 @@ use super::{Fences, Tree};
 use std::cmp::Ordering as Order;
 
 impl Tree {
-    /// Walks everything and checks what must hold. Returns the number of entries.
+    /// Walks the whole tree and checks its invariants. Returns the number of entries.
     ///
     /// # Panics
-    /// When something does not hold.
+    /// If an invariant does not hold.
     pub fn verify(&self) -> usize {
         let mut spins = 0;
         loop {
@@ -21,9 +21,9 @@ impl Tree {
         }
     }
 
-    /// A walk, which begins anew where others write meanwhile (entries of rows that are gone are
-    /// removed in the background): a node counts as it was at one version, and a fault counts if
-    /// all nodes that have been seen are still as they were.
+    /// A walk that restarts where other threads write meanwhile (entries of deleted rows are
+    /// removed in the background). A node counts as it was at one version, and a fault counts if
+    /// all visited nodes are still unchanged.
     fn walk(&self) -> Attempt<usize> {
         let _guard = sync::pin();
         let mut entries = 0;
@@ -80,7 +80,7 @@ impl Tree {
         order.then(third).then(words[3].cmp(&other[3]))
     }
 
-    /// Nodes, for checks of what is given back.
+    /// The number of nodes, for checks of freed memory.
     #[cfg(test)]
     pub fn node_count(&self) -> usize {
         let (mut count, mut nodes) = (0, vec![self.anchor.child(0)]);

@@ -2,8 +2,8 @@
 //! Unnesting Arbitrary Queries, BTW 2015).
 //!
 //! DataFusion's optimizer makes joins of EXISTS and IN in WHERE, of aggregates over rows that
-//! equalities find, and of some LATERAL ([`shapes`]). This rule takes all others, in all places of
-//! an expression:
+//! equalities find, and of a part of LATERAL ([`shapes`]). This rule takes all others, in all
+//! places of an expression:
 //!
 //! ```text
 //! L with a subquery S that refers to the columns C of L
@@ -13,14 +13,14 @@
 //!   because DataFusion's joins on NULL = NULL take other equalities for such, too
 //! ```
 //!
-//! A scalar subquery's value is then a column of T, which has a row per d at the most; EXISTS asks
+//! A scalar subquery's value is then a column of T, which has at most a row per d. EXISTS asks
 //! whether there is a row; LATERAL takes all. L is evaluated twice, so it must give the same rows
-//! again: where it may not (LIMIT, random numbers, sums of floats that C needs), it is an error,
+//! again. If it may not (LIMIT, random numbers, sums of floats that C needs), it is an error,
 //! 0A000. EXISTS over a filter needs no domain: it is a mark join on the filter's condition. IN,
 //! ANY and ALL are made of EXISTS first ([`predicates`]).
 //!
-//! The plan is gone through from above, so that a subquery in a subquery is looked at when what it
-//! refers to are columns of its own query or of the one around it.
+//! The plan is traversed from above. So when a nested subquery is reached, its references are
+//! columns of its own query or of the one directly around it.
 
 mod one_row;
 mod outer;
@@ -51,7 +51,7 @@ use serac_values::SqlError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module. Comes after types are coerced.
+/// Turns correlated subqueries into joins. Comes after types are coerced.
 #[derive(Debug, Default)]
 pub struct Unnest {
     /// Numbers for names.
@@ -70,21 +70,22 @@ impl AnalyzerRule for Unnest {
     fn name(&self) -> &str {
         "unnest"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        // Relaxed: the numbers differ, and nothing else follows from them. Another plan may be
-        // analysed at the same time whose statement nobody waits for any more.
+        // Relaxed: only the difference of the numbers matters. An abandoned plan may be analysed at
+        // the same time.
         let last = AtomicU64::new(self.last.fetch_add(NAMES, Ordering::Relaxed));
         let of_plan = Self { last, domains: AtomicU64::new(0) };
         let unnested = plan.transform_down_with_subqueries(|plan| of_plan.operator(plan))?;
         if !unnested.transformed {
             return Ok(unnested.data);
         }
-        // What stands above may have a column that can be NULL now.
+        // A column of an operator above may have become nullable.
         Ok(unnested.data.transform_up_with_subqueries(|plan| Ok(Transformed::yes(plan.recompute_schema()?)))?.data)
     }
 }
 
-/// EXISTS without what does not matter to it.
+/// EXISTS without the operators that do not affect it.
 fn bare(plan: &LogicalPlan) -> &LogicalPlan {
     match plan {
         LogicalPlan::Projection(projection) if !projection.expr.iter().any(has_subquery) => bare(&projection.input),
@@ -129,7 +130,7 @@ fn optional_values(expr: Expr) -> Result<Expr> {
     Ok(expr.transform_down(rewrite)?.data)
 }
 
-/// What IN, ANY or ALL asks about, if it must be evaluated once alone, or has subqueries in it.
+/// The left operand of IN, ANY or ALL, if it must be evaluated only once, or has subqueries in it.
 fn asked(expr: &Expr) -> Option<&Expr> {
     let value = match expr {
         Expr::InSubquery(within) => &within.expr,
@@ -161,8 +162,8 @@ fn sort_of_all(sort: Sort) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Sort(Sort { input, ..sort }))
 }
 
-/// A filter over LATERAL whose conditions on the left side alone are below the join: what the right
-/// side is for rows that they leave out is not asked, and may be an error.
+/// A filter over LATERAL, with the conditions on the left side alone moved below the join. The
+/// right side is not evaluated for rows that they leave out, where it might fail.
 fn filtered_left(filter: &Filter) -> Result<Option<LogicalPlan>> {
     let LogicalPlan::Join(join) = filter.input.as_ref() else { return Ok(None) };
     if outer::lateral(join).is_none() || !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
@@ -185,7 +186,7 @@ fn filtered_left(filter: &Filter) -> Result<Option<LogicalPlan>> {
 }
 
 impl Unnest {
-    /// A name that nobody has.
+    /// An unused name.
     fn next(&self, kind: &str) -> String {
         // Relaxed: nothing but the number counts.
         format!("__serac_{kind}_{}", self.last.fetch_add(1, Ordering::Relaxed) + 1)
@@ -318,8 +319,8 @@ impl Unnest {
         }))
     }
 
-    /// A filter or a projection over one more projection, which has what its IN, ANY and ALL ask
-    /// about as columns.
+    /// A filter or a projection over one more projection, which has the left operands of its IN,
+    /// ANY and ALL as columns.
     fn values_below(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let shown: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
         let input = plan.inputs()[0].clone();
@@ -404,8 +405,8 @@ impl Unnest {
         LogicalPlanBuilder::from(joined).project(columns)?.build()
     }
 
-    /// Joins `joined`, which has the columns of `base`, to the rows of `subquery` that `keep` makes
-    /// of them, one for each row of the domain.
+    /// Joins `joined`, which has the columns of `base`, to the rows that `keep` makes of
+    /// `subquery`, one for each row of the domain.
     fn join(
         &self,
         subquery: &LogicalPlan,
@@ -509,8 +510,8 @@ impl Unnest {
     }
 }
 
-/// A join whose condition has subqueries, with these in a filter above it, where that means the
-/// same.
+/// A join whose condition has subqueries, with these in a filter above it, if that has the same
+/// meaning.
 fn filtered_above(mut join: Join) -> Result<LogicalPlan> {
     let Some(filter) = join.filter.take_if(|_| join.join_type == JoinType::Inner) else {
         return Ok(LogicalPlan::Join(join));

@@ -1,6 +1,6 @@
-//! The value of a subquery: `serac_one_row(value, rows)` gives the value, and fails with 21000
-//! where there are more rows; `serac_one_row(value)` gives the value, and is none that the planner
-//! takes for never NULL, which it is where there is no row.
+//! The value of a subquery. `serac_one_row(value, rows)` gives the value, and fails with 21000 if
+//! there are more rows. `serac_one_row(value)` gives the value, but the planner takes it as
+//! nullable: it is NULL if there is no row.
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -20,12 +20,15 @@ impl ScalarUDFImpl for OneRow {
     fn name(&self) -> &str {
         NAME
     }
+
     fn signature(&self) -> &Signature {
         &self.0
     }
+
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(types[0].clone())
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let Some(rows) = args.args.get(1) else { return Ok(args.args[0].clone()) };
         let rows = rows.to_array(args.number_rows)?;

@@ -114,7 +114,7 @@ pub(super) fn free(plan: &LogicalPlan) -> Vec<Column> {
     columns
 }
 
-/// What stands for a column of a query around: a column, whose field is needed where that is an
+/// The substitute for a column of an outer query: a column, whose field is needed if that is an
 /// outer column itself.
 #[derive(Clone, Debug)]
 pub(super) struct Substitute {

@@ -1,10 +1,10 @@
-//! IN, ANY and ALL over subqueries in terms of EXISTS, and EXISTS over what does not depend on the
+//! IN, ANY and ALL over subqueries in terms of EXISTS, and an EXISTS that is independent of the
 //! outer row as a value.
 //!
-//! `x IN (S)`, where S gives a column v, is true if there is a row of S with `v = x`, otherwise
-//! NULL if there is one for which that is NULL, otherwise false. The latter is so if v is NULL, or
-//! x is NULL and there is any row; where neither can be NULL, IN is EXISTS. In WHERE, and where
-//! only AND and OR are around it, NULL is as good as false.
+//! `x IN (S)`, where S gives a column v, is true if S has a row with `v = x`. Otherwise it is NULL
+//! if `v = x` is NULL for a row, and false if not. That is the case if v is NULL, or if x is
+//! NULL and there is any row. If neither can be NULL, IN is EXISTS. In WHERE, and below AND and OR
+//! alone, NULL is as good as false.
 
 use super::outer::{as_outer, free, has_subquery, subquery};
 use super::shapes::{is_repeatable, is_simple};
@@ -15,7 +15,7 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuant
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, lit, when};
 
-/// Whether the rows of S for which a condition holds are none.
+/// Whether the condition holds for no row of S.
 fn exists(plan: &LogicalPlan, condition: Option<Expr>) -> Result<Expr> {
     let mut rows = LogicalPlanBuilder::from(plan.clone());
     if let Some(condition) = condition {
@@ -35,7 +35,7 @@ struct Comparison<'p> {
 }
 
 impl<'p> Comparison<'p> {
-    /// None if it must be evaluated once alone, or refers to subqueries itself.
+    /// `None` if it must be evaluated only once, or refers to subqueries itself.
     fn new(value: &Expr, op: Operator, plan: &'p LogicalPlan, schema: &DFSchema) -> Result<Option<Self>> {
         if value.is_volatile() || has_subquery(value) || plan.schema().fields().len() != 1 {
             return Ok(None);
@@ -45,21 +45,25 @@ impl<'p> Comparison<'p> {
         let column = Column::from(plan.schema().qualified_field(0));
         Ok(Some(Self { plan, value: value.clone(), outer, column, op, may_be_null }))
     }
+
     fn compared(&self) -> Expr {
         let column = Expr::Column(self.column.clone());
         Expr::BinaryExpr(BinaryExpr::new(Box::new(self.outer.clone()), self.op, Box::new(column)))
     }
+
     /// Whether there is a row for which it holds.
     fn is_true(&self) -> Result<Expr> {
         exists(self.plan, Some(self.compared()))
     }
+
     /// Whether there is a row for which it is NULL.
     fn is_unknown(&self) -> Result<Expr> {
         let with_null = exists(self.plan, Some(Expr::Column(self.column.clone()).is_null()))?;
         Ok(with_null.or(self.value.clone().is_null().and(exists(self.plan, None)?)))
     }
-    /// As a subquery that counts, which is run once: true if any comparison is, false if none is
-    /// NULL.
+
+    /// As a subquery that counts, which is run once: true if any comparison is true, false if all
+    /// are false.
     fn counted(&self) -> Result<Expr> {
         let [any, known, all] = ["any", "known", "all"].map(|name| format!("__serac_{name}"));
         let column = |name: &str| Expr::Column(Column::new_unqualified(name));
@@ -72,6 +76,7 @@ impl<'p> Comparison<'p> {
         let rows = LogicalPlanBuilder::from(self.plan.clone()).aggregate(none, aggregates)?;
         Ok(Expr::ScalarSubquery(subquery(rows.project(vec![value.alias("__serac_in")])?.build()?)))
     }
+
     /// As a condition, where NULL is as good as false.
     fn condition(&self, negated: bool) -> Result<Expr> {
         if negated && self.may_be_null && !is_repeatable(self.plan, None) {
@@ -83,6 +88,7 @@ impl<'p> Comparison<'p> {
             (true, true) => (!self.is_true()?).and(!self.is_unknown()?),
         })
     }
+
     /// As a value.
     fn value(&self, negated: bool) -> Result<Expr> {
         if !self.may_be_null {
@@ -106,7 +112,7 @@ fn comparison<'e>(expr: &'e Expr, schema: &DFSchema) -> Result<Option<(Compariso
         Expr::InSubquery(InSubquery { expr, subquery, negated }) => (expr, Operator::Eq, subquery, *negated),
         Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => match quantifier {
             SetQuantifier::Any => (expr, *op, subquery, false),
-            // For all rows it holds if for none the opposite does.
+            // It holds for all rows if the opposite holds for none.
             SetQuantifier::All => match op.negate() {
                 Some(op) => (expr, op, subquery, true),
                 None => return Ok(None),
@@ -146,8 +152,8 @@ fn condition(expr: Expr, schema: &DFSchema, is_conjunct: bool) -> Result<Expr> {
         Expr::InSubquery(ref within) => {
             let plan = within.subquery.subquery.as_ref();
             let simple = match within.negated {
-                // Of all rows; the join that knows about NULL has no other condition, and a key on
-                // both sides. An expression may turn out to be a constant.
+                // The subquery is uncorrelated: the null-aware join has no other condition, and a
+                // key on both sides. An expression may turn out to be a constant.
                 true => is_conjunct && free(plan).is_empty() && is_column(&within.expr),
                 false => is_simple(plan),
             };

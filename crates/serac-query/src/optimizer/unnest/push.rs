@@ -1,10 +1,10 @@
 //! Brings the outer values, the domain, below the operators of a subquery (Neumann and Kemper,
 //! Unnesting Arbitrary Queries, section 3.3).
 //!
-//! A plan S with references to the columns C of the query around becomes a plan that gives, for
-//! each row d of the domain D (all different values of C), the rows that S gives for d, with d
-//! beside them. Where S has no references, that is D × S; operators above use d's columns in the
-//! place of the references:
+//! A plan S refers to the columns C of the outer query. D is the domain: all different values of C.
+//! S becomes a plan that gives, for each row d of D, the rows that S gives for d, with d beside
+//! them. If S has no references, that is D × S; operators above use d's columns in place of the
+//! references:
 //!
 //! | operator | becomes |
 //! |---|---|
@@ -36,13 +36,13 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit, when};
 use std::sync::Arc;
 
-/// The different values of some columns of the query around.
+/// The different values of columns of the outer query.
 pub(super) struct Domain<'u> {
     /// Makes names.
     pub(super) names: &'u Unnest,
     /// Its rows, of one column for each of `outer`.
     pub(super) rows: LogicalPlan,
-    /// What its columns are outside.
+    /// The outer columns that its columns stand for.
     pub(super) outer: Vec<Column>,
     /// The rows of last runs that recursive terms around read.
     pub(super) runs: Vec<LastRun>,
@@ -70,8 +70,8 @@ pub(super) fn all_columns(plan: &LogicalPlan) -> Vec<Expr> {
     plan.schema().columns().into_iter().map(Expr::Column).collect()
 }
 
-/// What is equal for columns that are equal, or both NULL: values of which none is NULL, so that
-/// other conditions can stand beside them.
+/// Pairs of values that are equal if the columns are equal or both NULL. The values are never NULL,
+/// so that other conditions can stand beside them.
 fn same(left: (Column, &DFSchema), right: (Column, &DFSchema)) -> Result<Vec<(Expr, Expr)>> {
     let data_type = left.1.data_type(&left.0)?.clone();
     let nullable = left.1.nullable(&left.0)? && right.1.nullable(&right.0)?;
@@ -120,6 +120,7 @@ impl Domain<'_> {
         });
         substituted(expr, &substitutes.collect::<Result<Vec<_>>>()?, schema)
     }
+
     /// The same for expressions that have the names of columns.
     fn named(&self, exprs: &[Expr], input: &Pushed, schema: &DFSchema) -> Result<Vec<Expr>> {
         let names = NamePreserver::new_for_projection();
@@ -129,6 +130,7 @@ impl Domain<'_> {
         };
         exprs.iter().map(one).collect()
     }
+
     fn sorts(&self, sorts: &[SortExpr], input: &Pushed, schema: &DFSchema) -> Result<Vec<SortExpr>> {
         let one = |sort: &SortExpr| {
             let expr = self.expr(sort.expr.clone(), input, schema)?;
@@ -136,12 +138,14 @@ impl Domain<'_> {
         };
         sorts.iter().map(one).collect()
     }
+
     fn is_correlated(&self, plan: &LogicalPlan) -> bool {
         let reads_run = |plan: &LogicalPlan| Ok(self.last_run(plan).is_some());
         free(plan).iter().any(|column| self.outer.contains(column))
             || !self.runs.is_empty() && plan.exists(reads_run).unwrap_or(true)
     }
-    /// The last run that a scan reads; none if a plan is no such scan.
+
+    /// The last run that a scan reads; `None` if a plan is no such scan.
     fn last_run<'a>(&'a self, plan: &'a LogicalPlan) -> Option<(&'a LastRun, &'a TableScan)> {
         let LogicalPlan::TableScan(scan) = plan else { return None };
         Some((self.runs.iter().find(|run| run.name == scan.table_name.table())?, scan))
@@ -215,8 +219,8 @@ impl Domain<'_> {
         }
     }
 
-    /// The row of a plan without FROM for each row of the domain, whose rows may be equal here;
-    /// none if it is no such plan.
+    /// The row of a plan without FROM for each row of the domain, whose rows may be equal here.
+    /// `None` for a plan with FROM.
     pub(super) fn beside_each(&self, plan: &LogicalPlan) -> Result<Option<Pushed>> {
         let input = match plan {
             LogicalPlan::EmptyRelation(empty) if empty.produce_one_row && plan.schema().fields().is_empty() => {
@@ -231,6 +235,7 @@ impl Domain<'_> {
         let Some(input) = self.beside_each(input)? else { return Ok(None) };
         self.above(plan, input).map(Some)
     }
+
     /// A filter, a projection or an alias over an input with the domain's columns.
     fn above(&self, plan: &LogicalPlan, input: Pushed) -> Result<Pushed> {
         match plan {
@@ -272,6 +277,7 @@ impl Domain<'_> {
         let plan = LogicalPlanBuilder::from(run.plan.clone()).project(exprs)?.build()?;
         Ok(Pushed { plan, domain: domain.to_vec() })
     }
+
     /// A recursive query, all of whose rows have the domain's columns.
     fn recursion(&self, query: &RecursiveQuery) -> Result<Pushed> {
         let name = self.names.next("recursion");
@@ -303,7 +309,7 @@ impl Domain<'_> {
 
     /// Rows of these numbers among those of each row of the domain.
     fn limit(&self, limit: &Limit) -> Result<Pushed> {
-        // What only computes columns stands above the limit as well, which then finds the order.
+        // A projection also stands above the limit, which then finds the order.
         let below =
             |input: &Arc<LogicalPlan>| Arc::new(LogicalPlan::Limit(Limit { input: input.clone(), ..limit.clone() }));
         match limit.input.as_ref() {

@@ -1,5 +1,5 @@
-//! Which correlated subqueries DataFusion's own rules turn into joins, rightly; and which plans
-//! give the same rows each time they run.
+//! Correlated subqueries that DataFusion's own rules turn into joins correctly, and plans that give
+//! the same rows each time they run.
 
 use super::outer::{free, has_subquery, lateral, refers, refers_below, subquery_of};
 use datafusion::arrow::datatypes::DataType;

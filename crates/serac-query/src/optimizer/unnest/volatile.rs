@@ -1,7 +1,8 @@
 //! Volatile functions in correlated subqueries, which PostgreSQL computes once for each outer row.
 //!
 //! A join on the domain computes them once for each different outer value. So no such join is made:
-//! a subquery of one row without FROM is computed over the outer rows, and others are refused.
+//! a subquery of one row without FROM is computed over the outer rows, and other subqueries are
+//! refused.
 //!
 //! | subquery | becomes |
 //! |---|---|
@@ -29,10 +30,10 @@ pub(super) fn is_of_each_row(subquery: &LogicalPlan) -> bool {
     !free(subquery).is_empty() && has_volatile(subquery)
 }
 
-/// The expression with the values of such subqueries as expressions over rows of `schema`.
+/// The expression with the values of these subqueries as expressions over rows of `schema`.
 ///
 /// # Errors
-/// 0A000 where a subquery is no such expression.
+/// 0A000 if a subquery cannot be such an expression.
 pub(super) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     let replace = |expr: Expr| {
         let plan = match subquery_of(&expr) {
@@ -56,8 +57,8 @@ pub(super) fn in_place(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(expr.transform_down(replace)?.data)
 }
 
-/// A value over the one row of a plan without FROM, where conditions hold, as an expression over
-/// the row of the query around; none if it is no such plan.
+/// A value over the one row of a plan without FROM, subject to `conditions`, as an expression over
+/// the row of the outer query. `None` for a plan with FROM.
 fn value_of(plan: &LogicalPlan, value: Expr, mut conditions: Vec<Expr>) -> Option<Expr> {
     let (input, below) = match plan {
         LogicalPlan::EmptyRelation(empty) if empty.produce_one_row && plan.schema().fields().is_empty() => {

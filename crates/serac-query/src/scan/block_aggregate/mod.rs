@@ -1,21 +1,20 @@
 //! `BlockAggregateExec`: an aggregation over a scan, block by block, without batches in between.
 //!
 //! Sums, averages, counts and extremes of integers and decimals of at most 18 digits are computed
-//! on the blocks' 64-bit integers ([`serac_operators::arithmetic`],
-//! [`serac_operators::aggregate`]), in place of DataFusion's 128-bit decimals. Rows are grouped
+//! on the blocks' 64-bit integers, in place of DataFusion's 128-bit decimals
+//! ([`serac_operators::arithmetic`], [`serac_operators::aggregate`]). Rows are grouped
 //!
 //! - by nothing;
-//! - by indexed columns with few values (the CUBIT aggregate of the CUBIT paper, §F): of each
-//!   combination of values, the rows are the intersection of the values' bitvectors and the
-//!   filter's, and values are added under that mask. More combinations, or few rows, are group
-//!   numbers by slot;
+//! - by indexed columns with few values (the CUBIT aggregate of the CUBIT paper, §F). The rows of a
+//!   combination of values are the intersection of the values' bitvectors and the filter's, and
+//!   values are added under that mask. More combinations, or few rows, are group numbers by slot;
 //! - by one column of integers or dates that lie close together: the value less the smallest is the
 //!   group's number. Nothing is hashed.
 //!
-//! As many tasks as the scan has partitions share its blocks. Each has its own groups, if there is
+//! A task for each partition of the scan shares its blocks. Each has its own groups, if there is
 //! memory for that, and they are merged as they are read. Conditions on the outcome (HAVING) are
 //! tested before it becomes rows. The outcome is final: it replaces both steps of DataFusion's
-//! aggregation and what deals rows out between them. [`BlockAggregation`] decides where.
+//! aggregation and the distribution of rows between them. [`BlockAggregation`] decides where.
 
 mod program;
 mod rule;
@@ -64,7 +63,7 @@ const OWN_BYTES: usize = 1 << 28;
 /// Blocks after which a task gives way to others.
 const BLOCKS_PER_TURN: usize = 16;
 
-/// How rows are grouped.
+/// The grouping of rows.
 #[derive(Clone, Debug)]
 enum Grouping {
     Nothing,
@@ -83,10 +82,10 @@ enum Grouping {
 enum Output {
     Rows,
     Count(usize),
-    /// A sum, and the count of its values where some may be NULL.
+    /// A sum, and the count of its values if they may be NULL.
     Sum(usize, Option<usize>),
     Extreme(usize, Option<usize>),
-    /// Of a sum and a count, as DataFusion divides them.
+    /// An average of a sum and a count, divided as DataFusion does.
     Average(usize, Option<usize>, Arc<AggregateFunctionExpr>),
 }
 
@@ -111,7 +110,7 @@ impl Having {
     }
 }
 
-/// What is computed.
+/// The plan of the computation.
 #[derive(Debug)]
 struct Plan {
     grouping: Grouping,
@@ -138,7 +137,7 @@ type Running = Shared<BoxFuture<'static, Result<Arc<Outcome>, Arc<DataFusionErro
 pub struct BlockAggregateExec {
     scan: Arc<dyn ExecutionPlan>,
     plan: Arc<Plan>,
-    /// What a filter above tests: groups for which it does not hold need not become rows.
+    /// The conditions of a filter above: groups for which they do not hold need not become rows.
     having: Vec<Having>,
     /// Begun by the partition that is asked first.
     running: Arc<OnceLock<Running>>,
@@ -161,6 +160,7 @@ impl BlockAggregateExec {
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
+
     /// Whether another plan comes to the same groups and numbers.
     fn computes_the_same(&self, other: &Self) -> bool {
         let same_groups = match (&self.plan.grouping, &other.plan.grouping) {
@@ -180,6 +180,7 @@ impl BlockAggregateExec {
             && self.plan.states == other.plan.states
             && matches!(scans, (Ok(a), Ok(b)) if a.finds_the_same(b))
     }
+
     /// The aggregation, with the computation of another that computes the same.
     fn sharing(&self, other: &Self) -> Self {
         Self {
@@ -191,6 +192,7 @@ impl BlockAggregateExec {
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
+
     fn scan(&self) -> Result<&SeracScanExec> {
         let scan = SeracScanExec::find(&self.scan);
         scan.ok_or_else(|| DataFusionError::Internal("the aggregation of blocks has lost its scan".into()))
@@ -247,7 +249,7 @@ impl BlockAggregateExec {
                 parts.push(other.join_unwind().await.map_err(|e| DataFusionError::External(Box::new(e)))??);
             }
             drop(first);
-            // Of shared groups, the last of those who have them.
+            // The last holder of shared groups reads them.
             let groups = Merged::new(parts.into_iter().filter_map(Arc::into_inner).collect());
             let outside = Arc::into_inner(outside).and_then(|outside| outside.into_groups(&plan.states));
             Ok(Arc::new(Outcome { groups, outside, columns, _memory: reservation }))
@@ -257,8 +259,8 @@ impl BlockAggregateExec {
 }
 
 impl Plan {
-    /// Groups that have numbers: of keys, behind those of the range one for NULL and one for rows
-    /// that belong elsewhere.
+    /// The number of groups with numbers. For keys, one for NULL and one for rows outside the range
+    /// follow those of the range.
     fn group_count(&self, columns: &[GroupColumn]) -> usize {
         match &self.grouping {
             Grouping::Nothing => 1,
@@ -325,7 +327,7 @@ impl Plan {
                     let mut accumulator = aggregate.create_groups_accumulator()?;
                     let all: Vec<usize> = (0..numbers.len()).collect();
                     let counts: ArrayRef = Arc::new(UInt64Array::new(counts.into(), present));
-                    // Nothing is carried over in 128 bits.
+                    // There is no carry in 128 bits.
                     let carries: Option<ArrayRef> =
                         (state.len() == 3).then(|| Arc::new(Int64Array::from(vec![0; numbers.len()])) as ArrayRef);
                     let states: Vec<ArrayRef> = [counts, sums].into_iter().chain(carries).collect();
@@ -343,7 +345,7 @@ impl Plan {
         let values = match self.outputs[having.output] {
             Output::Sum(sum, None) => groups.sums(sum, numbers).map_err(overflow)?,
             Output::Rows => numbers.iter().map(|&group| groups.rows(group).into()).collect(),
-            // Of others there are no conditions.
+            // Other columns have no conditions.
             _ => return Ok(()),
         };
         let mut values = values.into_iter();
@@ -354,7 +356,7 @@ impl Plan {
     /// A part of the groups' numbers, as rows; the last part has the keys outside the range, too.
     fn part(&self, outcome: &Outcome, having: &[Having], part: usize, parts: usize) -> Result<Vec<Vec<usize>>> {
         let len = match &self.grouping {
-            // Without groups there is one row, of no rows if need be.
+            // Without groups there is one row, even for an empty input.
             Grouping::Nothing => return Ok(if part == 0 { vec![vec![0]] } else { Vec::new() }),
             Grouping::Bitmaps(_) => outcome.groups.len(),
             Grouping::Keys { len, .. } => len + 1,
@@ -381,7 +383,7 @@ const BATCH_ROWS: usize = 8_192;
 fn number_array(values: Vec<i128>, nulls: Option<NullBuffer>, data_type: &DataType) -> Result<ArrayRef> {
     if let DataType::Decimal128(precision, scale) = *data_type {
         let most = 10i128.pow(precision.into());
-        // What there is of a group without values means nothing.
+        // The result of a group without values has no meaning.
         let is_there = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
         let exceeds = |(at, value): (usize, &i128)| is_there(at) && value.unsigned_abs() >= most.unsigned_abs();
         if values.iter().enumerate().any(exceeds) {
@@ -433,21 +435,26 @@ impl ExecutionPlan for BlockAggregateExec {
     fn name(&self) -> &str {
         if matches!(self.plan.grouping, Grouping::Bitmaps(_)) { "CubitAggregateExec" } else { "BlockAggregateExec" }
     }
+
     fn properties(&self) -> &Arc<PlanProperties> {
         &self.properties
     }
+
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.scan]
     }
+
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
+
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self {
             scan: children[0].clone(),
@@ -504,6 +511,7 @@ impl ExecutionPlan for BlockAggregateExec {
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+
     fn partition_statistics(&self, _: Option<usize>) -> Result<Arc<Statistics>> {
         let rows = match &self.plan.grouping {
             Grouping::Nothing => Precision::Exact(1),

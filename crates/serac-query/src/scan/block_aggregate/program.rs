@@ -11,7 +11,7 @@ use serac_operators::arithmetic::{Program, Step};
 use serac_storage::{ColumnForm, ColumnType};
 use std::sync::Arc;
 
-/// A program, the columns that it reads, and which of them must not be NULL for what.
+/// A program, the columns that it reads, and the sets of them that must not be NULL.
 #[derive(PartialEq, Debug, Default)]
 pub(super) struct Compiled {
     pub(super) program: Program,
@@ -20,9 +20,9 @@ pub(super) struct Compiled {
     /// Sets of columns, by their places in `columns`, ascending: NULL in any of them is NULL for a
     /// step.
     pub(super) nullable: Vec<Vec<usize>>,
-    /// Of each sum: its step and its set.
+    /// Each sum's step and set.
     pub(super) sums: Vec<(usize, Option<usize>)>,
-    /// Of each extreme: its column's place and its set.
+    /// Each extreme's column place and set.
     pub(super) extremes: Vec<(usize, Option<usize>)>,
 }
 
@@ -30,12 +30,11 @@ pub(super) struct Compiled {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Compilation {
     pub(super) step: usize,
-    /// Digits after the point; none of an integer, or another number with which nothing is
-    /// computed.
+    /// Digits after the point; `None` for an integer, or for another number without arithmetic.
     pub(super) scale: Option<i8>,
 }
 
-/// Where the columns of an aggregate's arguments come from.
+/// The source of the columns of an aggregate's arguments.
 pub(super) struct Source<'p> {
     pub(super) scan: &'p SeracScanExec,
     pub(super) projection: Option<&'p ProjectionExec>,
@@ -63,7 +62,7 @@ fn integers(column_type: ColumnType) -> Option<(ColumnForm, Option<i8>)> {
 }
 
 impl Compiled {
-    /// The place of a column of the table, with its scale; none if it is not read as 64-bit
+    /// The place of a column of the table, with its scale; `None` if it is not read as 64-bit
     /// integers.
     pub(super) fn column(&mut self, source: &Source<'_>, column: usize) -> Option<(usize, Option<i8>)> {
         let (form, scale) = integers(source.scan.table().definition.columns.get(column)?.sql_type.column_type)?;
@@ -136,7 +135,7 @@ impl Compiled {
         Some(Compilation { step: self.program.step(step), scale: Some(scale) })
     }
 
-    /// The set of those columns of a step that may be NULL; none if there is none.
+    /// The set of the nullable columns of a step; `None` if there are none.
     pub(super) fn nullable_of(&mut self, step: usize, source: &Source<'_>) -> Option<usize> {
         let columns = &source.scan.table().definition.columns;
         let mut of_step = self.program.columns(step);
@@ -149,6 +148,7 @@ impl Compiled {
             self.nullable.len() - 1
         }))
     }
+
     /// The number of the sum of a step.
     pub(super) fn sum(&mut self, step: usize, source: &Source<'_>) -> (usize, Option<usize>) {
         let nullable = self.nullable_of(step, source);

@@ -1,4 +1,4 @@
-//! Where an aggregation is computed on blocks.
+//! The rule that decides which aggregations are computed on blocks.
 
 use super::super::exec::SeracScanExec;
 use super::super::group_columns::{column_of, indexes_of};
@@ -38,14 +38,14 @@ const SMALL_RANGE: u64 = 65_536;
 const NUMBERS_PER_ROW: f64 = 8.0;
 /// … and never more than these.
 const LARGEST_RANGE: u64 = 1 << 26;
-/// Where joins decide which rows come, and so nobody knows how few, no more than these.
+/// If joins filter the rows, so that their number cannot be estimated, at most this many.
 const LARGEST_RANGE_OF_JOINED: u64 = 1 << 20;
 /// Blocks that are looked at to find a column's range.
 const SAMPLED_BLOCKS: u32 = 8;
 
-/// Computes aggregations over scans block by block, where all aggregates are of numbers that it
-/// knows; see the module. What a query computes twice (a common table expression that is used
-/// twice) is computed once.
+/// Computes aggregations over scans block by block, if all aggregates are of numbers that it knows;
+/// the header of [`super`] describes it. An aggregation that a query has twice (a common table
+/// expression that is used twice) is computed once.
 #[derive(Debug, Default)]
 pub struct BlockAggregation {
     /// Memory of queries, if it is limited. Then a range of keys is used only if its groups take a
@@ -57,9 +57,11 @@ impl PhysicalOptimizerRule for BlockAggregation {
     fn name(&self) -> &str {
         "block_aggregation"
     }
+
     fn schema_check(&self) -> bool {
         true
     }
+
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = replace_nodes(plan, |aggregate| self.aggregated(aggregate))?;
         let known: RefCell<Vec<BlockAggregateExec>> = RefCell::default();
@@ -77,8 +79,8 @@ impl PhysicalOptimizerRule for BlockAggregation {
     }
 }
 
-/// What of HAVING the aggregation can test itself, before groups become rows. The filter stays:
-/// there may be more to it.
+/// The conditions of HAVING that the aggregation can test itself, before groups become rows. The
+/// filter stays: there may be more to it.
 fn having_below(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(aggregate) = filter.input().downcast_ref::<BlockAggregateExec>() else { return Ok(None) };
     let conditions = split_conjunction(filter.predicate());
@@ -132,7 +134,8 @@ fn filter_below(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     Ok(Some(Arc::new(RepartitionExec::try_new(below, Partitioning::Hash(keys, *partitions))?)))
 }
 
-/// The first step of an aggregation whose last step is given; that itself if it has but one.
+/// The first step of an aggregation whose last step is given; the last step itself if there is only
+/// one.
 fn first_step(last: &AggregateExec) -> Option<&AggregateExec> {
     match last.mode() {
         AggregateMode::Single => Some(last),
@@ -156,13 +159,13 @@ fn is_plain(aggregate: &AggregateExec) -> bool {
         && *aggregate.input_order_mode() == InputOrderMode::Linear
 }
 
-/// The smallest and the largest value that some blocks have in a column, drawn apart a little.
+/// The smallest and the largest value of a column in sampled blocks, widened a little.
 fn sampled_range(table: &Table, snapshot: &Snapshot, column: usize) -> Option<(i64, i64)> {
     let blocks = table.data.block_count();
     let mut range: Option<(i64, i64)> = None;
     let sampled = blocks.min(SAMPLED_BLOCKS);
     for i in 0..sampled {
-        // The first, the last, and some between.
+        // The first, the last, and blocks in between.
         let no = if sampled < 2 { 0 } else { u64::from(i) * u64::from(blocks - 1) / u64::from(sampled - 1) };
         let Some(mut reader) = table.data.read_block(snapshot, BlockNo(no as u32)) else { continue };
         let visible = reader.visible().clone();
@@ -213,7 +216,7 @@ impl BlockAggregation {
             }
             outputs.push(output);
         }
-        // Of groups by something that they have rows is all that a sum wants to know.
+        // With a grouping, a sum only needs to know that its group has rows, not how many.
         let counted = |output: &Output| matches!(output, Output::Rows | Output::Average(_, None, _));
         let states = States {
             rows: matches!(grouping, Grouping::Nothing) || outputs.iter().any(counted),
@@ -281,7 +284,7 @@ impl BlockAggregation {
     }
 }
 
-/// How an aggregate is computed; none if it is not one of those that are known.
+/// The computation of an aggregate; `None` if it is not supported.
 fn output_of(
     aggregate: &AggregateFunctionExpr,
     source: &Source<'_>,

@@ -1,4 +1,4 @@
-//! What one task of an aggregation does with the blocks that it takes.
+//! The work of one task of an aggregation on the blocks that it takes.
 
 use super::super::exec::{BlockRows, BlockScan};
 use super::super::group_columns::{BlockGroups, GroupColumn};
@@ -36,7 +36,7 @@ struct OutsideGroup {
 }
 
 impl Outside {
-    /// The keys, and the groups in their order; none if there are none.
+    /// The keys, and the groups in their order; `None` if there are no groups.
     pub(super) fn into_groups(self, states: &States) -> Option<(Vec<i64>, Merged)> {
         let found = self.0.into_inner();
         if found.is_empty() {
@@ -55,7 +55,7 @@ impl Outside {
     }
 }
 
-/// See the module.
+/// One task of a block aggregation.
 #[derive(Debug)]
 pub(super) struct Worker {
     plan: Arc<Plan>,
@@ -66,7 +66,7 @@ pub(super) struct Worker {
     widened: Vec<Vec<i64>>,
     scratch: Scratch,
     by_slot: BlockGroups,
-    /// Where runs of equal keys end.
+    /// The ends of runs of equal keys.
     ends: Vec<u32>,
     runs: Vec<Run>,
     /// Sums up to each row.
@@ -118,7 +118,7 @@ fn positions(bits: &[u64]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Of each set of columns that may be NULL, the rows in which none is; none for all rows.
+/// For each set of columns that may be NULL, the rows without NULLs; `None` if all rows are.
 fn validity(compiled: &Compiled, arrays: &[ArrayRef]) -> Vec<Option<Vec<u64>>> {
     let of_set = |set: &Vec<usize>| {
         let nulls = set.iter().filter_map(|&at| arrays[at].nulls().filter(|nulls| nulls.null_count() > 0));
@@ -139,9 +139,11 @@ impl Rows<'_> {
     fn valid(&self, set: Option<usize>) -> Option<&[u64]> {
         self.valid[set?].as_deref()
     }
+
     fn numbers(&self, step: usize) -> Numbers<'_> {
         self.compiled.program.numbers(step, self.columns, self.scratch)
     }
+
     fn number(&self, step: usize, row: usize) -> Result<i128> {
         self.compiled.program.row(step, self.columns, row).map_err(overflow)
     }

@@ -1,4 +1,4 @@
-//! The blocks of a scan one after the other: which rows its filters leave, and columns of these.
+//! The blocks of a scan in order: the rows that its filters leave, and columns of these rows.
 
 use super::super::circular::{MemberReader, ScanSharing};
 use super::super::conjunct::Conjunct;
@@ -104,23 +104,23 @@ pub(in crate::scan) struct BlockRows {
     pub(in crate::scan) no: BlockNo,
     /// The slots of which `columns` has the values.
     pub(in crate::scan) slots: Selection,
-    /// Which of all slots are wanted, by bit; none: those of `slots`.
+    /// The slots that are wanted, by bit; `None` for those of `slots`.
     pub(in crate::scan) wanted: Option<Vec<u64>>,
     pub(in crate::scan) columns: Vec<ArrayRef>,
 }
 
-/// A partition of a scan that is in a convoy, and what EXPLAIN ANALYZE says of that.
+/// A partition of a scan that is in a convoy, and its figures for EXPLAIN ANALYZE.
 struct ConvoyReader {
     reader: MemberReader,
     blocks_followed: Count,
     left: Count,
 }
 
-/// What one partition of a scan reads.
+/// The part of a scan that one partition reads.
 pub(in crate::scan) struct BlockScan {
     scan: SeracScanExec,
     sharing: Option<Arc<ScanSharing>>,
-    /// Of the last block.
+    /// The segment of the last block.
     segment: Option<u32>,
     /// In a convoy, from the first block on.
     convoy: Option<ConvoyReader>,
@@ -166,8 +166,8 @@ impl BlockScan {
         let no = self.next_in_order()?;
         self.blocks_read += 1;
         if self.blocks_read.is_multiple_of(BLOCKS_PER_ORDER) {
-            // What is cheap and leaves few rows goes first. A stable sort: equals stay in the order
-            // of the plan.
+            // A cheap conjunct that leaves few rows goes first. A stable sort: equals stay in the
+            // order of the plan.
             self.conjuncts.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
         }
         Some(no)
@@ -193,6 +193,7 @@ impl BlockScan {
             }
         }
     }
+
     /// Whether the task gives way to other scans of the convoy before it takes the next block.
     /// Asked once for each.
     pub(in crate::scan) fn gives_way(&mut self) -> bool {
@@ -200,8 +201,8 @@ impl BlockScan {
     }
 
     /// Calls `f` with the rows of a block that indexes name, if it has any that zone maps and
-    /// dictionaries do not exclude. With `bits`, and if nothing is left to be tested, more than
-    /// half of a block's slots are given as all with a bitmap of the wanted ones.
+    /// dictionaries do not exclude. With `bits`, and if no test is left, more than half of a
+    /// block's slots are passed as all slots with a bitmap of the wanted ones.
     fn visit<T>(
         &mut self,
         no: BlockNo,

@@ -1,17 +1,16 @@
 //! Files that fail on purpose, for tests.
 //!
 //! [`FaultFileSystem`] passes everything on to the operating system's files, with faults switched
-//! on by number. One made by [`FaultFileSystem::with_disk`] also keeps a model of the disk below
-//! the operating system's cache, so that the death of the process and the loss of power can be
-//! played:
+//! on by number. A [`FaultFileSystem::with_disk`] also models the disk below the operating system's
+//! cache, to simulate the death of the process and the loss of power:
 //!
-//! * Written bytes are on the disk once their file is synced. Of what was not synced, each piece of
-//!   a sector's or a page's size may be there or not, whatever happened to its neighbours (a torn
-//!   page); so may each change of the file's length.
+//! * Written bytes are on the disk once their file is synced. Of unsynced bytes, each piece of a
+//!   sector's or a page's size may be there or not, independently of its neighbours (a torn page).
+//!   The same holds for each change of the file's length.
 //! * A new, renamed or removed name, that of a folder included, is on the disk once the folder in
-//!   which it stands is synced. Of the later changes, the disk holds the first few: file systems
-//!   keep a journal of them. With [`Faults::unordered_removals`], which of the removals it holds is
-//!   a matter of chance.
+//!   which it stands is synced. The disk holds a prefix of the later changes: file systems keep a
+//!   journal of them. With [`Faults::unordered_removals`], which of the removals it holds is a
+//!   matter of chance.
 
 use super::{FileSystem, FolderLock, RealFileSystem, StorageFile};
 use arrow_buffer::Buffer;
@@ -37,25 +36,25 @@ pub struct FaultFileSystem {
 pub struct Faults {
     /// While set, reserving space and making a file longer fail with "no space left".
     pub disk_full: AtomicBool,
-    /// Bytes that all files have together at the most (0: any number): what goes beyond fails with
+    /// The most bytes that all files may have together (0: no limit). A write beyond it fails with
     /// "no space left", after the part for which there is room. Files count from when they are
     /// first touched, until they are removed.
     pub capacity: AtomicU64,
-    /// The n-th read from now fails (0: none does), and all later ones. Mapping a file is a read.
+    /// The n-th read from now fails (0: never), and all later ones. Mapping a file is a read.
     pub fail_read_in: AtomicU64,
-    /// The n-th change of a name from now fails (0: none does), and all later ones: making a file
-    /// or a folder, linking, renaming, removing.
+    /// The n-th change of a name from now fails (0: never), and all later ones: making a file or a
+    /// folder, linking, renaming, removing.
     pub fail_name_in: AtomicU64,
     /// While set, syncs of folders wait.
     pub hold_folder_syncs: AtomicBool,
-    /// While set, a loss of power also loses removals of which later ones arrived.
+    /// While set, a loss of power may lose a removal although a later one is on the disk.
     pub unordered_removals: AtomicBool,
-    /// The n-th sync from now fails (0: none does), and all later ones.
+    /// The n-th sync from now fails (0: never), and all later ones.
     pub fail_sync_in: AtomicU64,
-    /// The n-th write from now writes only half and fails (0: none does), and all later ones fail.
+    /// The n-th write from now writes only half and fails (0: never), and all later ones fail.
     pub fail_write_in: AtomicU64,
-    /// At the n-th operation from now (0: at none) the process stops: a write still does its first
-    /// half, anything else does nothing, and all later operations fail.
+    /// The process stops at the n-th operation from now (0: never). A write still does its first
+    /// half, any other operation does nothing, and all later operations fail.
     pub halt_in: AtomicU64,
     halted: AtomicBool,
 }
@@ -68,7 +67,7 @@ fn full() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOSPC)
 }
 
-/// Counts `counter` down to one, at which it stays: true from then on.
+/// Counts `counter` down to one, where it stays; returns true from then on.
 fn due(counter: &AtomicU64) -> bool {
     counter.fetch_update(SeqCst, SeqCst, |n| (n > 1).then(|| n - 1)).is_err_and(|n| n == 1)
 }
@@ -77,22 +76,25 @@ impl Faults {
     /// Counts an operation: whether it is the one at which the process stops.
     ///
     /// # Errors
-    /// When the process has stopped before.
+    /// An error when the process has stopped before.
     fn halts_now(&self) -> io::Result<bool> {
         if !due(&self.halt_in) && !self.halted.load(SeqCst) {
             return Ok(false);
         }
         if self.halted.swap(true, SeqCst) { Err(broken()) } else { Ok(true) }
     }
+
     /// As [`halts_now`](Self::halts_now), for an operation that then does nothing.
     fn running(&self) -> io::Result<()> {
         if self.halts_now()? { Err(broken()) } else { Ok(()) }
     }
+
     /// As [`running`](Self::running), for a change of a name.
     fn may_change_names(&self) -> io::Result<()> {
         self.running()?;
         if due(&self.fail_name_in) { Err(broken()) } else { Ok(()) }
     }
+
     /// Whether the process may read. Reading changes nothing, so it is no moment of its own at
     /// which the process could stop.
     fn may_read(&self) -> io::Result<()> {
@@ -101,56 +103,63 @@ impl Faults {
 }
 
 impl FaultFileSystem {
-    /// One with a model of the disk.
+    /// A file system with a model of the disk.
     pub fn with_disk() -> Self {
         Self { disk: Some(Arc::default()), ..Self::default() }
     }
+
     /// The switches.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
+
     /// Bytes written to the files of a folder so far.
     pub fn bytes_written(&self, folder: &Path) -> u64 {
         self.written.lock().iter().filter(|(path, _)| path.parent() == Some(folder)).map(|(_, bytes)| bytes).sum()
     }
+
     /// Bytes of the files that were touched and are there.
     pub fn bytes_in_use(&self) -> u64 {
         self.lengths.lock().values().sum()
     }
+
     /// Whether [`Faults::halt_in`] has come to its end.
     pub fn halted(&self) -> bool {
         self.faults.halted.load(SeqCst)
     }
+
     /// After the process has stopped: the next process finds all that was written, synced or not.
     pub fn process_restarts(&self) {
         self.faults.halt_in.store(0, SeqCst);
         self.faults.halted.store(false, SeqCst);
     }
-    /// After the process has stopped and the power was off: the next process finds what the disk
-    /// happens to hold. `seed` chooses. Files that the old process had open must have been dropped.
+
+    /// After the process has stopped and the power was off: makes the state of the disk that the
+    /// next process finds. `seed` chooses. Files that the old process had open must have been
+    /// dropped.
     ///
     /// # Errors
-    /// When the files cannot be put into that state.
+    /// An error when the files cannot be put into that state.
     ///
     /// # Panics
-    /// Without a model of the disk.
+    /// If there is no model of the disk.
     pub fn power_returns(&self, seed: u64) -> io::Result<()> {
         let mut disk = self.disk.as_ref().expect("made by `with_disk`").lock();
         disk.lose_power(&mut Chance(seed), self.faults.unordered_removals.load(SeqCst), |path| Some(path.to_owned()))?;
         self.lengths.lock().clear();
-        // What is there now is on the disk; it is looked up when it is touched.
+        // The present content is on the disk; it is read when it is first touched.
         *disk = Disk::default();
         drop(disk);
         self.process_restarts();
         Ok(())
     }
 
-    /// Puts into the folder `target` what a new process would find of the folder `root` if this one
-    /// died now; it goes on. With `power_loss`, the power goes, too, and the seed chooses what the
-    /// disk happens to hold.
+    /// Copies to the folder `target` the state of the folder `root` that a new process would find
+    /// if this one died now; this process continues. With `power_loss`, the power goes, too, and
+    /// the seed chooses the state of the disk.
     ///
     /// # Errors
-    /// When files cannot be read or written.
+    /// An error when files cannot be read or written.
     ///
     /// # Panics
     /// With `power_loss`, without a model of the disk.
@@ -176,7 +185,8 @@ impl FaultFileSystem {
         self.lengths.lock().insert(path.to_owned(), file.length()?);
         Ok(Arc::new(FaultFile { file, path: path.to_owned(), fs: self.clone(), disk }))
     }
-    /// How many of `len` bytes the file at `path` may have.
+
+    /// The number of the `len` bytes for which the file at `path` has room.
     fn room(&self, path: &Path, len: u64) -> u64 {
         let lengths = self.lengths.lock();
         let now = lengths.get(path).copied().unwrap_or(0);
@@ -189,11 +199,13 @@ impl FaultFileSystem {
             len
         }
     }
+
     fn note_length(&self, path: &Path, at_least: u64) {
         let mut lengths = self.lengths.lock();
         let length = lengths.entry(path.to_owned()).or_default();
         *length = at_least.max(*length);
     }
+
     fn with_model<T>(&self, change: impl FnOnce(&mut Disk) -> io::Result<T>) -> io::Result<Option<T>> {
         self.disk.as_ref().map(|disk| change(&mut disk.lock())).transpose()
     }
@@ -214,6 +226,7 @@ impl FaultFile {
             disk.lock().files[*no].unsynced.push(change());
         }
     }
+
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         *self.fs.written.lock().entry(self.path.clone()).or_default() += bytes.len() as u64;
         self.note(|| Change::Write { offset, bytes: bytes.to_vec() });
@@ -236,14 +249,17 @@ impl StorageFile for FaultFile {
         }
         self.write(bytes, offset)
     }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         self.fs.faults.may_read()?;
         self.file.read_at(bytes, offset)
     }
+
     fn length(&self) -> io::Result<u64> {
         self.fs.faults.may_read()?;
         self.file.length()
     }
+
     fn sync(&self) -> io::Result<()> {
         self.fs.faults.running()?;
         if due(&self.fs.faults.fail_sync_in) {
@@ -256,6 +272,7 @@ impl StorageFile for FaultFile {
         }
         Ok(())
     }
+
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.fs.faults.running()?;
         if self.fs.faults.disk_full.load(SeqCst) || self.fs.room(&self.path, len) < len {
@@ -266,6 +283,7 @@ impl StorageFile for FaultFile {
         self.fs.note_length(&self.path, len);
         Ok(())
     }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.fs.faults.running()?;
         if self.fs.room(&self.path, len) < len {
@@ -292,28 +310,34 @@ impl FileSystem for FaultFileSystem {
         })?;
         self.file(path, file, true)
     }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
         self.faults.running()?;
         self.with_model(|disk| disk.know(path))?;
         self.file(path, RealFileSystem.open(path)?, false)
     }
+
     fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
         self.faults.may_read()?;
         let file = RealFileSystem.open_to_read(path)?;
         Ok(Arc::new(FaultFile { file, path: path.to_owned(), fs: self.clone(), disk: None }))
     }
+
     fn map(&self, path: &Path) -> io::Result<Buffer> {
         self.faults.may_read()?;
         RealFileSystem.map(path)
     }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         self.faults.may_read()?;
         RealFileSystem.list(folder)
     }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.faults.may_read()?;
         RealFileSystem.exists(path)
     }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.faults.may_change_names()?;
         RealFileSystem.create_folder(path)?;
@@ -323,6 +347,7 @@ impl FileSystem for FaultFileSystem {
         })?;
         Ok(())
     }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.faults.may_change_names()?;
         self.with_model(|disk| disk.know(from))?;
@@ -336,10 +361,12 @@ impl FileSystem for FaultFileSystem {
         })?;
         Ok(())
     }
+
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>> {
         self.faults.may_read()?;
         RealFileSystem.lock(path, holder)
     }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.faults.may_change_names()?;
         self.with_model(|disk| {
@@ -355,6 +382,7 @@ impl FileSystem for FaultFileSystem {
         })?;
         Ok(())
     }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.faults.may_change_names()?;
         self.with_model(|disk| disk.know(path))?;
@@ -366,6 +394,7 @@ impl FileSystem for FaultFileSystem {
         })?;
         Ok(())
     }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         while self.faults.hold_folder_syncs.load(SeqCst) {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -379,8 +408,8 @@ impl FileSystem for FaultFileSystem {
     }
 }
 
-/// What the disk holds for certain, and what else was asked of it. Files that were there before are
-/// taken in when they are first touched.
+/// The durable content of the disk, and the operations that are not durable yet. Files that were
+/// there before are taken in when they are first touched.
 #[derive(Debug, Default)]
 struct Disk {
     files: Vec<ModelFile>,
@@ -416,12 +445,13 @@ impl NameChange {
         let (Self::Add(path, _) | Self::AddFolder(path) | Self::Rename(_, path) | Self::Remove(path)) = self;
         path.parent()
     }
+
     fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
         match self {
             Self::Add(path, no) => {
                 names.insert(path.clone(), *no);
             }
-            // Without it, what lies in it is lost, see `lose_power`.
+            // Without the folder, its content is lost, see `lose_power`.
             Self::AddFolder(_) => {}
             Self::Rename(from, to) => {
                 if let Some(no) = names.remove(from) {
@@ -457,10 +487,10 @@ impl ModelFile {
         }
     }
 
-    /// What is left of the file when the power goes.
+    /// The file's content after the power goes.
     fn torn(&self, chance: &mut Chance) -> Vec<u8> {
         let piece = if chance.one_in(2) { 512 } else { 4_096 };
-        // How many pieces in eight arrive: from none to all.
+        // The share of pieces that arrive, in eighths.
         let share = chance.below(9);
         let mut image = self.synced.clone();
         for change in &self.unsynced {
@@ -489,6 +519,7 @@ impl Disk {
         self.names.insert(path.to_owned(), self.files.len());
         self.files.push(ModelFile { synced, unsynced: Vec::new() });
     }
+
     /// Takes in a file that was there before the model.
     fn know(&mut self, path: &Path) -> io::Result<()> {
         if self.names.contains_key(path) || self.synced_names.contains_key(path) {
@@ -504,13 +535,16 @@ impl Disk {
             Err(error) => Err(error),
         }
     }
+
     fn file(&self, path: &Path) -> io::Result<usize> {
         self.names.get(path).copied().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
+
     fn rename_later(&mut self, change: NameChange) {
         change.apply(&mut self.names);
         self.unsynced_names.push(change);
     }
+
     fn sync_folder(&mut self, folder: &Path) {
         let Self { synced_names, unsynced_names, .. } = self;
         unsynced_names.retain(|change| {
@@ -522,8 +556,8 @@ impl Disk {
         });
     }
 
-    /// Makes the real files, or their copies at the `place` of each, what the disk holds after a
-    /// loss of power.
+    /// Gives the real files, or their copies at the `place` of each, the content of the disk after
+    /// a loss of power.
     fn lose_power(
         &self,
         chance: &mut Chance,
@@ -554,7 +588,7 @@ impl Disk {
         left.iter().try_for_each(|(path, no)| {
             let bytes = self.files[*no].torn(chance);
             let Some(path) = &place(path) else { return Ok(()) };
-            // A file that somebody has mapped, or that has two names, must not change under them.
+            // A file that is mapped, or that has two names, must not change in place.
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -585,6 +619,7 @@ impl Chance {
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         (z ^ (z >> 31)) % n
     }
+
     fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

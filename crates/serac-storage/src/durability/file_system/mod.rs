@@ -22,7 +22,7 @@ pub trait StorageFile: Send + Sync + Debug {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
     /// The file's length in bytes.
     fn length(&self) -> io::Result<u64>;
-    /// Makes what was written durable.
+    /// Makes the written bytes durable.
     fn sync(&self) -> io::Result<()>;
     /// Reserves disk space for the first `len` bytes, so that writing them cannot run out of space;
     /// new bytes read as zero.
@@ -31,13 +31,13 @@ pub trait StorageFile: Send + Sync + Debug {
     fn set_len(&self, len: u64) -> io::Result<()>;
 }
 
-/// Whoever has it has the database to itself; it is given back when it is dropped.
+/// The lock's holder has the database to itself; dropping the lock releases it.
 pub trait FolderLock: Send + Sync + Debug {
-    /// Whether the lock is still the one at its path. If it is not, what lies at the folder's path
-    /// may be another process's database.
+    /// Whether the lock is still the one at its path. If it is not, the folder at its path may be
+    /// another process's database.
     ///
     /// # Errors
-    /// What has become of it.
+    /// Checks that the lock is still held.
     fn check(&self) -> io::Result<()>;
 }
 
@@ -50,6 +50,7 @@ impl FolderGuard {
     pub fn new(lock: &Arc<dyn FolderLock>) -> Self {
         Self(Some(Arc::downgrade(lock)))
     }
+
     /// Checks the lock. Without one, a folder is taken for the caller's own.
     ///
     /// # Errors
@@ -63,7 +64,7 @@ impl FolderGuard {
     }
 }
 
-/// What the log and the checkpoints need of a file system: everything that they read, write or ask
+/// The file system as the log and the checkpoints need it: everything that they read, write or ask
 /// goes through it.
 pub trait FileSystem: Send + Sync + Debug {
     /// Makes or empties a file.
@@ -85,8 +86,9 @@ pub trait FileSystem: Send + Sync + Debug {
         }
         Ok(bytes)
     }
-    /// The bytes of a file that nobody changes, without reading them; they stay when the file is
-    /// removed. An empty file is an error.
+
+    /// The bytes of an immutable file, without reading them; they stay when the file is removed. An
+    /// empty file is an error.
     fn map(&self, path: &Path) -> io::Result<Buffer>;
     /// The names in a folder, sorted.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
@@ -102,8 +104,8 @@ pub trait FileSystem: Send + Sync + Debug {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Takes the lock file at `path`, and writes `holder` into it. Where somebody has it, returns
-    /// what that one wrote.
+    /// Takes the lock file at `path`, and writes `holder` into it. If another process has it,
+    /// returns the holder text of that process.
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>>;
 }
 
@@ -111,7 +113,7 @@ pub trait FileSystem: Send + Sync + Debug {
 /// power leaves them.
 ///
 /// # Errors
-/// When a folder cannot be made or synced.
+/// An error when a folder cannot be made or synced.
 pub fn create_folders(files: &dyn FileSystem, path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() {
         return Ok(());
@@ -120,7 +122,7 @@ pub fn create_folders(files: &dyn FileSystem, path: &Path) -> io::Result<()> {
     if !files.exists(path)? {
         create_folders(files, &above)?;
         match files.create_folder(path) {
-            // Somebody else was faster.
+            // Another process was faster.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             result => result?,
         }
@@ -158,15 +160,19 @@ impl StorageFile for RealFile {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.0.write_all_at(bytes, offset)
     }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(bytes, offset)
     }
+
     fn length(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
+
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }
+
     fn allocate(&self, len: u64) -> io::Result<()> {
         // SAFETY: the descriptor is open; the call touches no memory of ours.
         match unsafe { libc::posix_fallocate(self.0.as_raw_fd(), 0, len as libc::off_t) } {
@@ -174,12 +180,13 @@ impl StorageFile for RealFile {
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
     }
 }
 
-/// Takes an exclusive `flock`; false if somebody else has it.
+/// Takes an exclusive `flock`; false if another process has it.
 fn flock(file: &fs::File) -> io::Result<bool> {
     // SAFETY: the descriptor is open; the call touches no memory of ours.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
@@ -191,8 +198,8 @@ fn flock(file: &fs::File) -> io::Result<bool> {
     }
 }
 
-/// A file with an exclusive `flock`, in a folder that has another. Somebody may remove the file;
-/// the folder's lock then keeps others out. Not all file systems lock folders (NFS does not).
+/// A file with an exclusive `flock`, in a folder that has another. If the file is removed, the
+/// folder's lock still keeps other processes out. Not all file systems lock folders (NFS does not).
 #[derive(Debug)]
 struct LockFile {
     file: fs::File,
@@ -219,6 +226,7 @@ impl LockFile {
         }
         Err(io::Error::other("it is replaced again and again"))
     }
+
     fn try_take(path: &Path, holder: &str) -> io::Result<Result<Self, String>> {
         use std::io::{Read, Write};
         let mut file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -229,7 +237,7 @@ impl LockFile {
         }
         let id = id_of(&file.metadata()?);
         let mut lock = Self { file, folder: None, path: path.to_owned(), id };
-        // Where folders cannot be read or locked, the file's lock must do.
+        // If folders cannot be read or locked, the file's lock must do.
         if let Ok(folder) = fs::File::open(parent(path)) {
             match flock(&folder) {
                 Ok(true) => lock.folder = Some(folder),
@@ -262,7 +270,7 @@ impl FolderLock for LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        // The folder first: who gets the file's lock finds it free.
+        // The folder first: the next holder of the file's lock finds it free.
         for file in self.folder.iter().chain([&self.file]) {
             // Closing a file alone would leave the lock to a child process that was forked
             // meanwhile, until it executes its program. SAFETY: the descriptor is open; the call
@@ -277,41 +285,52 @@ impl FileSystem for RealFileSystem {
         let options = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
         Ok(Arc::new(RealFile(options)))
     }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
         Ok(Arc::new(RealFile(fs::OpenOptions::new().read(true).write(true).open(path)?)))
     }
+
     fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
         Ok(Arc::new(RealFile(fs::File::open(path)?)))
     }
+
     fn map(&self, path: &Path) -> io::Result<Buffer> {
         crate::durability::mapping::map(path)
     }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().into_string().ok());
         let names: io::Result<Vec<Option<String>>> = fs::read_dir(folder)?.map(name).collect();
-        // A name that is not UTF-8 is none of ours.
+        // A name that is not UTF-8 is not ours.
         let mut names: Vec<String> = names?.into_iter().flatten().collect();
         names.sort_unstable();
         Ok(names)
     }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
     }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         fs::DirBuilder::new().mode(0o700).create(path)
     }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::hard_link(from, to)
     }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
     }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         fs::File::open(path)?.sync_all()
     }
+
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>> {
         Ok(LockFile::take(path, holder)?.map(|lock| Arc::new(lock) as Arc<dyn FolderLock>))
     }

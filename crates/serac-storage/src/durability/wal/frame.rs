@@ -7,9 +7,9 @@
 //! head    := crc u32 (of the rest of the head, and of its place), length u32 (of the payload), sequence u64, synced u64,
 //!            transaction u64, commit timestamp u64, redo offset u64, part u32, previous u32, crc u32 (of the payload), kind u8, zero u24
 //! ```
-//! `previous` is the head's checksum of the frame before; the module above says what the other
-//! numbers prove. A head is checked by itself: looking for frames in damaged bytes costs as much as
-//! reading them, whatever they hold.
+//! `previous` is the head's checksum of the frame before; the module above says why the other
+//! numbers are there. A head is checked by itself: looking for frames in damaged bytes costs as
+//! much as reading them.
 
 use crate::ids::Timestamp;
 
@@ -22,7 +22,7 @@ pub const FRAME_HEAD_BYTES: usize = 64;
 /// A payload has at most so many bytes.
 pub const LARGEST_PAYLOAD: usize = (u32::MAX / 2) as usize;
 
-/// What a frame holds.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -32,11 +32,11 @@ pub enum FrameKind {
     Part = 2,
     /// A process opened the database: parts before it without a commit are dead.
     Open = 3,
-    /// Nothing: a segment begins, so that it can be told from one that is missing.
+    /// Empty: a segment begins, so that it can be told from a missing one.
     Mark = 4,
 }
 
-/// Where a frame stands.
+/// A frame's place: segment and offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Number of the segment.
@@ -46,7 +46,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// What a head's checksum begins with: another place, another checksum.
+    /// The seed of a head's checksum: another place gives another checksum.
     fn seed(self) -> u32 {
         (self.segment as u32).wrapping_mul(0x9E37_79B1) ^ (self.offset / 8) as u32
     }
@@ -59,15 +59,15 @@ pub struct FrameHead {
     pub sequence: u64,
     /// The newest sequence number that was durable when the frame was written.
     pub synced: u64,
-    /// What the frame holds.
+    /// The frame's kind.
     pub kind: FrameKind,
     /// The transaction's number in its process.
     pub txn_no: u64,
     /// Commit timestamp; zero unless it is a commit.
     pub commit_ts: Timestamp,
-    /// Where in the transaction's redo the payload begins.
+    /// The payload's offset in the transaction's redo.
     pub redo_offset: u64,
-    /// How many frames of the transaction come before.
+    /// The number of the transaction's frames before this one.
     pub part: u32,
     /// Checksum of the frame before.
     pub previous: u32,
@@ -101,7 +101,7 @@ pub fn segment_header(number: u64, sequence: u64) -> [u8; SEGMENT_HEADER_BYTES] 
     header
 }
 
-/// What a segment's first bytes say.
+/// The content of a segment's first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentHeader {
     /// It is the segment, and begins with this frame.
@@ -184,8 +184,8 @@ pub fn read_head(bytes: &[u8], place: Place) -> Option<(FrameHead, usize)> {
     Some((frame, u32_at(head, 4) as usize))
 }
 
-/// The frame at the start of `bytes`, which stand at `place`, and how long it is; none if there is
-/// no whole and valid one.
+/// The frame at the start of `bytes`, which stand at `place`, and its length; `None` if there is no
+/// whole and valid frame.
 pub fn read_frame(bytes: &[u8], place: Place) -> Option<(Frame<'_>, usize)> {
     let (head, length) = read_head(bytes, place)?;
     // With the zeros behind it: the next frame begins where they end.

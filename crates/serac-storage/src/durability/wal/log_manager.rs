@@ -1,23 +1,23 @@
-//! Writes the log: commits queue up, a thread writes and syncs what has gathered (group commit),
-//! then acknowledges.
+//! Writes the log: commits queue up, a thread writes and syncs the queue (group commit), then
+//! acknowledges.
 //!
 //! ```text
 //! commit (in its critical section): reserve(bytes).enqueue(ts, redo)           log thread: take the queue -> write -> sync -> durable := ts
 //! ```
-//! `reserve` gives the frame its place in a segment whose disk space is already allocated, so a
+//! `reserve` gives the frame its place in a segment whose disk space is already allocated. So a
 //! full disk fails a commit *before* it is visible, and nothing after that can run out of space. A
-//! failed write or sync is different: nobody knows what is on the disk, so the log is *poisoned*:
+//! failed write or sync is different: the content of the disk is unknown, so the log is *poisoned*:
 //! this process acknowledges nothing any more. The same holds once the folder is not where it was
-//! opened, which is looked at after each sync, before the acknowledgement, and before a segment is
+//! opened. This is checked after each sync, before the acknowledgement, and before a segment is
 //! made.
 //!
 //! **Durable timestamps.** Timestamps are given under the commit latch, and each comes here, under
 //! the log's latch, in its order: with a frame ([`Reservation::enqueue`]) or without (`skip`). So
-//! everything is durable up to the oldest commit that waits or is being written, exclusively, or up
-//! to the newest timestamp if none is. Frames of parts have no timestamp and hold nobody up.
+//! all commits are durable before the oldest one that waits or is being written. If none waits, all
+//! are durable up to the newest timestamp. Frames of parts have no timestamp and delay no commit.
 //!
-//! **The end.** Once the log is closed, it takes no frame any more; what it has taken is written,
-//! and then its thread ends. So a commit beside the close is refused, or written and acknowledged.
+//! **The end.** Once the log is closed, it takes no frame any more; its queue is written, and then
+//! its thread ends. So a commit beside the close is refused, or written and acknowledged.
 
 use super::frame::{
     FrameHead, FrameKind, LARGEST_PAYLOAD, Place, SEGMENT_HEADER_BYTES, frame_bytes, segment_header, write_frame,
@@ -39,16 +39,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// When a commit is acknowledged.
+/// The point at which a commit is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// When its log is on the disk.
+    /// Once its log is on the disk.
     #[default]
     Full,
     /// At once; the log follows within about [`RELAXED_INTERVAL`]. A crash of the machine or the
-    /// process loses at most what was committed in that window, and never a part of a transaction.
+    /// process loses at most the commits of that window, and never a part of a transaction.
     Relaxed,
-    /// At once, and no log is written: only a checkpoint or a clean close keeps what was committed.
+    /// At once, and no log is written: only a checkpoint or a clean close keeps the commits.
     Off,
 }
 
@@ -62,7 +62,7 @@ const LARGEST_SPARE_BYTES: usize = 8 << 20;
 /// Commits wait while more than this is queued: the log must not fall behind without bound.
 const LARGEST_QUEUE_BYTES: u64 = 64 << 20;
 
-/// How the log is kept.
+/// The settings of the log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// Folder of the segments.
@@ -73,7 +73,7 @@ pub struct LogOptions {
     pub allocation_bytes: u64,
     /// Redo of a running transaction that is longer goes to the log before the commit.
     pub spill_bytes: usize,
-    /// When commits are acknowledged.
+    /// The point at which commits are acknowledged.
     pub durability: Durability,
     /// Files.
     pub file_system: Arc<dyn FileSystem>,
@@ -102,8 +102,8 @@ struct Segment {
     allocated: u64,
     /// Bytes given to frames.
     assigned: u64,
-    /// The newest commit that needs the segment and what comes later: one in it, or of a
-    /// transaction whose first part is in it.
+    /// The newest commit that needs this and later segments: a commit in it, or of a transaction
+    /// whose first part is in it.
     newest_commit: u64,
 }
 
@@ -152,7 +152,7 @@ struct State {
     segments: VecDeque<Segment>,
     /// Segments before this number have no open file.
     first_open: u64,
-    /// The number that the first segment of all gets, if there is none.
+    /// The number that the first segment gets, if there is no segment.
     next_segment: u64,
     queue: Queue,
     /// The emptied queue of the last write, for the next one.
@@ -204,7 +204,7 @@ impl State {
         self.push(kind, 0, Timestamp::ZERO, Pending { bytes: &mut Vec::new(), offset: 0, part: 0 });
     }
 
-    /// Up to where everything is durable, but for what `durable` knows already.
+    /// The timestamp up to which all commits are durable, beyond the known value of `durable`.
     fn settled(&self) -> Timestamp {
         match self.writing.or(self.queue.first_commit) {
             Some(commit) => Timestamp(commit.0 - 1),
@@ -271,7 +271,7 @@ pub struct LogManager {
     flushing_nanos: AtomicU64,
 }
 
-/// What a log has done in this process.
+/// The log's figures in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogFigures {
     /// Bytes written.
@@ -296,10 +296,10 @@ fn doubled(step: u64, bytes: u64) -> u64 {
 }
 
 impl LogManager {
-    /// A log that goes on after what was recovered, and after timestamp `newest`.
+    /// A log that continues after the recovered one, and after timestamp `newest`.
     ///
     /// # Errors
-    /// When files cannot be opened or made, or there is no thread.
+    /// An error when files cannot be opened or made, or there is no thread.
     pub(crate) fn start(options: LogOptions, newest: Timestamp, tail: LogTail) -> Result<(Arc<Self>, JoinHandle<()>)> {
         let old = |segment: super::recovery::TailSegment| Segment {
             number: segment.number,
@@ -342,7 +342,7 @@ impl LogManager {
                 let open = log.options.file_system.open(&path);
                 last.file = Some(open.map_err(|e| StorageError::io(format!("cannot open {}", path.display()), e))?);
             }
-            // On a full disk what is there can still be read.
+            // On a full disk the database can still be read.
             match log.mark_opening(&mut state) {
                 Err(StorageError::DiskFull) => {}
                 result => result?,
@@ -384,13 +384,13 @@ impl LogManager {
         Ok(())
     }
 
-    /// How long the file of a segment becomes that has `wanted` bytes; `need` at least.
+    /// The length to which the file of a segment grows that has `wanted` bytes; `need` at least.
     fn allocation(&self, wanted: u64, need: u64) -> u64 {
         doubled(self.options.allocation_bytes, wanted).min(self.options.segment_bytes).max(need)
     }
 
-    /// Tries with the usual number of bytes, and if the disk has not so much, with what is needed;
-    /// the number that it was.
+    /// Tries with the usual number of bytes, and with `need` bytes if the disk has less room.
+    /// Returns the number that was used.
     fn where_there_is_space<T>(
         &self,
         usual: u64,
@@ -418,8 +418,7 @@ impl LogManager {
         }
     }
 
-    /// Makes room for a frame with `payload` bytes behind what the last segment has, or in a new
-    /// one.
+    /// Makes room for a frame with `payload` bytes at the end of the last segment, or in a new one.
     fn make_room(&self, state: &mut State, payload: usize) -> Result<()> {
         Self::check(state)?;
         if state.closed {
@@ -428,6 +427,7 @@ impl LogManager {
         self.mark_opening(state)?;
         self.find_room(state, payload)
     }
+
     /// Puts a frame where this process begins to write, before any other.
     fn mark_opening(&self, state: &mut State) -> Result<()> {
         if state.is_unmarked {
@@ -438,6 +438,7 @@ impl LogManager {
         }
         Ok(())
     }
+
     fn find_room(&self, state: &mut State, payload: usize) -> Result<()> {
         assert!(payload <= LARGEST_PAYLOAD, "long redo is handed over in parts");
         let bytes = frame_bytes(payload) as u64;
@@ -483,7 +484,8 @@ impl LogManager {
         self.options.spill_bytes
     }
 
-    /// Takes what a running transaction has of redo. What it could not take stays in the buffer.
+    /// Takes the redo of a running transaction. The redo that it could not take stays in the
+    /// buffer.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
@@ -507,8 +509,8 @@ impl LogManager {
         let mut state = self.state.lock();
         state.newest = timestamp;
         if state.failed.is_none() {
-            // Release: pairs with `durable_ts`. Never backwards: what is settled only grows, and it
-            // is known under the latch.
+            // Release: pairs with `durable_ts`. Never backwards: the settled timestamp only grows,
+            // and it is known under the latch.
             self.durable.store(state.settled().0, Ordering::Release);
         }
     }
@@ -518,10 +520,11 @@ impl LogManager {
         self.state.lock().open_parts.remove(&txn_no);
     }
 
-    /// When commits are acknowledged.
+    /// The point at which commits are acknowledged.
     pub fn durability(&self) -> Durability {
         self.options.durability
     }
+
     /// The newest timestamp up to which everything is durable.
     pub fn durable_ts(&self) -> Timestamp {
         // Acquire: pairs with the Release of the log thread and of `skip`.
@@ -578,7 +581,7 @@ impl LogManager {
         callback(answer);
     }
 
-    /// What the log has done in this process.
+    /// The log's figures in this process.
     pub fn figures(&self) -> LogFigures {
         // Relaxed: figures.
         let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
@@ -589,6 +592,7 @@ impl LogManager {
             flushing: Duration::from_nanos(of(&self.flushing_nanos)),
         }
     }
+
     /// Whether a write or a sync has failed: nothing can be committed any more.
     pub fn has_failed(&self) -> bool {
         self.state.lock().failed.is_some()
@@ -601,6 +605,7 @@ impl LogManager {
     pub fn flush(&self) -> Result<()> {
         self.flushed().map(|_| ())
     }
+
     fn flushed(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state.lock();
         let taken = state.next_sequence - 1;
@@ -612,8 +617,8 @@ impl LogManager {
         Ok(state)
     }
 
-    /// A checkpoint begins, and takes its snapshot afterwards: what comes from now on stands in
-    /// another segment than what it will make unneeded, unless that is little.
+    /// A checkpoint begins, and takes its snapshot afterwards. Unless the current segment is short,
+    /// later frames go to a new segment, so that the checkpoint makes the older ones unneeded.
     pub(crate) fn begin_checkpoint(&self) {
         let mut state = self.state.lock();
         let Some(last) = state.segments.back() else { return };
@@ -631,8 +636,9 @@ impl LogManager {
         }
     }
 
-    /// What a checkpoint at `checkpoint` needs of the log. Syncs what the log has taken so far: the
-    /// position's segment has a durable frame, unless this process has found none and written none.
+    /// The log position that a checkpoint at `checkpoint` needs. Syncs the log so far: the
+    /// position's segment has a durable frame, unless this process has neither found nor written
+    /// one.
     ///
     /// # Errors
     /// [`StorageError::LogFailed`].
@@ -645,7 +651,7 @@ impl LogManager {
         let needed = state.segments.iter().find(is_needed).or(state.segments.back());
         let (segment, sequence) = match needed {
             Some(segment) => (segment.number, segment.first_sequence),
-            // Nothing was written yet.
+            // No frame was written yet.
             None => (state.next_segment, state.next_sequence),
         };
         Ok(LogPosition { segment, sequence, durable })
@@ -654,7 +660,7 @@ impl LogManager {
     /// Drops the segments before `position`, which the manifest names.
     ///
     /// # Errors
-    /// When files cannot be removed.
+    /// An error when files cannot be removed.
     pub(crate) fn truncate_before(&self, position: LogPosition) -> Result<()> {
         {
             let mut state = self.state.lock();
@@ -670,6 +676,7 @@ impl LogManager {
         let state = self.state.lock();
         Timestamp(state.segments.iter().map(|segment| segment.newest_commit).max().unwrap_or(0))
     }
+
     /// Bytes of log that a restart would have to read.
     pub fn live_bytes(&self) -> u64 {
         self.state.lock().segments.iter().map(|segment| segment.assigned).sum()
@@ -680,6 +687,7 @@ impl LogManager {
         self.state.lock().closed = true;
         self.work.notify_all();
     }
+
     /// How the log has ended, once its thread has: whether all that it has taken is durable.
     ///
     /// # Errors
@@ -749,7 +757,8 @@ impl LogManager {
             self.done.notify_all();
             for callback in ready.into_values().flatten() {
                 let answer = answer.clone().map_or(Ok(()), |reason| Err(StorageError::LogFailed(reason)));
-                // One that panics has said so. The log goes on: others wait for it.
+                // A callback that panics has reported it. The log goes on: other commits wait for
+                // it.
                 let _ = catch_unwind(AssertUnwindSafe(|| callback(answer)));
             }
             if failed {

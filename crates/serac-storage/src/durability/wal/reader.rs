@@ -1,9 +1,9 @@
 //! Reads the log back and finds its end.
 //!
-//! Frames are read in order until the next one of the chain is not there. What was found then is a
-//! [`Gap`]. It has a *proof* if something says that the missing frame was durable, and then the log
+//! Frames are read in order until the next one of the chain is not there. The bytes there are a
+//! [`Gap`]. It has a *proof* if the missing frame is known to have been durable, and then the log
 //! is damaged. Otherwise the frame was on its way to the disk when the process or the machine died,
-//! and nobody was told that it was durable: it is the log's unfinished end. The module above lists
+//! and was never acknowledged as durable: it is the log's unfinished end. The module above lists
 //! the proofs.
 
 use super::frame::{
@@ -27,28 +27,28 @@ pub(super) struct LogReader<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadSegment {
     pub(super) number: u64,
-    /// Where its last good frame ends.
+    /// The end of its last good frame.
     pub(super) end: u64,
 }
 
-/// Where reading ended.
+/// The place where reading ended.
 #[derive(Debug)]
 pub(super) struct LogEnd {
-    /// The segments that have good frames, or might have; the last one is where the log ends.
+    /// The segments that have good frames, or might have; the log ends in the last one.
     pub(super) segments: Vec<ReadSegment>,
     /// Sequence number that the next frame gets.
     pub(super) next_sequence: u64,
-    /// Checksum of the last good frame; zero if there is none.
+    /// Checksum of the last good frame; zero without one.
     pub(super) checksum: u32,
-    /// What the last good frame is.
+    /// The last good frame's kind.
     pub(super) last_kind: Option<FrameKind>,
     /// Bytes read.
     pub(super) bytes: u64,
-    /// What lies behind, if it is not nothing.
+    /// The bytes behind it, if there are any.
     pub(super) gap: Option<Gap>,
 }
 
-/// Where the chain breaks.
+/// The place where the chain breaks.
 #[derive(Debug)]
 pub(super) struct Gap {
     /// The place of the missing frame. At offset zero, the whole segment is missing or has no
@@ -56,15 +56,15 @@ pub(super) struct Gap {
     pub(super) place: Place,
     /// Bytes that are not zero from there to the end of the log.
     pub(super) bytes: u64,
-    /// What says that the missing frame was durable.
+    /// The proof that the missing frame was durable.
     pub(super) proof: Option<String>,
 }
 
-/// What the reader of frames wants.
+/// The decision of the reader's caller.
 pub(super) enum Next {
     /// The next one.
     Frame,
-    /// None: this one cannot be used, for the reason given.
+    /// The frame cannot be used, for the reason given.
     Stop(String),
 }
 
@@ -72,7 +72,7 @@ impl<'a> LogReader<'a> {
     /// Looks for the segments in `directory`, from number `first` on.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// An error when the folder cannot be read.
     pub(super) fn new(directory: &'a Path, files: &'a dyn FileSystem, first: u64) -> Result<Self> {
         let mut numbers = segment_numbers(directory, files)?;
         numbers.retain(|&number| number >= first);
@@ -84,10 +84,10 @@ impl<'a> LogReader<'a> {
         &self.numbers
     }
 
-    /// Where a log begins of which nothing else is known: with its first segment.
+    /// The beginning of a log whose position is not known: its first segment.
     ///
     /// # Errors
-    /// When that cannot be read, or has another version.
+    /// An error when it cannot be read, or has another version.
     pub(super) fn first_position(&self) -> Result<LogPosition> {
         let Some(&number) = self.numbers.first() else { return Ok(LogPosition::BEGINNING) };
         let sequence = match self.header(&self.read(number)?, number)? {
@@ -115,7 +115,7 @@ impl<'a> LogReader<'a> {
     /// Hands the good frames from `start` on to `each`, with their places, and finds the end.
     ///
     /// # Errors
-    /// When a file cannot be read or has another version; whatever `each` returns.
+    /// An error when a file cannot be read or has another version, and the errors of `each`.
     pub(super) fn frames(
         &self,
         start: LogPosition,
@@ -166,7 +166,7 @@ impl<'a> LogReader<'a> {
         Ok(end)
     }
 
-    /// What says that frame `missing`, of `place` or later, was durable. `bytes` are those of the
+    /// The proof that frame `missing`, of `place` or later, was durable. `bytes` are those of the
     /// place's segment.
     fn proof(&self, place: Place, bytes: &[u8], missing: u64, durable: u64) -> Result<Option<String>> {
         if durable >= missing {
@@ -186,8 +186,8 @@ impl<'a> LogReader<'a> {
         Ok(None)
     }
 
-    /// Bytes that are not zero from `place` on, in its segment, whose bytes are given, and in later
-    /// ones, but for their headers.
+    /// The number of bytes that are not zero from `place` on: in its segment, whose bytes are
+    /// given, and in later ones, without their headers.
     fn bytes_behind(&self, place: Place, bytes: &[u8]) -> Result<u64> {
         let used = |bytes: &[u8], from: usize| {
             bytes.get(from..).map_or(0, |rest| rest.iter().filter(|&&byte| byte != 0).count() as u64)
@@ -201,7 +201,7 @@ impl<'a> LogReader<'a> {
 }
 
 impl LogEnd {
-    /// Where the next frame would stand, in a log that is read from `start` on.
+    /// The place of the next frame, in a log that is read from `start` on.
     fn place(&self, start: LogPosition) -> Place {
         match self.segments.last() {
             Some(last) => Place { segment: last.number, offset: last.end },
@@ -218,7 +218,7 @@ fn read_segment(
     each: &mut impl FnMut(Place, &Frame<'_>) -> Result<Next>,
 ) -> Result<Option<String>> {
     while let Some((frame, length)) = read_frame(&bytes[place.offset as usize..], *place) {
-        // Behind what is not needed, the first frame is the chain's beginning.
+        // After unneeded frames, the first frame is the chain's beginning.
         let follows = end.last_kind.is_none() || frame.head.previous == end.checksum;
         if frame.head.sequence != end.next_sequence || !follows {
             break;

@@ -1,5 +1,5 @@
-//! Recovery of the log: transactions are put together from their frames and handed on, an
-//! unfinished end is cut, and the place is prepared where the next process goes on.
+//! Recovery of the log. It puts transactions together from their frames and hands them on, cuts an
+//! unfinished end, and prepares the place where the next process continues.
 
 use super::frame::{Frame, FrameKind, Place};
 use super::reader::{LogEnd, LogReader, Next};
@@ -16,11 +16,12 @@ use std::path::Path;
 pub(crate) enum LogStart {
     /// From where the manifest says.
     At(LogPosition),
-    /// There is no manifest: whatever is there is wanted, also what the data files may have.
+    /// There is no manifest: all of the log is wanted, also transactions that the data files may
+    /// have.
     Anywhere,
 }
 
-/// How the log is recovered.
+/// The settings of a recovery.
 pub(crate) struct LogRecovery<'a> {
     /// Folder of the segments.
     pub(crate) directory: &'a Path,
@@ -28,11 +29,11 @@ pub(crate) struct LogRecovery<'a> {
     pub(crate) files: &'a dyn FileSystem,
     /// From where it is needed.
     pub(crate) start: LogStart,
-    /// What was committed up to here is there already.
+    /// Transactions committed up to here are in the checkpoint.
     pub(crate) checkpoint_ts: Timestamp,
 }
 
-/// What recovery found.
+/// The result of recovery.
 #[derive(Debug)]
 pub(crate) struct RecoveredLog {
     /// The newest commit.
@@ -41,13 +42,13 @@ pub(crate) struct RecoveredLog {
     pub(crate) transactions: u64,
     /// Bytes read.
     pub(crate) bytes: u64,
-    /// Commits whose first parts are not there, in words: left out where there is no manifest.
+    /// Commits whose first parts are missing, in words: left out if there is no manifest.
     pub(crate) lost: Vec<String>,
-    /// What was cut off, in words.
+    /// The description of the part that was cut off.
     pub(crate) cut: Option<String>,
-    /// Whether something durable is missing.
+    /// Whether a durable part is missing.
     pub(crate) is_damaged: bool,
-    /// Where the log goes on.
+    /// The place where the log goes on.
     pub(crate) tail: LogTail,
 }
 
@@ -84,12 +85,14 @@ impl LogTail {
         let (segment, sequence) = (self.next_segment, self.next_sequence);
         LogPosition { segment, sequence, durable: sequence - 1 }
     }
+
     /// Keeps the segments as they are now. Nothing more is written to any but the last.
     pub(crate) fn keep(&self, directory: &Path, aside: &mut Aside<'_>) -> Result<()> {
         let Some((last, earlier)) = self.segments.split_last() else { return Ok(()) };
         earlier.iter().try_for_each(|segment| aside.link(&segment_path(directory, segment.number)))?;
         aside.copy(&segment_path(directory, last.number))
     }
+
     /// The position of all that is there.
     pub(crate) fn position(&self) -> LogPosition {
         let durable = self.next_sequence - 1;
@@ -126,13 +129,13 @@ impl Parts {
     }
 }
 
-/// Reads the log, hands commit timestamp and redo of each transaction that is newer than the
-/// checkpoint to `replay`, in commit order, and makes sure that what it has found is durable. With
-/// `salvage`, damage is no reason to refuse what lies before it; what lies behind is kept there.
+/// Reads the log and hands commit timestamp and redo of each transaction newer than the checkpoint
+/// to `replay`, in commit order. Then makes the log durable up to there. With `salvage`, damage is
+/// no reason to refuse the log before it; the log behind it is kept in that folder.
 ///
 /// # Errors
-/// [`StorageError::Corrupt`] if something durable is missing or damaged; when files cannot be read
-/// or changed; whatever `replay` returns.
+/// [`StorageError::Corrupt`] if durable data is missing or damaged; an I/O error if files cannot be
+/// read or changed; the errors of `replay`.
 pub(crate) fn recover(
     options: &LogRecovery<'_>,
     mut salvage: Option<&mut Aside<'_>>,
@@ -179,7 +182,7 @@ pub(crate) fn recover(
                         return Ok(Next::Frame);
                     }
                     let (ts, count) = (head.commit_ts.0, head.part);
-                    let reason = format!("of the {count} parts of the commit at timestamp {ts} some are missing");
+                    let reason = format!("parts of the commit at timestamp {ts} are missing ({count} in all)");
                     if !anywhere {
                         return Ok(Next::Stop(reason));
                     }
@@ -189,7 +192,7 @@ pub(crate) fn recover(
         }
         Ok(Next::Frame)
     })?;
-    // A segment that was begun, and no more, gets a frame: that proves what lies before.
+    // A new segment without a frame gets one, which proves the frames before it.
     let ends_with_no_frame = end.segments.last().is_some_and(|last| last.end == first_place(last.number).offset);
     let mut recovered = RecoveredLog {
         newest,
@@ -219,7 +222,7 @@ pub(crate) fn recover(
     Ok(recovered)
 }
 
-/// Cuts what lies behind the end.
+/// Cuts the bytes behind the end.
 fn cut(
     options: &LogRecovery<'_>,
     mut salvage: Option<&mut Aside<'_>>,
@@ -238,7 +241,7 @@ fn cut(
         }
     }
     let cannot = |e| StorageError::io(format!("cannot cut the end of the log at {}", path.display()), e);
-    // Before any proof goes away: if this is stopped, the next opening may take what is left for an
+    // Before any proof goes away: if this is stopped, the next opening may take the rest for an
     // unfinished end.
     if let (Some(aside), true) = (&mut salvage, offset > 0 && gap.bytes > 0) {
         aside.copy(&path)?;
@@ -265,7 +268,7 @@ fn cut(
     Ok(())
 }
 
-/// Syncs what was found: a process that was killed may have left it in the operating system's
+/// Syncs the recovered log. A process that was killed may have left it in the operating system's
 /// cache, and the next frames say that it is durable.
 fn make_durable(directory: &Path, files: &dyn FileSystem, tail: &LogTail) -> Result<()> {
     for segment in &tail.segments {

@@ -6,7 +6,7 @@ use crate::error::{Result, StorageError};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// What a checkpoint needs of the log, and knows of it.
+/// A checkpoint's position in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogPosition {
     /// The first segment that is needed.
@@ -19,7 +19,7 @@ pub struct LogPosition {
 }
 
 impl LogPosition {
-    /// Where the log of a new database begins.
+    /// The beginning of a new database's log.
     pub const BEGINNING: Self = Self { segment: 1, sequence: 1, durable: 0 };
 }
 

@@ -1,6 +1,5 @@
-//! The log against a model of what must be in it: any order of parts, commits, aborts, rollbacks to
-//! savepoints, checkpoints in all their steps, restarts, kills and losses of power, through the
-//! real code.
+//! The log against a model of its content. Steps come in any order: parts, commits, aborts,
+//! rollbacks to savepoints, checkpoints in all their steps, restarts, kills and losses of power.
 //!
 //! `SERAC_SEED=n` replays a seed; `SERAC_STRESS=1` makes it many more.
 
@@ -33,8 +32,8 @@ fn options(directory: &Path, files: Arc<dyn FileSystem>) -> LogOptions {
     }
 }
 
-/// What a restart from `start` and a checkpoint at `checkpoint_ts` finds: the transactions in their
-/// order, and the rest.
+/// The result of a restart from `start` with a checkpoint at `checkpoint_ts`: the transactions in
+/// their order, and the rest.
 fn read(
     directory: &Path,
     files: &dyn FileSystem,
@@ -50,7 +49,7 @@ fn read(
     Ok((transactions, recovered))
 }
 
-/// A running transaction: its redo, what that must be, and its savepoints.
+/// A running transaction: its redo, the expected redo, and its savepoints.
 struct Running {
     txn_no: u64,
     redo: RedoBuffer,
@@ -58,13 +57,13 @@ struct Running {
     savepoints: Vec<(RedoMark, usize)>,
 }
 
-/// How a process ends.
+/// The end of a process.
 #[derive(Clone, Copy, PartialEq)]
 enum Ending {
     Clean,
-    /// What was written so far is there.
+    /// All written bytes are there.
     Killed,
-    /// What was synced so far is there, and pieces of the rest, as this seed chooses.
+    /// All synced bytes are there, and pieces of the rest, chosen by this seed.
     PowerLost(u64),
 }
 
@@ -76,7 +75,7 @@ enum Step {
     Published(LogPosition),
 }
 
-/// The log, and what must be in it.
+/// The log, and its expected content.
 struct Model {
     directory: PathBuf,
     files: FaultFileSystem,
@@ -84,7 +83,7 @@ struct Model {
     clock: u64,
     next_txn: u64,
     running: Vec<Running>,
-    /// What was committed, by timestamp.
+    /// The committed redo, by timestamp.
     committed: BTreeMap<u64, Vec<u8>>,
     /// The newest commit that was durable when the process ended.
     acknowledged: Timestamp,
@@ -123,7 +122,7 @@ impl Model {
         let (checkpoint_ts, start) = self.manifest;
         let (found, recovered) = read(&self.directory, &self.files, start, checkpoint_ts).unwrap();
         self.clock = recovered.newest.0;
-        // What nobody was told of may be missing, the newest first.
+        // Commits that were not acknowledged may be missing, the newest first.
         assert!(self.clock >= self.acknowledged.0, "after restart {}", self.restarts);
         self.committed.retain(|ts, _| *ts <= recovered.newest.0);
         let expected: Vec<&Vec<u8>> = self.committed.range(checkpoint_ts.0 + 1..).map(|(_, redo)| redo).collect();
@@ -287,8 +286,8 @@ fn in_any_order_of_steps_the_log_has_what_the_checkpoint_lacks() {
     assert!(dropped > 0 && restarts > 0 && refused > 0, "{dropped} dropped, {restarts} restarts, {refused} refused");
 }
 
-/// Removes, cuts or empties something of the log that is durable, and makes sure that it is missed.
-/// False if there was nothing to remove.
+/// Removes, cuts or empties a durable part of the log, and checks that it is missed. False if there
+/// was nothing to remove.
 fn is_missed(model: &mut Model, rng: &mut StdRng) -> bool {
     let (log, thread) = model.log.take().unwrap();
     log.close();
@@ -298,8 +297,8 @@ fn is_missed(model: &mut Model, rng: &mut StdRng) -> bool {
     let needed: Vec<u64> = segments.into_iter().filter(|&number| number >= start.segment).collect();
     let number = needed[rng.random_range(0..needed.len())];
     let path = segment_path(&model.directory, number);
-    // Whatever is behind the last frame that a later one, or the manifest, knows to be durable may
-    // be missing.
+    // Frames behind the last one that a later frame, or the manifest, knows to be durable may be
+    // missing.
     let is_last = Some(&number) == needed.last();
     if is_last && (start.durable < start.sequence || number != start.segment) {
         return false;
@@ -325,7 +324,7 @@ struct GatedFiles {
 
 #[derive(Debug, Default)]
 struct Gate {
-    /// Syncs that may go on, none if all may, and how many have begun.
+    /// Syncs that may go on (`None`: all), and the number that have begun.
     state: Mutex<(Option<u32>, u32)>,
     changed: Condvar,
 }
@@ -334,18 +333,22 @@ impl Gate {
     fn close(&self) {
         self.state.lock().unwrap().0 = Some(0);
     }
+
     fn let_through(&self) {
         *self.state.lock().unwrap().0.as_mut().unwrap() += 1;
         self.changed.notify_all();
     }
+
     fn open(&self) {
         self.state.lock().unwrap().0 = None;
         self.changed.notify_all();
     }
+
     fn wait_for_syncs(&self, count: u32) {
         let state = self.state.lock().unwrap();
         drop(self.changed.wait_while(state, |state| state.1 < count).unwrap());
     }
+
     fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         if state.0.is_some() {
@@ -366,19 +369,24 @@ impl StorageFile for GatedFile {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
         self.0.write_all_at(bytes, offset)
     }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> std::io::Result<usize> {
         self.0.read_at(bytes, offset)
     }
+
     fn length(&self) -> std::io::Result<u64> {
         self.0.length()
     }
+
     fn sync(&self) -> std::io::Result<()> {
         self.1.pass();
         self.0.sync()
     }
+
     fn allocate(&self, len: u64) -> std::io::Result<()> {
         self.0.allocate(len)
     }
+
     fn set_len(&self, len: u64) -> std::io::Result<()> {
         self.0.set_len(len)
     }
@@ -388,36 +396,47 @@ impl FileSystem for GatedFiles {
     fn create(&self, path: &Path) -> std::io::Result<Arc<dyn StorageFile>> {
         Ok(Arc::new(GatedFile(RealFileSystem.create(path)?, self.gate.clone())))
     }
+
     fn open(&self, path: &Path) -> std::io::Result<Arc<dyn StorageFile>> {
         RealFileSystem.open(path)
     }
+
     fn open_to_read(&self, path: &Path) -> std::io::Result<Arc<dyn StorageFile>> {
         RealFileSystem.open_to_read(path)
     }
+
     fn map(&self, path: &Path) -> std::io::Result<arrow_buffer::Buffer> {
         RealFileSystem.map(path)
     }
+
     fn list(&self, folder: &Path) -> std::io::Result<Vec<String>> {
         RealFileSystem.list(folder)
     }
+
     fn exists(&self, path: &Path) -> std::io::Result<bool> {
         RealFileSystem.exists(path)
     }
+
     fn create_folder(&self, path: &Path) -> std::io::Result<()> {
         RealFileSystem.create_folder(path)
     }
+
     fn link(&self, from: &Path, to: &Path) -> std::io::Result<()> {
         RealFileSystem.link(from, to)
     }
+
     fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
         RealFileSystem.rename(from, to)
     }
+
     fn remove(&self, path: &Path) -> std::io::Result<()> {
         RealFileSystem.remove(path)
     }
+
     fn sync_dir(&self, path: &Path) -> std::io::Result<()> {
         RealFileSystem.sync_dir(path)
     }
+
     fn lock(
         &self,
         path: &Path,
@@ -517,6 +536,7 @@ impl crate::durability::storage::RecoveryCatalog for NoCatalog {
     fn restore(&mut self, _: &crate::durability::storage::Storage, _: &str) -> Result<()> {
         Ok(())
     }
+
     fn apply_meta(&mut self, _: &crate::durability::storage::Storage, _: &[u8]) -> Result<()> {
         Ok(())
     }
@@ -587,8 +607,8 @@ fn damaged_bytes_full_of_lengths_are_judged_in_time() {
     assert!(found.is_empty() && recovered.cut.is_some());
 }
 
-/// Wherever the file ends, the next process goes on behind whole frames, and the one after it finds
-/// what both have written.
+/// At any end of the file, the next process continues after whole frames, and the one after it
+/// finds the frames of both.
 #[test]
 fn a_file_that_ends_anywhere_goes_on_behind_its_last_whole_frame() {
     let folder = tempfile::tempdir().unwrap();
@@ -615,8 +635,8 @@ fn a_file_that_ends_anywhere_goes_on_behind_its_last_whole_frame() {
     }
 }
 
-/// The log's thread syncs a segment before it writes to the next one, so a frame there is a proof,
-/// even one of the same group of commits.
+/// The log's thread syncs a segment before it writes to the next one. So a frame in the next one is
+/// a proof, even one of the same group of commits.
 #[test]
 fn a_frame_in_a_later_segment_proves_what_was_before_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -650,8 +670,8 @@ fn a_frame_in_a_later_segment_proves_what_was_before_it() {
     }
 }
 
-/// A process was killed when it had made a segment, and nothing in it. The next process, which
-/// writes nothing else, sees to it that what lies before is missed.
+/// A process was killed when it had made an empty segment. The next process, which writes nothing
+/// else, makes sure that earlier frames would be missed.
 #[test]
 fn what_lies_before_a_segment_without_a_frame_is_missed() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,22 +14,22 @@
 //! cold and calm take part, the moves do not count as touching them, and between groups others get
 //! their turn.
 //!
-//! **Several threads** share the groups of a table when there are many: groups have no block in
-//! common, each is a transaction of its own, and where two of them meet at all (an index, the log)
-//! they meet as any transactions do. Threads are started for a backlog and end with it.
+//! **Several threads** share the groups of a table when there are many. Groups have no block in
+//! common, and each is a transaction of its own. In an index or the log they meet as any
+//! transactions do. Threads are started for a backlog and end with it.
 //!
 //! **When a slot is free** is described in [`crate::table::data_table`]. Old row ids die with the
 //! last snapshot that sees the row there; index entries that name them are retired as after any
-//! delete, and a slot may be filled before that: readers verify an entry against the row, and an
-//! entry is removed only if no version of the row that is then in the slot has its key.
+//! delete. A slot may be filled before that: readers verify an entry against the row. An entry is
+//! removed only if no version of the row that is then in the slot has its key.
 //!
-//! **What follows the rows** is the engine's business ([`RowFollower`]): index entries, and
-//! whatever else knows a row by its id. Entries of a copy are added before the row is deleted, so
-//! who finds the row gone and looks again finds the copy.
+//! **References to the rows** are the engine's business ([`RowFollower`]): index entries and all
+//! other holders of row ids. Entries of a copy are added before the row is deleted, so a reader
+//! that finds the row gone and looks again finds the copy.
 //!
 //! **Emptied blocks** are recycled by the freezer like cold ones once no snapshot sees a row in
 //! them (see [`crate::freeze`]). Recovery replays moves like other changes, to the same row ids,
-//! and recycles what is empty at its end.
+//! and recycles empty blocks at its end.
 //!
 //! Model: `serac-models/tests/slots.rs`.
 
@@ -48,16 +48,16 @@ use serac_sync::atomic::{AtomicUsize, Ordering};
 use serac_sync::epoch;
 use std::sync::Arc;
 
-/// Takes what knows rows by their ids along: the engine's indexes.
+/// Updates the holders of row ids: the engine's indexes.
 pub trait RowFollower: Send + Sync {
-    /// Prepares for moves of rows of `table` by `txn`, which has just begun; none if the table
+    /// Prepares for moves of rows of `table` by `txn`, which has just begun; `None` if the table
     /// cannot be written to now.
     fn follow(&self, table: &DataTable, txn: &mut Transaction) -> Option<Box<dyn FollowMoves>>;
 }
 
 /// Follows the moves of one transaction. Dropped after the transaction's end.
 pub trait FollowMoves {
-    /// `copy` holds what `row` held in the transaction's snapshot; `row` is still there.
+    /// `copy` has the values of `row` in the transaction's snapshot; `row` is still there.
     fn copied(&mut self, txn: &mut Transaction, row: RowId, copy: RowId, values: &[Value<'_>]);
     /// Whether `row` may give way to its copy. Asked before the transaction deletes it, and again
     /// afterwards.
@@ -66,7 +66,7 @@ pub trait FollowMoves {
     fn finish(&mut self, txn: &mut Transaction, moved: &[bool]);
 }
 
-/// For storages whose row ids nobody keeps.
+/// For storages whose row ids are not kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NobodyFollows;
 
@@ -83,7 +83,7 @@ impl FollowMoves for NobodyFollows {
     fn finish(&mut self, _: &mut Transaction, _: &[bool]) {}
 }
 
-/// What compaction did.
+/// The figures of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionReport {
     /// Groups compacted.
@@ -132,21 +132,21 @@ fn candidates(table: &DataTable, is_cold: &(dyn Fn(&HotBlock) -> bool + Sync)) -
     (0..table.block_count()).map(BlockNo).filter_map(candidate).collect()
 }
 
-/// Groups from which on one more thread takes part.
+/// The number of groups per further thread.
 const GROUPS_PER_THREAD: usize = 4;
 
-/// How a table is compacted.
+/// The settings of a table's compaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompactionPlan {
-    /// Which blocks go together.
+    /// The rule that forms groups.
     pub(crate) groups: CompactionGroups,
     /// Threads at the most.
     pub(crate) threads: usize,
 }
 
 /// Compacts the groups that `plan` forms of the frozen blocks of `table` and of its hot ones that
-/// `is_cold` accepts, until `stop` says so. Does nothing while another compaction of the table is
-/// running, nor to a table that never freezes: what it emptied would not be recycled.
+/// `is_cold` accepts, until `stop` is true. Does nothing while another compaction of the table is
+/// running, nor to a table that never freezes: its emptied blocks would not be recycled.
 ///
 /// # Errors
 /// When the log does not take a group's transaction: the group is rolled back.
@@ -201,7 +201,7 @@ fn compact_group(
     group: &[BlockNo],
     is_cold: &(dyn Fn(&HotBlock) -> bool + Sync),
 ) -> Result<CompactionReport> {
-    // To the end of the commit: who pins rows afterwards has a snapshot that sees the moves.
+    // Held to the end of the commit: a later pin has a snapshot that sees the moves.
     let Some(_unpinned) = table.row_pins().unpinned() else { return Ok(CompactionReport::default()) };
     let mut txn = manager.begin();
     let Some(mut following) = follower.follow(table, &mut txn) else { return Ok(CompactionReport::default()) };
@@ -254,7 +254,8 @@ fn move_rows(
         let before = txn.savepoint();
         let gone = following.may_leave(&txn, row)
             && match table.delete(&mut txn, row) {
-                // Asked again: who relies on the row and has not seen it deleted is seen now.
+                // Asked again: a reader that relies on the row and has not seen it deleted is seen
+                // now.
                 Ok(()) => following.may_leave(&txn, row),
                 Err(StorageError::WriteConflict { .. }) => false,
                 Err(error) => return Err(error),

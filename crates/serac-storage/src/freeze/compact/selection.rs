@@ -1,18 +1,17 @@
-//! Which blocks of a compaction group are filled, which one partly, and which are emptied (§4.3);
-//! and which blocks form a group.
+//! The choice of blocks for a compaction group: filled, partly filled or emptied (§4.3).
 //!
-//! With t rows in a group of blocks of s slots, ⌊t/s⌋ blocks are filled (F), one holds the other t
-//! mod s rows in its first slots (p), and the rest (E) are emptied. Every gap in F and in the first
-//! t mod s slots of p takes one row from E or from the later slots of p: so many moves, whichever
-//! rows they are. The *approximate* selection orders the blocks by emptiness, takes the fullest as
-//! F and the next one as p; the *optimal* one tries every block as p.
+//! A group has t rows in blocks of s slots. ⌊t/s⌋ blocks are filled (F), one holds the other t mod
+//! s rows in its first slots (p), and the rest (E) are emptied. Every gap in F and in the first t
+//! mod s slots of p takes one row from E or from the later slots of p. The number of moves is the
+//! number of gaps, whichever rows move. The *approximate* selection orders the blocks by emptiness
+//! and takes the fullest as F and the next one as p. The *optimal* one tries every block as p.
 
 use crate::block::Block;
 use crate::ids::{BlockNo, RowId, Slot};
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-/// Which slots of a block hold rows.
+/// The slots of a block that hold rows.
 #[derive(Clone, Debug)]
 pub struct Occupancy {
     no: BlockNo,
@@ -22,13 +21,15 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// Of a block of `slots` slots, from the bits of its first slots; bits that are not given are 0.
+    /// The occupancy of a block of `slots` slots, from the bits of its first slots; missing bits
+    /// are 0.
     pub fn new(no: BlockNo, slots: u32, mut words: Vec<u64>) -> Self {
         words.resize((slots as usize).div_ceil(64), 0);
         let rows = words.iter().map(|word| word.count_ones()).sum();
         Self { no, slots, rows, words }
     }
-    /// Of a block as it is now.
+
+    /// The occupancy of a block as it is now.
     pub fn of(no: BlockNo, slots: u32, block: &Block) -> Self {
         let words = match block {
             Block::Hot(block) => block.presence_words(),
@@ -44,36 +45,43 @@ impl Occupancy {
         };
         Self::new(no, slots, words)
     }
+
     /// The block.
     pub fn block_no(&self) -> BlockNo {
         self.no
     }
+
     /// Rows.
     pub fn rows(&self) -> u32 {
         self.rows
     }
+
     /// Empty slots.
     pub fn gaps(&self) -> u32 {
         self.slots - self.rows
     }
+
     /// Whether an empty slot lies before a row.
     pub fn has_holes(&self) -> bool {
         self.rows_before(self.rows) < self.rows
     }
+
     fn holds(&self, slot: u32) -> bool {
         self.words[slot as usize / 64] >> (slot % 64) & 1 == 1
     }
+
     fn rows_before(&self, end: u32) -> u32 {
         let (whole, rest) = (end as usize / 64, end % 64);
         let last = if rest == 0 { 0 } else { (self.words[whole] & ((1 << rest) - 1)).count_ones() };
         self.words[..whole].iter().map(|word| word.count_ones()).sum::<u32>() + last
     }
+
     fn places(&self, slots: std::ops::Range<u32>, full: bool) -> impl Iterator<Item = RowId> {
         slots.filter(move |&slot| self.holds(slot) == full).map(|slot| RowId::new(self.no, Slot(slot)))
     }
 }
 
-/// How p is chosen.
+/// The choice of p.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
     /// The fullest block that is not filled: at most t mod s moves more than the optimum.
@@ -87,7 +95,7 @@ pub enum Variant {
 pub struct BlockSelection {
     /// F: filled.
     pub filled: Vec<usize>,
-    /// p, and the rows it will hold; none if the rows fill whole blocks.
+    /// p, and the rows it will hold; `None` if the rows fill whole blocks.
     pub partial: Option<(usize, u32)>,
     /// E: emptied.
     pub emptied: Vec<usize>,
@@ -105,8 +113,8 @@ impl BlockSelection {
         let mut order: Vec<usize> = (0..group.len()).collect();
         order.sort_by_key(|&i| (group[i].gaps(), group[i].no));
         if rest > 0 {
-            // What p, at a position of the order, costs: its own gaps, and that F goes on one
-            // further if p was in it.
+            // The cost of p at a position of the order: its own gaps, and one more block of the
+            // order in F if p was in it.
             let cost = |at: usize| {
                 let gaps_at = |at: usize| i64::from(group[order[at]].gaps());
                 let in_its_place = if at < full { gaps_at(full) - gaps_at(at) } else { 0 };
@@ -141,23 +149,23 @@ impl BlockSelection {
     }
 }
 
-/// How blocks are grouped for compaction.
+/// The grouping of blocks for compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CompactionGroups {
     /// No compaction.
     Off,
-    /// The emptiest blocks with as many of the fullest as take their rows, as large as it takes to
-    /// leave little over, but no larger than a write set of some blocks' rows.
+    /// The emptiest blocks with as many of the fullest as take their rows. A group grows until few
+    /// gaps are left over, but its write set stays within the rows of a few blocks.
     #[default]
     Adaptive,
-    /// So many blocks at a time, in the order of their numbers.
+    /// This many blocks at a time, in the order of their numbers.
     Fixed(usize),
 }
 
 /// A block that may be compacted.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// Which.
+    /// The block's number.
     pub no: BlockNo,
     /// Its rows, fewer than its slots.
     pub rows: u32,
@@ -171,8 +179,8 @@ const WRITE_SET_BLOCKS: u64 = 2;
 /// Blocks of an adaptive group at the most, and how many of them are emptied.
 const LARGEST_GROUP: usize = 512;
 const MOST_EMPTIED: usize = 64;
-/// Blocks whose emptiness differs by less than one part in so many count as equally empty, so that
-/// neighbours stay together.
+/// Blocks whose emptiness differs by less than one part in this number count as equally empty, so
+/// that neighbours stay together.
 const EMPTINESS_CLASSES: u64 = 16;
 
 impl CompactionGroups {
@@ -226,9 +234,9 @@ impl CompactionGroups {
     }
 }
 
-/// A group of the first of the `emptiest` blocks, which are emptied, and of the first of the
-/// `fullest`, which take their rows: of those that are in no group yet, and so that the gaps left
-/// over are fewest for each block that is freed. None if no block can be freed.
+/// A group of the first of the `emptiest` blocks, which are emptied, and the first of the
+/// `fullest`, which take their rows. Blocks that are in a group already are skipped. The group is
+/// the one that leaves the fewest gaps for each freed block. `None` if no block can be freed.
 fn emptied_and_filled(
     slots: u64,
     emptiest: &[Candidate],
@@ -327,7 +335,7 @@ mod tests {
             let (moves, fewest) = (approximate.moves(&group), fewest_moves(&blocks));
             prop_assert_eq!(optimal.moves(&group).len(), fewest);
             prop_assert!(moves.len() <= fewest + rows % slots);
-            // Each row once, from where one is to where none is.
+            // Each row once, from a row's slot to an empty one.
             for (from, to) in moves {
                 let (from, to) = ([from, to]).map(|row| (row.block().0 as usize, row.slot().0 as usize)).into();
                 let (from, to): ((usize, usize), (usize, usize)) = (from, to);
@@ -359,7 +367,7 @@ mod tests {
                 let empty: u32 = blocks.iter().map(|block| 100 - block.rows).sum();
                 prop_assert!(empty >= 100 || blocks.iter().all(|block| block.closes_holes));
             }
-            // What is left over frees no block, and has no holes.
+            // The blocks left over have no holes, and emptying them would free no block.
             let left: Vec<&Candidate> = candidates.iter().filter(|block| !seen.contains(&block.no)).collect();
             prop_assert!(left.iter().map(|block| 100 - block.rows).sum::<u32>() < 100);
             prop_assert!(left.iter().all(|block| !block.closes_holes));

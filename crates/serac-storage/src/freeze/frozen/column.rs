@@ -7,10 +7,9 @@
 //! | offsets | Utf8, Binary | of variable length |
 //! | dictionary | Dictionary(UInt16, Utf8 or Binary), sorted | of variable length |
 //!
-//! Whatever the encoding, a value of variable length can also be had as a view into the column's
-//! heap: offsets and dictionaries keep their bytes in one buffer, which is a heap. So cells look
-//! like those of a hot block, and a reader who wants views pays 16 bytes a row, never a copy of the
-//! bytes.
+//! In every encoding, a value of variable length can also be had as a view into the column's heap:
+//! offsets and dictionaries keep their bytes in one buffer, which is a heap. So cells look like
+//! those of a hot block. A reader that wants views pays 16 bytes a row, never a copy of the bytes.
 
 use super::strings::{ColumnDictionary, Dictionary, Strings, views_of};
 use super::{FreezeFormat, Zone};
@@ -31,7 +30,7 @@ use arrow_select::take::take;
 use std::slice;
 use std::sync::Arc;
 
-/// How a column's values are kept.
+/// The encoding of a column's values.
 #[derive(Debug, Clone)]
 pub(crate) enum Encoding {
     /// Values of a fixed width, or bits.
@@ -40,7 +39,7 @@ pub(crate) enum Encoding {
     Views {
         /// 16 bytes per slot.
         views: Buffer,
-        /// What the views' buffer indexes name.
+        /// The buffers that the views' indexes name.
         heap: Vec<Buffer>,
         /// Memory that the heap occupies.
         heap_bytes: usize,
@@ -91,6 +90,7 @@ impl FrozenColumn {
             Encoding::Dictionary(_) => format == FreezeFormat::Dictionary,
         }
     }
+
     pub(super) fn heap_bytes(&self) -> usize {
         match &self.encoding {
             Encoding::Plain(_) => 0,
@@ -99,6 +99,7 @@ impl FrozenColumn {
             Encoding::Dictionary(dictionary) => dictionary.words.bytes.len(),
         }
     }
+
     pub(super) fn bytes(&self) -> usize {
         let values = match &self.encoding {
             Encoding::Plain(values) => values.len(),
@@ -111,13 +112,14 @@ impl FrozenColumn {
         values + self.heap_bytes() + self.nulls.as_ref().map_or(0, |nulls| nulls.buffer().len())
     }
 
-    /// Values of a fixed width or views: what may lie in the hot block's memory.
+    /// Values of a fixed width or views, which may lie in the hot block's memory.
     pub(super) fn values_buffer(&self) -> Option<&Buffer> {
         match &self.encoding {
             Encoding::Plain(values) | Encoding::Views { views: values, .. } => Some(values),
             Encoding::Offsets(_) | Encoding::Dictionary(_) => None,
         }
     }
+
     /// Copies that.
     pub(super) fn detach(&mut self) {
         if let Encoding::Plain(values) | Encoding::Views { views: values, .. } = &mut self.encoding {
@@ -167,7 +169,8 @@ impl FrozenColumn {
     pub(crate) fn physical(&self, len: usize) -> ColumnValues {
         ColumnValues { physical: self.physical, len, values: self.values(), nulls: self.nulls.clone() }.truncate(len)
     }
-    /// As [`physical`](Self::physical), of some slots.
+
+    /// As [`physical`](Self::physical), of the given slots.
     pub(crate) fn physical_at(&self, len: usize, slots: &[u32]) -> ColumnValues {
         let values = match &self.encoding {
             Encoding::Plain(_) | Encoding::Views { .. } => return self.physical(len).select(slots),
@@ -199,8 +202,8 @@ impl FrozenColumn {
         }
     }
 
-    /// As [`array`](Self::array), of the selected ones of `len` slots; all come without a copy,
-    /// others share the heap or the dictionary.
+    /// As [`array`](Self::array), of the selected ones of `len` slots. Selecting all slots copies
+    /// nothing; other selections share the heap or the dictionary.
     pub(crate) fn array_at(&self, column_type: ColumnType, len: usize, selection: &Selection) -> ArrayRef {
         match selection {
             Selection::All(n) => self.array(column_type, *n as usize),
@@ -211,7 +214,7 @@ impl FrozenColumn {
         }
     }
 
-    /// Codes and words, if the column is kept as such, and the words have the column's Arrow type.
+    /// Codes and words, if the column is a dictionary, and the words have the column's Arrow type.
     pub(crate) fn dictionary(&self, column_type: ColumnType) -> Option<ColumnDictionary> {
         let Encoding::Dictionary(dictionary) = &self.encoding else { return None };
         if column_type.is_document() || column_type == ColumnType::Numeric {
@@ -267,6 +270,7 @@ impl FrozenColumn {
         let at = if self.physical == PhysicalType::Bit { i / 8 } else { i * width };
         prefetch(values.wrapping_add(at));
     }
+
     /// Asks for the bytes that a long value's view names.
     #[inline]
     pub(super) fn prefetch_text(&self, i: usize) {
@@ -274,6 +278,7 @@ impl FrozenColumn {
             self.prefetch_view(u128::from_le_bytes(bytes_of(views, i)));
         }
     }
+
     /// As [`prefetch_text`](Self::prefetch_text), of a view that was read.
     #[inline]
     pub(super) fn prefetch_view(&self, view: ArrowView) {
@@ -309,6 +314,7 @@ impl FrozenColumn {
             out.extend_from_slice(inline_bytes(&view.to_le_bytes()));
         }
     }
+
     /// The bytes that the view of a long value names.
     #[inline]
     pub(super) fn heap_value(&self, view: ArrowView) -> &[u8] {

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How the variable-length columns of a block are kept once it is frozen. Columns of a fixed width
-/// are plain Arrow arrays in every format.
+/// The form of a block's variable-length columns once it is frozen. Columns of a fixed width are
+/// plain Arrow arrays in every format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FreezeFormat {
-    /// Arrow views (Utf8View, BinaryView): what a hot block has, so that the least is copied.
+    /// Arrow views (Utf8View, BinaryView): the form of a hot block, so that the least is copied.
     #[default]
     View,
     /// Arrow Utf8 and Binary with 32-bit offsets. A column with more than 2 GiB in a block keeps
@@ -35,6 +35,7 @@ impl FreezeFormat {
             Self::Never => "never",
         }
     }
+
     pub(crate) fn from_number(number: u8) -> Self {
         Self::ALL[number as usize]
     }

@@ -1,13 +1,13 @@
 //! The gather (§4.3, §4.4): from a hot block to the columns of a frozen one, in place.
 //!
-//! Values of a fixed width, and views, stay where they are: the frozen block shares the hot one's
-//! memory, which nobody writes to any more (see [`crate::freeze`]). Bitmaps are copied. The bytes
-//! of long values are copied only where that gains something: a heap chunk that is nearly full of
-//! living values is taken over as it is, since chunks never change and live as long as anybody
-//! holds them. What lies in other chunks goes, without the garbage, to a chunk of the column's own,
-//! and the views are redirected to that as a vacuum redirects them ([`crate::freeze::vacuum`]):
-//! readers of the hot block may still be copying. Numbers of chunks that a column does not name are
-//! empty buffers of its heap.
+//! Values of a fixed width, and views, stay where they are. The frozen block shares the hot one's
+//! memory, which has no writers any more (see [`crate::freeze`]). Bitmaps are copied. The bytes of
+//! long values are copied only where that gains memory. A heap chunk that is nearly full of living
+//! values is taken over as it is: chunks never change, and live while they are referenced. The live
+//! values of other chunks go, without the garbage, to a chunk of the column's own. The views are
+//! redirected to it as a vacuum redirects them ([`crate::freeze::vacuum`]): readers of the hot
+//! block may still be copying. Numbers of chunks that a column does not name are empty buffers of
+//! its heap.
 
 use super::column::{Encoding, FrozenColumn};
 use super::strings::{Viewed, views_of};
@@ -32,10 +32,10 @@ fn bits_of(bitmap: &[u8], len: usize) -> BooleanBuffer {
 }
 
 impl FrozenBlock {
-    /// Gathers what `block` holds into the target format.
+    /// Gathers the rows of `block` into the target format.
     ///
-    /// The caller has made sure that nobody writes, now or later, and that no row has a version
-    /// (see [`crate::freeze`]).
+    /// The caller has made sure that there is no writer, now or later, and that no row has a
+    /// version (see [`crate::freeze`]).
     pub(crate) fn gather(block: &HotBlock, schema: &TableSchema, format: FreezeFormat) -> Self {
         let layout = block.layout();
         // Empty slots behind the last row are not kept; a thaw makes them free.
@@ -43,8 +43,8 @@ impl FrozenBlock {
         let last = words.iter().rposition(|word| *word != 0);
         let limit = last.map_or(0, |at| at as u32 * 64 + 64 - words[at].leading_zeros());
         let rows = limit as usize;
-        // SAFETY: nobody writes to a block that is freezing, but `gather_views`, which has no such
-        // slice.
+        // SAFETY: a freezing block has no writer except `gather_views`, which has no slice of this
+        // kind.
         let settled = |offset: usize, bytes: usize| unsafe { block.settled(offset, bytes) };
         let presence = bits_of(settled(ALLOCATION_OFFSET, bitmap_bytes(rows)), rows);
         let presence = (presence.count_set_bits() < rows).then_some(presence);
@@ -61,7 +61,7 @@ impl FrozenBlock {
         let mut kept = Vec::new();
         let mut lend = |offset: usize, bytes: usize| {
             kept.push(offset..offset + bytes);
-            // SAFETY: nobody writes to a block that is freezing, nor to one that was frozen.
+            // SAFETY: a freezing block has no writer, nor has one that was frozen.
             unsafe { block.lend(offset, bytes) }
         };
         let columns = layout.column_ids().zip(layout.columns()).zip(&schema.columns);
@@ -193,7 +193,7 @@ fn gather_views(
     holds: Option<&BooleanBuffer>,
 ) -> (Vec<Buffer>, usize) {
     let offset = block.layout().column(column).value_offset;
-    // SAFETY: nobody writes to a block that is freezing, but this function, which has no such slice
+    // SAFETY: a freezing block has no writer except this function, which has no slice of this kind
     // then.
     let views =
         || unsafe { block.settled(offset, 16 * rows) }.as_chunks::<16>().0.iter().map(|v| ArrowView::from_le_bytes(*v));
@@ -205,7 +205,7 @@ fn gather_views(
         living
     };
     let living = block.heap().latch().live_of(column);
-    debug_assert_eq!(living, count(), "chunks know what is named in them");
+    debug_assert_eq!(living, count(), "chunks count their named bytes");
     let empty = holds.map(|holds| !holds);
     let empty = empty.iter().flat_map(|empty| empty.set_indices()).map(|slot| Slot(slot as u32));
     let stale: Vec<Slot> = empty.filter(|&slot| block.read_cell(column, slot).bits != 0).collect();
@@ -333,7 +333,7 @@ mod tests {
                     continue;
                 }
                 let place = hot.layout().column(ColumnId(0)).value_offset;
-                // SAFETY: nobody writes to the block.
+                // SAFETY: the block has no writer.
                 let values = unsafe { hot.settled(place, 8) }.as_ptr();
                 let frozen = FrozenBlock::gather(&hot, &schema(), format);
                 assert_eq!(frozen.columns[0].values_buffer().unwrap().as_ptr(), values, "not copied");
@@ -343,14 +343,14 @@ mod tests {
                 for slot in (0..present.len() as u32).filter(|slot| present[*slot as usize]) {
                     if let (Some(view), Some(wanted)) = (hot.view(ColumnId(3), Slot(slot)), text(slot, 3, rounds - 1)) {
                         bytes.clear();
-                        // SAFETY: nobody else has the block.
+                        // SAFETY: no other thread has the block.
                         unsafe { hot.heap().read(std::iter::once((ColumnId(3), view)), &mut bytes) };
                         assert_eq!(bytes, wanted.as_bytes());
                     }
                 }
                 drop(hot);
                 check(&frozen, present, rounds - 1);
-                // The other formats, and back; what is lent out stays.
+                // The other formats, and back; lent arrays stay unchanged.
                 let lent = frozen.arrays(&schema());
                 let mut again = frozen;
                 for format in [FreezeFormat::Utf8, FreezeFormat::View, FreezeFormat::Dictionary, FreezeFormat::View] {

@@ -1,25 +1,24 @@
 //! A frozen block: canonical Arrow, immutable, without a version column (§4).
 //!
-//! Every slot up to the limit has a value in every column; whether the slot holds a row is the
-//! presence bitmap's business (none where all do). Values of a fixed width are Arrow's physical
+//! Every slot up to the limit has a value in every column. The presence bitmap says whether the
+//! slot holds a row; it is absent if all slots do. Values of a fixed width are Arrow's physical
 //! types, 64-byte aligned (DECIMAL of up to 18 digits as scaled 64-bit integers, which Arrow calls
 //! Decimal64). Values of variable length have the encoding that the table's [`FreezeFormat`] asks
-//! for (see [`column`]), without garbage, or with very little. All buffers are reference-counted:
-//! what is lent out lives as long as anyone holds it, whatever becomes of the block.
+//! for (see [`column`]), without garbage, or with very little. All buffers are reference-counted: a
+//! lent buffer lives as long as anyone holds it, whether or not the block exists.
 //!
-//! **Whose memory.** A block that was gathered keeps the hot block's memory, where the values lie
-//! already, and the heap chunks; the pages of what a hot block alone needs, such as views that
-//! became offsets, are given back when the last reader of the hot block is gone
-//! ([`crate::block::block_memory`]).
+//! **The memory.** A gathered block keeps the hot block's memory, where the values lie already, and
+//! the heap chunks. Pages that the hot block alone needs, such as views that became offsets, are
+//! given back when its last reader is gone ([`crate::block::block_memory`]).
 //!
 //! **When a dictionary pays.** A column of a table in `dictionary` format keeps its views in a
-//! block where its values occur less than twice on the average, or where codes and dictionary would
-//! take no less memory than the views. So a block may hold columns of both kinds, and neighbouring
-//! blocks may differ; readers ask the column.
+//! block if its values occur less than twice on the average. It also keeps them if codes and
+//! dictionary would take no less memory than the views. So a block may hold columns of both kinds,
+//! and neighbouring blocks may differ; readers ask the column.
 //!
-//! A block that a checkpoint has written lies in its data file ([`crate::durability::data_file`]):
-//! its buffers are a mapping's, which the operating system reads when they are touched and forgets
-//! when memory is short. Such a block has a [`BlockSource`], and a column is checked
+//! A block that a checkpoint has written lies in its data file ([`crate::durability::data_file`]).
+//! Its buffers are a mapping's, which the operating system reads when they are touched and forgets
+//! when memory is short. A block in a file has a [`BlockSource`], and a column is checked
 //! ([`FrozenBlock::check`]) before its first use.
 
 mod column;
@@ -56,25 +55,26 @@ pub struct Zone {
     pub max: i64,
 }
 
-/// See the module.
+/// A frozen block: immutable columns of canonical Arrow.
 #[derive(Debug)]
 pub struct FrozenBlock {
-    /// What the block was frozen for; single columns may differ.
+    /// The format for which the block was frozen; single columns may differ.
     format: FreezeFormat,
     limit: u32,
     presence: Option<BooleanBuffer>,
     columns: Vec<FrozenColumn>,
-    /// How often the block has been thawed before.
+    /// The number of times that the block has been thawed.
     thaws: u32,
-    /// Where the block lies, if in a file.
+    /// The block's file, if it lies in one.
     source: Option<BlockSource>,
     /// The hot block's memory, if values lie there.
     kept: Option<KeptMemory>,
-    /// Which columns' values ascend.
+    /// The columns whose values ascend.
     orders: ColumnOrders,
 }
 
-/// What a frozen block keeps of the hot block's memory. The buffers of its columns hold it.
+/// The part of the hot block's memory that a frozen block keeps. The buffers of its columns hold
+/// it.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptMemory {
     memory: Arc<BlockMemory>,
@@ -83,30 +83,32 @@ pub(crate) struct KeptMemory {
 }
 
 impl KeptMemory {
-    /// Of the memory, `value_bytes` hold values, and the `spare` pages are given back.
+    /// Memory of which `value_bytes` hold values and the `spare` pages are given back.
     fn new(memory: Arc<BlockMemory>, value_bytes: usize, spare: &SparePages) -> Self {
         Self { memory, slack: BLOCK_BYTES - value_bytes - spare.bytes() }
     }
+
     /// Bytes of the columns' values that lie in the memory.
     fn values_of(&self, columns: &[FrozenColumn]) -> usize {
         let start = self.memory.start().as_ptr() as usize;
         let lies_there = |values: &&Buffer| (start..start + BLOCK_BYTES).contains(&(values.as_ptr() as usize));
         columns.iter().filter_map(FrozenColumn::values_buffer).filter(lies_there).map(Buffer::len).sum()
     }
-    /// What is kept when `new` columns take the place of the `old` ones; none if it is not worth
-    /// it.
+
+    /// The memory that is kept when `new` columns take the place of the `old` ones; `None` if
+    /// keeping it is not worth it.
     fn after(&self, old: &[FrozenColumn], new: &[FrozenColumn]) -> Option<Self> {
         let slack = self.slack + self.values_of(old) - self.values_of(new);
         (slack <= BLOCK_BYTES / SPARE_PART || slack == self.slack).then(|| Self { memory: self.memory.clone(), slack })
     }
 }
 
-/// Which batch of which data file a block is.
+/// A block's data file, and its batch in that file.
 #[derive(Debug)]
 pub(crate) struct BlockSource {
     file: Arc<DataFile>,
     batch: u32,
-    /// Which columns' bytes have been found to be whole.
+    /// The columns whose bytes have been verified.
     checked: Vec<AtomicBool>,
 }
 
@@ -114,6 +116,7 @@ impl BlockSource {
     pub(crate) fn new(file: Arc<DataFile>, batch: u32, columns: usize) -> Self {
         Self { file, batch, checked: (0..columns).map(|_| AtomicBool::new(false)).collect() }
     }
+
     /// The file, and the number of the batch.
     pub(crate) fn place(&self) -> (&Arc<DataFile>, u32) {
         (&self.file, self.batch)
@@ -121,8 +124,8 @@ impl BlockSource {
 }
 
 impl FrozenBlock {
-    /// The block whose columns [`arrays`](Self::arrays) gave; nothing is copied. `presence` says
-    /// which slots hold rows (none if all do), and `zones` has an entry per column.
+    /// The block whose columns [`arrays`](Self::arrays) gave; nothing is copied. `presence` has the
+    /// slots that hold rows (`None` if all do), and `zones` has an entry per column.
     ///
     /// # Errors
     /// [`StorageError::InvalidInput`] when an array is no form of its column, or lengths differ.
@@ -156,10 +159,12 @@ impl FrozenBlock {
             orders: ColumnOrders::default(),
         })
     }
+
     /// The block, which lies in a file.
     pub(crate) fn with_source(self, source: BlockSource) -> Self {
         Self { source: Some(source), ..self }
     }
+
     /// The block with the smallest and largest values that its columns hold.
     pub(crate) fn with_zones(mut self, schema: &TableSchema) -> Self {
         for (column, schema) in self.columns.iter_mut().zip(&schema.columns) {
@@ -170,14 +175,17 @@ impl FrozenBlock {
         }
         self
     }
+
     /// Every column's [`zone`](Self::zone).
     pub(crate) fn zones(&self) -> Vec<Option<Zone>> {
         self.columns.iter().map(|column| column.zone).collect()
     }
-    /// Where the block lies, if in a file.
+
+    /// The block's file, if it lies in one.
     pub(crate) fn source(&self) -> Option<&BlockSource> {
         self.source.as_ref()
     }
+
     /// Whether the block's buffers are a mapped file's: memory that the operating system can take
     /// back.
     pub fn is_mapped(&self) -> bool {
@@ -201,6 +209,7 @@ impl FrozenBlock {
             _ => Ok(()),
         }
     }
+
     /// [`check`](Self::check)s every column.
     ///
     /// # Errors
@@ -209,9 +218,9 @@ impl FrozenBlock {
         (0..self.columns.len() as u16).try_for_each(|column| self.check(ColumnId(column)))
     }
 
-    /// The columns as Arrow arrays over the block's own buffers, in the encodings that they have
-    /// (short decimals as Decimal64), with a value for every slot below the limit. What stands in a
-    /// slot without a row means nothing. The columns have been [`check`](Self::check)ed.
+    /// The columns as Arrow arrays over the block's own buffers, with a value for every slot below
+    /// the limit. They have the encodings of the block (short decimals are Decimal64). The value in
+    /// a slot without a row has no meaning. The columns have been [`check`](Self::check)ed.
     pub fn arrays(&self, schema: &TableSchema) -> Vec<ArrayRef> {
         let columns = self.columns.iter().zip(&schema.columns);
         columns.map(|(column, schema)| column.array(schema.column_type, self.limit as usize)).collect()
@@ -225,7 +234,7 @@ impl FrozenBlock {
         let rows = self.limit as usize;
         for ((id, place), column) in layout.column_ids().zip(layout.columns()).zip(&self.columns) {
             let values = column.physical(rows).values;
-            // SAFETY: the block is new: nobody else has it.
+            // SAFETY: the block is new: no other thread has it.
             let target = unsafe { block.exclusive(place.value_offset, values.len()) };
             target.copy_from_slice(&values);
             if let Some(nulls) = &column.nulls {
@@ -248,8 +257,8 @@ impl FrozenBlock {
         block
     }
 
-    /// Makes the new block's heap hold what a column's views name: the same memory, or, of a block
-    /// that lies in a file, a copy of it.
+    /// Makes the new block's heap hold the bytes that a column's views name: the same memory, or a
+    /// copy if the block lies in a file.
     fn thaw_heap(&self, block: &HotBlock, id: ColumnId, views: &mut [[u8; 16]]) {
         let column = self.column(id);
         if let Some(held) = held(self.presence.as_ref(), column.nulls.as_ref()) {
@@ -268,41 +277,50 @@ impl FrozenBlock {
     pub fn slot_limit(&self) -> u32 {
         self.limit
     }
-    /// Which slots hold rows; none if all do.
+
+    /// The slots that hold rows; `None` if all do.
     pub fn presence(&self) -> Option<&BooleanBuffer> {
         self.presence.as_ref()
     }
+
     /// Rows.
     pub fn rows(&self) -> u32 {
         self.presence.as_ref().map_or(self.limit, |presence| presence.count_set_bits() as u32)
     }
+
     /// Whether the slot holds a row.
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
         slot.0 < self.limit && self.presence.as_ref().is_none_or(|presence| presence.value(slot.0 as usize))
     }
-    /// The smallest and largest value of a column; none where that is not known (or there is no
+
+    /// The smallest and largest value of a column; `None` if they are not known (or there is no
     /// value).
     pub fn zone(&self, column: ColumnId) -> Option<Zone> {
         self.columns[column.0 as usize].zone
     }
-    /// Which columns' values ascend.
+
+    /// The columns whose values ascend.
     pub(crate) fn orders(&self) -> &ColumnOrders {
         &self.orders
     }
+
     /// The format that the block was frozen for.
     pub fn format(&self) -> FreezeFormat {
         self.format
     }
-    /// How often the block had been thawed before it froze.
+
+    /// The number of times that the block had been thawed before it froze.
     pub fn thaws(&self) -> u32 {
         self.thaws
     }
+
     /// Bytes of the heaps, and of dictionaries' words.
     pub fn heap_bytes(&self) -> usize {
         self.columns.iter().map(FrozenColumn::heap_bytes).sum()
     }
-    /// Bytes of all buffers, and of what is held with them.
+
+    /// Bytes of all buffers, and of the memory held with them.
     pub fn bytes(&self) -> usize {
         let presence = self.presence.as_ref().map_or(0, |presence| presence.inner().len());
         let slack = self.kept.as_ref().map_or(0, |kept| kept.slack);
@@ -314,25 +332,29 @@ impl FrozenBlock {
     pub fn read_cell(&self, column: ColumnId, slot: Slot) -> Cell {
         self.column(column).read_cell(slot.0 as usize)
     }
+
     /// Asks for the cells of a slot below the limit.
     #[inline]
     pub(crate) fn prefetch_row(&self, slot: Slot, columns: &[ColumnId]) {
         columns.iter().for_each(|&column| self.column(column).prefetch(slot.0 as usize));
     }
-    /// Asks for the bytes that a row's views name. Not those of a file, whose pages would have to
-    /// be read, and checked, for that.
+
+    /// Prefetches the bytes that a row's views name. Bytes in a file are left out: their pages
+    /// would have to be read and checked.
     pub(crate) fn prefetch_texts(&self, columns: &[ColumnId], slot: Slot) {
         for &column in columns.iter().filter(|_| !self.is_mapped()) {
             self.column(column).prefetch_text(slot.0 as usize);
         }
     }
-    /// Appends the bytes that the views of a row name, in some columns.
+
+    /// Appends the bytes that the views of a row name, in the given columns.
     pub(crate) fn read_views(&self, views: impl Iterator<Item = (ColumnId, ArrowView)> + Clone, out: &mut Vec<u8>) {
         if !self.is_mapped() {
             views.clone().for_each(|(column, view)| self.column(column).prefetch_view(view));
         }
         views.for_each(|(column, view)| self.read_view(column, view, out));
     }
+
     /// The bytes that a view of `column` names.
     pub fn read_view(&self, column: ColumnId, view: ArrowView, out: &mut Vec<u8>) {
         self.column(column).read_view(view, out);
@@ -345,7 +367,7 @@ impl FrozenBlock {
     }
 }
 
-/// Which slots have a value; none if all do.
+/// The slots that have a value; `None` if all do.
 fn held(presence: Option<&BooleanBuffer>, nulls: Option<&NullBuffer>) -> Option<BooleanBuffer> {
     match (presence, nulls) {
         (Some(presence), Some(nulls)) => Some(presence & nulls.inner()),

@@ -20,13 +20,13 @@ pub(super) fn views_of(views: impl Iterator<Item = ArrowView>) -> Buffer {
 /// Strings (or binary values) back to back: Arrow's Utf8 and Binary.
 #[derive(Debug, Clone)]
 pub(crate) struct Strings {
-    /// One more than there are strings.
+    /// The number of strings plus one.
     pub(crate) offsets: OffsetBuffer<i32>,
     pub(crate) bytes: Buffer,
 }
 
 impl Strings {
-    /// What a Utf8 or Binary array holds.
+    /// The strings of a Utf8 or Binary array.
     pub(super) fn of(array: &ArrayRef) -> Self {
         match array.data_type() {
             DataType::Utf8 => {
@@ -43,10 +43,12 @@ impl Strings {
     pub(crate) fn len(&self) -> usize {
         self.offsets.len() - 1
     }
+
     #[inline]
     pub(crate) fn value(&self, i: usize) -> &[u8] {
         &self.bytes[self.offsets[i] as usize..self.offsets[i + 1] as usize]
     }
+
     /// The view of a string in a heap that is `bytes` alone.
     #[inline]
     pub(super) fn view(&self, i: usize) -> ArrowView {
@@ -82,6 +84,7 @@ impl Dictionary {
     pub(super) fn new(codes: ScalarBuffer<u16>, words: Strings) -> Self {
         Self { codes, words, views: OnceLock::new() }
     }
+
     #[inline]
     pub(super) fn views(&self) -> &[ArrowView] {
         self.views.get_or_init(|| (0..self.words.len()).map(|i| self.words.view(i)).collect())
@@ -103,15 +106,18 @@ impl ColumnDictionary {
     pub fn codes(&self) -> &[u16] {
         &self.dictionary.codes
     }
-    /// Which slots are NULL; none if no slot is.
+
+    /// The slots that are NULL; `None` if no slot is.
     pub fn nulls(&self) -> Option<&NullBuffer> {
         self.nulls.as_ref()
     }
-    /// How many words there are: at least one, at most half as many as slots (or one).
+
+    /// The number of words: at least 1, at most half the slots (or 1).
     pub fn word_count(&self) -> usize {
         self.dictionary.words.len()
     }
-    /// The code of a word, if it is one.
+
+    /// The code of a word, if the dictionary has it.
     pub fn find(&self, word: &[u8]) -> Option<u16> {
         let words = &self.dictionary.words;
         let (mut from, mut to) = (0, words.len());
@@ -125,6 +131,7 @@ impl ColumnDictionary {
         }
         None
     }
+
     /// The words by code, as views; with a NULL behind the last if wanted.
     pub fn words(&self, with_null: bool) -> ArrayRef {
         let dictionary = &self.dictionary;
@@ -147,8 +154,8 @@ impl ColumnDictionary {
     }
 }
 
-/// Texts or binary values in views as the same with offsets (Utf8, Binary): none if these are no
-/// views, or too long for offsets of 32 bits.
+/// Converts views of texts or binary values to arrays with offsets (Utf8, Binary). `None` if the
+/// array has no views, or is too long for offsets of 32 bits.
 pub fn with_offsets(array: &ArrayRef) -> Option<ArrayRef> {
     let of = |views: &ScalarBuffer<ArrowView>, heap: &[Buffer], column_type| {
         let holds = array.nulls().map(|nulls| nulls.inner());
@@ -169,14 +176,14 @@ pub fn with_offsets(array: &ArrayRef) -> Option<ArrayRef> {
     }
 }
 
-/// Bytes of the longest value that is copied with what comes after it.
+/// Bytes of the longest value that is copied with the bytes after it.
 const SLACK: usize = 64;
 
 /// Values of variable length as views, with the heap that they name.
 pub(crate) struct Viewed<'a> {
     pub(crate) views: &'a [[u8; 16]],
     pub(crate) heap: Vec<&'a [u8]>,
-    /// Which slots have a value; none if all do.
+    /// The slots that have a value; `None` if all do.
     pub(crate) holds: Option<&'a BooleanBuffer>,
 }
 
@@ -185,6 +192,7 @@ impl<'a> Viewed<'a> {
     pub(crate) fn holds(&self, i: usize) -> bool {
         self.holds.is_none_or(|holds| holds.value(i))
     }
+
     #[inline]
     pub(crate) fn value(&self, i: usize) -> &'a [u8] {
         let view = ArrowView::from_le_bytes(self.views[i]);
@@ -194,25 +202,29 @@ impl<'a> Viewed<'a> {
         }
         &self.from(view)[..len]
     }
-    /// A value that does not fit its view, and what comes after it in the heap.
+
+    /// A value that does not fit its view, and the bytes after it in the heap.
     #[inline]
     fn from(&self, view: ArrowView) -> &'a [u8] {
         &self.heap[(view >> 64) as u32 as usize][(view >> 96) as u32 as usize..]
     }
+
     fn held(&self) -> impl Iterator<Item = usize> {
         (0..self.views.len()).filter(|&i| self.holds(i))
     }
+
     #[inline]
     fn len_of(&self, i: usize) -> usize {
         view_len(ArrowView::from_le_bytes(self.views[i]))
     }
+
     /// Bytes of the values that do not fit a view.
     pub(crate) fn long_bytes(&self) -> usize {
         self.held().map(|i| self.len_of(i)).filter(|&len| len > INLINE_BYTES).sum()
     }
 
-    /// Appends a value. What comes after it in the heap may be copied, too, and is taken off again:
-    /// a copy of a fixed length needs no call.
+    /// Appends a value. Heap bytes after the value may be copied, too, and are taken off again: a
+    /// copy of a fixed length needs no call.
     #[inline]
     fn append(&self, i: usize, bytes: &mut Vec<u8>) {
         let (view, len) = (ArrowView::from_le_bytes(self.views[i]), self.len_of(i));
@@ -230,7 +242,7 @@ impl<'a> Viewed<'a> {
         bytes.truncate(end);
     }
 
-    /// The values back to back; none if they have more bytes than 32-bit offsets can name. Slots
+    /// The values back to back; `None` if they have more bytes than 32-bit offsets can name. Slots
     /// without a value get an empty one.
     pub(crate) fn to_strings(&self) -> Option<Strings> {
         let total = i32::try_from(self.held().map(|i| self.len_of(i)).sum::<usize>()).ok()?;
@@ -248,9 +260,8 @@ impl<'a> Viewed<'a> {
         Some(Strings { offsets, bytes: bytes.into() })
     }
 
-    /// The values as a sorted dictionary and codes; none if that does not pay: when the words occur
-    /// less than twice on the average, or when codes and dictionary take no less memory than the
-    /// views do.
+    /// The values as a sorted dictionary and codes. `None` if that does not pay: the words occur
+    /// less than twice on the average, or codes and dictionary take no less memory than the views.
     pub(crate) fn to_dictionary(&self) -> Option<Dictionary> {
         let rows = self.views.len();
         let view_bytes = size_of::<ArrowView>() * rows + self.long_bytes();
@@ -301,8 +312,8 @@ impl<'a> Viewed<'a> {
 mod tests {
     use super::*;
 
-    /// Of all lengths up to twice the longest chunk; the last of the long ones ends where its heap
-    /// does.
+    /// Values of all lengths up to twice the longest chunk; the last of the long ones ends where
+    /// its heap does.
     #[test]
     fn offsets_name_what_the_views_did() {
         let value = |i: usize| {
