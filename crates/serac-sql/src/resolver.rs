@@ -5,6 +5,7 @@ use crate::error::SqlError;
 use crate::expressions::indexed_expressions;
 use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, SEARCH_PATH, TEMPORARY_SCHEMA, is_system_schema};
 use crate::parsed::Source;
+use crate::pg_catalog::sequence_relation::SequenceRelation;
 use crate::pg_catalog::system_table;
 use crate::serac_views::{SYSTEM_VIEWS, system_view};
 use crate::session_env::{PlannedFor, SessionEnv, owner_planned_for};
@@ -20,6 +21,7 @@ use datafusion::logical_expr::{LogicalPlanBuilder, col};
 use futures::FutureExt;
 use serac_engine::DEFAULT_SCHEMA;
 use serac_engine::Table;
+use serac_engine::catalog::Schema;
 use serac_engine::security::{Columns, Object, Privilege};
 use serac_query::scan::SeracTable;
 use serac_query::scan::denied;
@@ -98,8 +100,13 @@ impl SchemaProvider for TransactionSchema {
         let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
         SYSTEM_VIEWS.contains(&name)
             || (self.name == SEARCH_PATH && system_table::is_table(CATALOG_SCHEMA, name))
-            || view.schema(schema).is_some_and(|s| s.tables.contains_key(name) || s.views.contains_key(name))
+            || view.schema(schema).is_some_and(|schema| is_relation(schema, name))
     }
+}
+
+/// Whether a schema has a relation that queries read.
+fn is_relation(schema: &Schema, name: &str) -> bool {
+    schema.tables.contains_key(name) || schema.views.contains_key(name) || schema.sequences.contains_key(name)
 }
 
 /// A relation of the running statement.
@@ -130,7 +137,7 @@ pub(crate) async fn table_of(
     let Some(schema) = view.schema(schema_name) else { return Ok(None) };
     let access = shared.access(&view);
     let refused = |error: SqlError| DataFusionError::External(Box::new(error));
-    let known = schema.tables.contains_key(name) || schema.views.contains_key(name);
+    let known = is_relation(schema, name);
     if schema_name != TEMPORARY_SCHEMA && (known || !SYSTEM_VIEWS.contains(&name)) {
         access.check_usage(schema_name).map_err(|error| refused(error.into()))?;
     }
@@ -145,10 +152,17 @@ pub(crate) async fn table_of(
         }
         return Ok(Some(Arc::new(shared.provider(&view, table, false))));
     }
+    let object = Object::relation(schema_name, name);
+    if let Some(sequence) = schema.sequences.get(name) {
+        // Those of temporary tables are the session's own.
+        if schema_name != TEMPORARY_SCHEMA {
+            access.check(&object, Privilege::Select).map_err(|error| refused(error.into()))?;
+        }
+        return Ok(Some(Arc::new(SequenceRelation::new(sequence.clone()))));
+    }
     let Some(definition) = schema.views.get(name).cloned() else {
         return system_view(name, &view, &shared.sql);
     };
-    let object = Object::relation(schema_name, name);
     access.check(&object, Privilege::Select).map_err(|error| refused(error.into()))?;
     let mut query = planned_for_owner(shared, &object, &definition.query).await.map_err(refused)?;
     if !definition.columns.is_empty() {

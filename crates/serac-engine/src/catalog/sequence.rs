@@ -49,6 +49,17 @@ struct Position {
     logged: Timestamp,
 }
 
+/// What a sequence's row in its own relation tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SequenceState {
+    /// The value last given out by anybody, or the one that comes next.
+    pub last_value: i64,
+    /// Whether the value has been given out.
+    pub is_called: bool,
+    /// How many values are reserved beyond it.
+    pub reserved: i64,
+}
+
 /// A sequence.
 #[derive(Debug)]
 pub struct Sequence {
@@ -97,9 +108,31 @@ impl Sequence {
             _ => None,
         }
     }
+<<<<<<< HEAD
 
     /// Gives back reserved values that were not given out: the next value reserves anew. Called for
     /// a checkpoint, whose state then has the last value given out.
+=======
+    /// How far it has gone.
+    pub fn state(&self) -> SequenceState {
+        let Position { given, reserved, .. } = *self.position.lock();
+        let reserved = match (given, reserved) {
+            (Some(Mark::Last(last)), Some(Mark::Last(reserved))) => {
+                let step = self.definition.increment.unsigned_abs();
+                i64::try_from(reserved.abs_diff(last) / step).unwrap_or(i64::MAX)
+            }
+            _ => 0,
+        };
+        let (last_value, is_called) = match given {
+            None => (self.definition.start, false),
+            Some(Mark::Last(last)) => (last, true),
+            Some(Mark::Next { next }) => (next, false),
+        };
+        SequenceState { last_value, is_called, reserved }
+    }
+    /// Gives back what is reserved and not given out: the next value reserves anew. For a
+    /// checkpoint, whose state then has the last value given out.
+>>>>>>> 5a0b44380222260fdd020813ebee193ba35c3636
     pub(crate) fn give_back(&self) {
         let mut position = self.position.lock();
         position.reserved = position.given;

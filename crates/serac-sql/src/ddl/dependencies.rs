@@ -213,14 +213,16 @@ impl Session {
         Ok(self.txn()?.drop_dependent(schema, name)?)
     }
 
-    /// Takes away the defaults that need a sequence.
+    /// Takes away the defaults that need a sequence, and the views that read it.
     ///
     /// # Errors
     /// 2BP01 if there is one and `cascade` is off.
     pub(crate) fn drop_defaults_of(&mut self, sequence: &Name, cascade: bool) -> Result<()> {
-        self.drop_defaults(sequence, &format!("sequence \"{}\"", sequence.1), cascade, &|_, _| false)
+        let what = format!("sequence \"{}\"", sequence.1);
+        self.drop_readers(sequence, &what, cascade, &[])?;
+        self.drop_defaults(sequence, &what, cascade, &|_, _| false)
     }
-    /// Takes away the defaults that need a sequence which goes with a table, or with `column` of
+    /// Takes away the defaults that need a sequence, and the views that read it, which goes with a table, or with `column` of
     /// it. Those of the table, or the column, and of the tables `also`, which are dropped anyhow,
     /// are not in the way. `what` is how messages call what is to be dropped.
     ///
@@ -243,10 +245,19 @@ impl Session {
             Some(column) => table.is(schema, name) && of == column,
             None => table.is(schema, name) || also.iter().any(|(schema, name)| table.is(schema, name)),
         };
-        owned.iter().try_for_each(|sequence| self.drop_defaults(sequence, what, cascade, &goes))
+        for sequence in &owned {
+            self.drop_readers(sequence, what, cascade, also)?;
+            self.drop_defaults(sequence, what, cascade, &goes)?;
+        }
+        Ok(())
     }
+<<<<<<< HEAD
     /// The same of one sequence. `goes` tells the columns that are dropped anyhow: the definition
     /// of the table, and the name.
+=======
+    /// Takes away the defaults that need a sequence. `goes` tells the columns that are dropped anyhow: the definition of
+    /// the table, and the name.
+>>>>>>> 5a0b44380222260fdd020813ebee193ba35c3636
     fn drop_defaults(
         &mut self,
         sequence: &Name,
@@ -280,7 +291,7 @@ impl Session {
     /// Objects of other schemas that depend on a schema are dropped with it.
     pub(crate) fn drop_readers_of_schema(&mut self, schema: &str) -> Result<()> {
         let Ok(entry) = self.txn()?.catalog().schema(schema).cloned() else { return Ok(()) };
-        for name in entry.tables.keys().chain(entry.views.keys()) {
+        for name in entry.tables.keys().chain(entry.views.keys()).chain(entry.sequences.keys()) {
             let relation = (schema.to_owned(), name.clone());
             for reader in readers(self.txn()?.catalog(), &relation) {
                 if reader.name.0 != schema {

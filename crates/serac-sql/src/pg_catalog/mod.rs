@@ -3,7 +3,8 @@
 //! System tables are made when they are read, from the catalog of the running transaction, so that
 //! its own DDL shows. `image` numbers the objects, and `scope` is the source of rows. `relations`,
 //! `fixed`, `routines` and `information_schema` turn them into the rows of the tables that `layout`
-//! describes. `functions` has the functions that go with them.
+//! describes. `functions` has the functions that go with them, and `sequence_relation` what a
+//! sequence gives in FROM.
 //!
 //! Types on the way: numbers of objects (`oid`) are 32-bit unsigned integers, `int2vector` and
 //! `oidvector` are large lists, and JSON is large text. Nothing else here has these types, so that
@@ -18,6 +19,7 @@ mod layout;
 mod relations;
 mod routines;
 mod scope;
+pub(crate) mod sequence_relation;
 pub(crate) mod system_table;
 mod type_rows;
 

@@ -698,9 +698,9 @@ impl HeapLatch<'_> {
     pub fn is_condemned(&self, column: ColumnId, view: ArrowView) -> bool {
         is_in_heap(view) && self.state.chunks(column)[chunk_of(view)].condemned
     }
-    /// Copies the value of `view`, of a column, to another chunk, and has `redirect` put the view of
-    /// the copy in the place of `view`. Only then the value is let go of: who pins behind that is
-    /// not waited for when its chunk is dropped, and must not find the old view.
+    /// Copies the value of `view`, of a column, to another chunk, and has `redirect` put the view
+    /// of the copy in the place of `view`. Only then the value is let go of: who pins behind that
+    /// is not waited for when its chunk is dropped, and must not find the old view.
     pub fn relocate(&mut self, column: ColumnId, view: ArrowView, redirect: impl FnOnce(ArrowView)) {
         let chunk = self.state.column(column).chunk(view).clone();
         redirect(self.append(column, chunk.slice(offset_of(view), view_len(view))));

@@ -289,9 +289,9 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
 /// A parameter whose type is an array; `None` for another type.
 ///
 /// # Errors
-/// SQLSTATE of class 22 for bytes that are no such array, 42804 for one of other elements, 0A000 for
-/// one with more than one dimension or whose first element does not have the number 1, 54000 for
-/// more than a program may ask for.
+/// SQLSTATE of class 22 for bytes that are no such array, 42804 for one of other elements, 0A000
+/// for one with more than one dimension or whose first element does not have the number 1, 54000
+/// for more than a program may ask for.
 pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
     let Some(element) = element_type(given.oid) else { return Ok(None) };
     let Some(bytes) = given.bytes else { return Ok(Some(ScalarValue::Null)) };
