@@ -108,11 +108,7 @@ impl Sequence {
             _ => None,
         }
     }
-<<<<<<< HEAD
 
-    /// Gives back reserved values that were not given out: the next value reserves anew. Called for
-    /// a checkpoint, whose state then has the last value given out.
-=======
     /// How far it has gone.
     pub fn state(&self) -> SequenceState {
         let Position { given, reserved, .. } = *self.position.lock();
@@ -132,7 +128,6 @@ impl Sequence {
     }
     /// Gives back what is reserved and not given out: the next value reserves anew. For a
     /// checkpoint, whose state then has the last value given out.
->>>>>>> 5a0b44380222260fdd020813ebee193ba35c3636
     pub(crate) fn give_back(&self) {
         let mut position = self.position.lock();
         position.reserved = position.given;

@@ -251,13 +251,9 @@ impl Session {
         }
         Ok(())
     }
-<<<<<<< HEAD
-    /// The same of one sequence. `goes` tells the columns that are dropped anyhow: the definition
-    /// of the table, and the name.
-=======
-    /// Takes away the defaults that need a sequence. `goes` tells the columns that are dropped anyhow: the definition of
-    /// the table, and the name.
->>>>>>> 5a0b44380222260fdd020813ebee193ba35c3636
+
+    /// Takes away the defaults that need a sequence. `goes` tells the columns that are dropped
+    /// anyhow: the definition of the table, and the name.
     fn drop_defaults(
         &mut self,
         sequence: &Name,
