@@ -15,6 +15,8 @@ pub(crate) struct SessionRoles {
     pub(crate) current: RoleId,
     /// Whether SET ROLE has set it.
     pub(crate) is_set: bool,
+    /// Whom RESET ROLE makes the current user, where the client has named a role when it connected.
+    pub(crate) initial: Option<RoleId>,
     /// The name under which the session user has connected, where the role has another.
     pub(crate) alias: Option<String>,
 }
@@ -22,7 +24,7 @@ pub(crate) struct SessionRoles {
 impl Default for SessionRoles {
     fn default() -> Self {
         let role = RoleId::BOOTSTRAP;
-        Self { login: role, session: role, current: role, is_set: false, alias: None }
+        Self { login: role, session: role, current: role, is_set: false, initial: None, alias: None }
     }
 }
 

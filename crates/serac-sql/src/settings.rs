@@ -59,7 +59,7 @@ impl Session {
     pub(crate) fn unset(&mut self) {
         for changed in self.shared.changed_settings.take() {
             // It had been taken once.
-            let _ = self.set_parameter(&changed.name, &changed.before);
+            let _ = self.set_or_reset(&changed.name, Some(&changed.before));
         }
     }
 
@@ -72,7 +72,7 @@ impl Session {
     /// Sets again the values that a commit keeps.
     pub(crate) fn keep_settings(&mut self, kept: Vec<(String, String)>) {
         for (name, value) in kept {
-            let _ = self.set_parameter(&name, &value);
+            let _ = self.set_or_reset(&name, Some(&value));
         }
     }
 
@@ -163,9 +163,26 @@ impl Session {
     /// Sets a parameter of the client's connection: a setting by name.
     ///
     /// # Errors
+<<<<<<< HEAD
     /// SQLSTATE 42704 for an unknown setting, 22023 for a wrong value.
+=======
+    /// SQLSTATE 42704 if there is no such setting, 22023 for a wrong value, 42501 for a role that the
+    /// client may not act as, 25001 for a mode of a transaction.
+>>>>>>> f4f0319aa5ea18e3c9b8d2885391080a7f8b93f1
     pub fn set_parameter(&mut self, name: &str, value: &str) -> Result<()> {
-        self.set_or_reset(name, Some(value))
+        match name {
+            "role" => return self.set_initial_role(value),
+            "session_authorization" => return self.check_initial_authorization(value),
+            _ => self.set_or_reset(name, Some(value))?,
+        }
+        // There is no transaction whose mode it would be.
+        let refused = match name {
+            "transaction_isolation" if !value.eq_ignore_ascii_case("read committed") => "ISOLATION LEVEL",
+            "transaction_deferrable" => "[NOT] DEFERRABLE",
+            _ => return Ok(()),
+        };
+        let message = format!("SET TRANSACTION {refused} must be called before any query");
+        Err(SqlError::new(sqlstate::ACTIVE_SQL_TRANSACTION, message))
     }
 
     /// Sets a setting, or resets it for `None`.

@@ -288,17 +288,18 @@ fn too_many() -> WireError {
     WireError::fatal(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
 }
 
-/// Takes the settings that a client gives with its name: those in its options must be right, others
-/// are wishes.
+/// Takes the settings that a client gives with its name: those in its options, and roles, must be
+/// right, others are wishes.
 fn set_parameters(session: &mut Session, parameters: &Parameters) -> Result<(), SqlError> {
     for (name, value) in parameters {
         match name.as_str() {
             "user" | "database" | "replication" | "client_encoding" => {}
             "options" => {
-                for (name, value) in options(value) {
+                for (name, value) in options(value)? {
                     session.set_parameter(&name, &value)?;
                 }
             }
+            "role" | "session_authorization" => session.set_parameter(name, value)?,
             _ => {
                 let _ = session.set_parameter(&name.to_lowercase(), value);
             }
@@ -308,9 +309,16 @@ fn set_parameters(session: &mut Session, parameters: &Parameters) -> Result<(), 
     Ok(())
 }
 
-/// The settings in a text such as `-c statement_timeout=5s --work-mem=1MB`, in which a backslash
-/// takes away a space's meaning.
-fn options(text: &str) -> Vec<(String, String)> {
+/// Switches of PostgreSQL's server process that are not settings here.
+const OTHER_SWITCHES: &str = "BbCDdEeFfhijklNnOPprsTtvW";
+
+/// The settings in a text such as `-c statement_timeout=5s --work-mem=1MB -S 1024`, in which a
+/// backslash takes away a space's meaning.
+///
+/// # Errors
+/// 42601 for what is no switch, or a setting without a value; 0A000 for other switches of
+/// PostgreSQL.
+fn options(text: &str) -> Result<Vec<(String, String)>, SqlError> {
     let (mut words, mut word, mut letters) = (Vec::new(), String::new(), text.chars());
     while let Some(letter) = letters.next() {
         match letter {
@@ -320,9 +328,45 @@ fn options(text: &str) -> Vec<(String, String)> {
         }
     }
     words.push(word);
-    let settings = words.iter().map(|word| word.strip_prefix("--").or(word.strip_prefix("-c")).unwrap_or(word));
-    let settings = settings.filter_map(|word| word.split_once('='));
-    settings.map(|(name, value)| (name.to_lowercase().replace('-', "_"), value.to_owned())).collect()
+    let mut words = words.iter().map(String::as_str).filter(|word| !word.is_empty());
+    let mut settings = Vec::new();
+    while let Some(word) = words.next() {
+        let wrong = || {
+            let message = format!("invalid command-line argument for server process: {word}");
+            SqlError::new(sqlstate::SYNTAX_ERROR, message)
+        };
+        let mut rest = word.strip_prefix('-').ok_or_else(wrong)?.chars();
+        let switch = rest.next().ok_or_else(wrong)?;
+        if word == "--" {
+            // The end of the switches, behind which nothing may stand.
+            match words.next() {
+                None => break,
+                Some(word) => {
+                    let message = format!("invalid command-line argument for server process: {word}");
+                    return Err(SqlError::new(sqlstate::SYNTAX_ERROR, message));
+                }
+            }
+        }
+        // A value stands behind the letter, or is the next word.
+        let mut value = || Some(rest.as_str()).filter(|rest| !rest.is_empty()).or_else(|| words.next());
+        match switch {
+            'c' | '-' => {
+                let setting = value().ok_or_else(wrong)?;
+                let Some((name, value)) = setting.split_once('=') else {
+                    let switch = if switch == 'c' { "-c " } else { "--" };
+                    let message = format!("{switch}{setting} requires a value");
+                    return Err(SqlError::new(sqlstate::SYNTAX_ERROR, message));
+                };
+                settings.push((name.to_lowercase().replace('-', "_"), value.to_owned()));
+            }
+            'S' => settings.push(("work_mem".to_owned(), value().ok_or_else(wrong)?.to_owned())),
+            other if OTHER_SWITCHES.contains(other) => {
+                return Err(SqlError::unsupported(format!("the switch -{other}")));
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(settings)
 }
 
 /// Asks for the password, if it is needed; false if the client has gone.
@@ -387,8 +431,10 @@ mod tests {
 
     #[test]
     fn options_are_settings() {
-        let given =
-            options(r"-c statement_timeout=5s  -cwork_mem=1MB --idle-session-timeout=0 -c application_name=a\ b");
+        let given = options(
+            r"-c statement_timeout=5s  -cwork_mem=1MB --idle-session-timeout=0 -c application_name=a\ b -S 64 --",
+        );
+        let given = given.unwrap();
         let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
             given,
@@ -396,9 +442,25 @@ mod tests {
                 of("statement_timeout", "5s"),
                 of("work_mem", "1MB"),
                 of("idle_session_timeout", "0"),
-                of("application_name", "a b")
+                of("application_name", "a b"),
+                of("work_mem", "64")
             ]
         );
-        assert!(options("nonsense").is_empty());
+        assert!(options(" ").unwrap().is_empty());
+        let invalid = |word: &str| format!("invalid command-line argument for server process: {word}");
+        for (text, message) in [
+            ("foo", invalid("foo")),
+            ("-c work_mem=1MB foo", invalid("foo")),
+            ("-x", invalid("-x")),
+            ("-", invalid("-")),
+            ("-c", invalid("-c")),
+            ("-- foo", invalid("foo")),
+            ("-c work_mem", "-c work_mem requires a value".into()),
+            ("--work-mem", "--work-mem requires a value".into()),
+        ] {
+            let error = options(text).unwrap_err();
+            assert_eq!((error.sqlstate, error.message), (sqlstate::SYNTAX_ERROR, message), "{text}");
+        }
+        assert_eq!(options("-fs").unwrap_err().sqlstate, sqlstate::FEATURE_NOT_SUPPORTED);
     }
 }

@@ -298,6 +298,56 @@ async fn settings_come_with_the_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_and_switches_come_with_the_connection() {
+    let served = postgresql_server(database(), PgOptions::default()).await;
+    Client::open(served.address).await.run("CREATE ROLE r; CREATE ROLE q LOGIN; CREATE ROLE p LOGIN").await;
+    let connect = async |user: &str, name: &str, value: &str| {
+        let mut client = Client::new(TcpStream::connect(served.address).await.unwrap());
+        client.raw(&startup(196_608, &[("user", user), (name, value)])).await;
+        let greeting = told(&client.until(b'Z').await);
+        (client, greeting)
+    };
+    let who = "SELECT current_user, session_user";
+    for (name, value) in [("options", "-c role=r"), ("role", "r")] {
+        let (mut client, greeting) = connect("serac", name, value).await;
+        assert!(greeting.iter().any(|word| word == "is_superuser=off"), "{greeting:?}");
+        // What RESET gives back is the role that the client has asked for.
+        for change in ["SELECT 1", "SET ROLE q; RESET ROLE", "SET ROLE NONE; RESET SESSION AUTHORIZATION"] {
+            client.run(change).await;
+            assert_eq!(client.run(who).await[1], "r|serac", "{change}");
+        }
+        client.run("SET ROLE NONE").await;
+        assert_eq!(client.run(who).await[1], "serac|serac");
+        client.run("DISCARD ALL").await;
+        assert_eq!(client.run(who).await[1], "r|serac");
+        client.run("SET SESSION AUTHORIZATION q").await;
+        assert_eq!(client.run(who).await[1], "q|q");
+    }
+    // Taken, and without effect, as in PostgreSQL.
+    for authorization in ["-c session_authorization=q", "-c role=none", "-S 2048"] {
+        let (mut client, _) = connect("serac", "options", authorization).await;
+        assert_eq!(client.run(who).await[1], "serac|serac", "{authorization}");
+    }
+    let (mut client, _) = connect("serac", "options", "-S 2048").await;
+    assert_eq!(client.run("SHOW work_mem").await[1], "2MB");
+    for (user, options, sqlstate) in [
+        ("q", "-c role=p", "42501"),
+        ("q", "-c session_authorization=p", "42501"),
+        ("serac", "-c role=nobody", "22023"),
+        ("serac", "-c session_authorization=nobody", "22023"),
+        ("serac", "-x", "42601"),
+        ("serac", "-c work_mem", "42601"),
+        ("serac", "-fs", "0A000"),
+        ("serac", "-c transaction_isolation=serializable", "25001"),
+        ("serac", "-c transaction_deferrable=on", "25001"),
+    ] {
+        let (_, greeting) = connect(user, "options", options).await;
+        assert_eq!(greeting.last().map(String::as_str), Some(sqlstate), "{user} {options}: {greeting:?}");
+    }
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn newer_versions_of_the_protocol_are_negotiated() {
     let served = postgresql_server(database(), PgOptions::default()).await;
     let answer_to = async |version: i32, more: &[(&str, &str)]| {

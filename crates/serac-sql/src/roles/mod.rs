@@ -52,7 +52,8 @@ impl Session {
 
     fn become_login(&mut self, login: Login, alias: Option<String>) {
         let role = login.role();
-        *self.shared.roles.write() = SessionRoles { login: role, session: role, current: role, is_set: false, alias };
+        *self.shared.roles.write() =
+            SessionRoles { login: role, session: role, current: role, is_set: false, initial: None, alias };
         self.login = Some(login);
         self.shared.note_setting();
     }

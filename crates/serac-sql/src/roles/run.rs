@@ -12,7 +12,7 @@ use crate::transaction::TransactionStatus;
 use datafusion::common::ScalarValue;
 use serac_engine::EngineError;
 use serac_engine::security::{
-    DefaultGrant, Object, ObjectKind, PasswordVerifier, Privilege, Privileges, RoleId, RoleOptions, Terms,
+    DefaultGrant, Object, ObjectKind, PasswordVerifier, Privilege, Privileges, RoleId, RoleOptions, Security, Terms,
 };
 use serac_parser::tree::{
     self, AlterGroup, AlterRole, AlterRoleSetting, AlterSchema, CreateRole, DatabaseChange, DefaultPrivileges,
@@ -45,6 +45,33 @@ fn instant(text: &str) -> Result<Option<i64>> {
     }
 }
 
+/// Whom SET and RESET of a role ask for.
+#[derive(Clone, Copy, Debug)]
+enum Wish<'a> {
+    Named(&'a str),
+    /// Nobody but the session user.
+    Nobody,
+    /// Whoever it was when the client had connected.
+    Initial,
+}
+
+/// The role that a setting names.
+///
+/// # Errors
+/// 22023 if there is none: it is the value of a setting.
+fn role_of_setting(security: &Security, role: &str) -> Result<RoleId> {
+    let missing = || {
+        let message = format!("role \"{role}\" does not exist");
+        SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message).named(role)
+    };
+    security.role_named(role).map(|role| role.id).map_err(|_| missing())
+}
+
+/// The error of a role that may not act as another: `what` is what it cannot set.
+fn not_permitted(what: &str, role: &str) -> SqlError {
+    SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to set {what} \"{role}\""))
+}
+
 impl Session {
     /// Runs SET ROLE, SET SESSION AUTHORIZATION and RESET of these, which need no transaction;
     /// `None` for another statement.
@@ -74,39 +101,76 @@ impl Session {
         if self.transaction_status() == TransactionStatus::Failed {
             return None;
         }
-        let role = role.filter(|role| of_session || *role != "none");
-        Some(self.change_roles(is_local, role, of_session).map(|()| StatementResult::command(tag)))
+        let wish = match role {
+            None => Wish::Initial,
+            Some("none") if !of_session => Wish::Nobody,
+            Some(role) => Wish::Named(role),
+        };
+        Some(self.change_roles(is_local, wish, of_session).map(|()| StatementResult::command(tag)))
     }
 
-    /// Acts as the role that has connected again.
+    /// Acts as the role that has connected again, or as the one that it has named then.
     pub(crate) fn reset_roles(&mut self) -> Result<()> {
-        self.change_roles(false, None, true)
+        self.change_roles(false, Wish::Initial, true)
     }
+<<<<<<< HEAD
 
     fn change_roles(&mut self, local: bool, role: Option<&str>, of_session: bool) -> Result<()> {
+=======
+    /// Acts as the role that a client names when it connects, to which RESET ROLE goes back.
+    ///
+    /// # Errors
+    /// What SET ROLE says.
+    pub(crate) fn set_initial_role(&mut self, role: &str) -> Result<()> {
+        let wish = if role == "none" { Wish::Nobody } else { Wish::Named(role) };
+        self.change_roles(false, wish, false)?;
+        let mut roles = self.shared.roles.write();
+        let (is_set, current) = (roles.is_set, roles.current);
+        roles.initial = is_set.then_some(current);
+        Ok(())
+    }
+    /// Checks whether a client may be the session user that it names when it connects. As in
+    /// PostgreSQL, the role that has connected stays the session user.
+    ///
+    /// # Errors
+    /// What SET SESSION AUTHORIZATION says.
+    pub(crate) fn check_initial_authorization(&self, role: &str) -> Result<()> {
+        let security = self.database().catalog().security.clone();
+        let (wanted, login) = (role_of_setting(&security, role)?, self.shared.roles.read().login);
+        match wanted == login || security.is_superuser(login) {
+            true => Ok(()),
+            false => Err(not_permitted("session authorization", role)),
+        }
+    }
+    fn change_roles(&mut self, local: bool, wish: Wish<'_>, of_session: bool) -> Result<()> {
+>>>>>>> f4f0319aa5ea18e3c9b8d2885391080a7f8b93f1
         let mut roles = self.shared.roles.read().clone();
         let security = match &self.running {
             Some(running) => running.txn.catalog().security.clone(),
             None => self.database().catalog().security.clone(),
         };
-        let wanted = match role {
-            Some(role) => Some(security.role_named(role)?.id),
-            None => None,
+        let named = match wish {
+            Wish::Named(role) => Some(role_of_setting(&security, role)?),
+            Wish::Nobody | Wish::Initial => None,
         };
+        // It may have been dropped since.
+        let is_there = |role: &RoleId| matches!(wish, Wish::Initial) && security.role(*role).is_some();
+        let initial = roles.initial.filter(is_there);
         let name = |id| security.name_of(id).to_owned();
         if of_session {
-            let wanted = wanted.unwrap_or(roles.login);
+            let wanted = named.unwrap_or(roles.login);
             if wanted != roles.login && !security.is_superuser(roles.login) {
-                let message = format!("permission denied to set session authorization \"{}\"", name(wanted));
-                return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
+                return Err(not_permitted("session authorization", &name(wanted)));
             }
-            roles = SessionRoles { session: wanted, current: wanted, is_set: false, ..roles };
+            let initial = initial.filter(|role| security.is_member(wanted, *role));
+            let current = initial.unwrap_or(wanted);
+            roles = SessionRoles { session: wanted, current, is_set: initial.is_some(), ..roles };
         } else {
+            let wanted = named.or(initial);
             roles.is_set = wanted.is_some();
             let wanted = wanted.unwrap_or(roles.session);
             if !security.is_member(roles.session, wanted) {
-                let message = format!("permission denied to set role \"{}\"", name(wanted));
-                return Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
+                return Err(not_permitted("role", &name(wanted)));
             }
             roles.current = wanted;
         }
