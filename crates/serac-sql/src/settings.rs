@@ -163,12 +163,8 @@ impl Session {
     /// Sets a parameter of the client's connection: a setting by name.
     ///
     /// # Errors
-<<<<<<< HEAD
-    /// SQLSTATE 42704 for an unknown setting, 22023 for a wrong value.
-=======
-    /// SQLSTATE 42704 if there is no such setting, 22023 for a wrong value, 42501 for a role that the
-    /// client may not act as, 25001 for a mode of a transaction.
->>>>>>> f4f0319aa5ea18e3c9b8d2885391080a7f8b93f1
+    /// SQLSTATE 42704 if there is no such setting, 22023 for a wrong value, 42501 for a role that
+    /// the client may not act as, 25001 for a mode of a transaction.
     pub fn set_parameter(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
             "role" => return self.set_initial_role(value),

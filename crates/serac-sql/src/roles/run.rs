@@ -113,10 +113,7 @@ impl Session {
     pub(crate) fn reset_roles(&mut self) -> Result<()> {
         self.change_roles(false, Wish::Initial, true)
     }
-<<<<<<< HEAD
 
-    fn change_roles(&mut self, local: bool, role: Option<&str>, of_session: bool) -> Result<()> {
-=======
     /// Acts as the role that a client names when it connects, to which RESET ROLE goes back.
     ///
     /// # Errors
@@ -143,7 +140,6 @@ impl Session {
         }
     }
     fn change_roles(&mut self, local: bool, wish: Wish<'_>, of_session: bool) -> Result<()> {
->>>>>>> f4f0319aa5ea18e3c9b8d2885391080a7f8b93f1
         let mut roles = self.shared.roles.read().clone();
         let security = match &self.running {
             Some(running) => running.txn.catalog().security.clone(),
