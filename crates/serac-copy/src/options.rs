@@ -90,6 +90,8 @@ pub struct Options {
     pub escape: u8,
     /// The text of NULL.
     pub null: String,
+    /// Whether only a table is copied into that was created or truncated in the transaction.
+    pub freeze: bool,
     /// The columns of FORCE_NULL.
     pub force_null: Vec<String>,
     /// The columns of FORCE_NOT_NULL.
@@ -116,6 +118,7 @@ impl Options {
             quote: b'"',
             escape: b'"',
             null: if is_text { "\\N".into() } else { String::new() },
+            freeze: false,
             force_null: Vec::new(),
             force_not_null: Vec::new(),
             nulls: Vec::new(),
@@ -152,7 +155,7 @@ impl Options {
     /// The options of a COPY FROM into some columns of a table.
     ///
     /// # Errors
-    /// 0A000, 42703 and 42P10 for columns that force NULLs and cannot.
+    /// 0A000, 42703, 42701 and 42P10 for columns that force NULLs and cannot.
     pub fn for_columns(mut self, table: &Table, columns: &[&str]) -> Result<Self> {
         for (option, shown, names) in self.forced() {
             if !names.is_empty() && self.format != Format::Csv {
@@ -161,14 +164,19 @@ impl Options {
                     format!("COPY {shown} available only in CSV mode"),
                 ));
             }
+            for (at, name) in names.iter().enumerate() {
+                if table.definition.column(name).is_none() {
+                    return Err(SqlError::no_column(name, table.name()));
+                }
+                if names[..at].contains(name) {
+                    return Err(SqlError::column_twice(name));
+                }
+            }
             if let Some(name) = names.iter().find(|name| !columns.contains(&name.as_str())) {
-                return Err(match table.definition.column(name) {
-                    None => SqlError::no_column(name, table.name()),
-                    Some(_) => SqlError::new(
-                        sqlstate::INVALID_COLUMN_REFERENCE,
-                        format!("{option} column \"{name}\" not referenced by COPY"),
-                    ),
-                });
+                return Err(SqlError::new(
+                    sqlstate::INVALID_COLUMN_REFERENCE,
+                    format!("{option} column \"{name}\" not referenced by COPY"),
+                ));
             }
         }
         let nulls = |name: &&str| Nulls {
@@ -184,7 +192,7 @@ impl Options {
     pub(super) fn csv(header: bool, delimiter: u8, null: &str) -> Self {
         let (force_null, force_not_null, nulls) = (Vec::new(), Vec::new(), Vec::new());
         let (format, null) = (Format::Csv, null.to_owned());
-        let (quote, escape, style) = (b'"', b'"', None);
-        Self { format, header, delimiter, quote, escape, null, force_null, force_not_null, nulls, style }
+        let (quote, escape, style, freeze) = (b'"', b'"', None, false);
+        Self { format, header, delimiter, quote, escape, null, freeze, force_null, force_not_null, nulls, style }
     }
 }

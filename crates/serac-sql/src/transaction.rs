@@ -3,10 +3,13 @@
 
 use crate::channels::PendingNotifications;
 use crate::error::{Result, SqlError};
+use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::limits::CancelHandle;
 use crate::session_roles::SessionRoles;
+
 use crate::setting_values::{Progress, SettingsMark};
-use serac_engine::{Savepoint, Transaction};
+use serac_engine::{Savepoint, Table, Transaction};
+
 use serac_parser::tree::{IsolationLevel, TransactionMode, TransactionModeKind};
 use std::sync::Arc;
 
@@ -231,8 +234,23 @@ impl Running {
         }
     }
 
-    /// Undoes the running statement. A statement with a transaction of its own begins again with a
-    /// snapshot of the present.
+    /// Whether a table had its data at the newest savepoint, or before the transaction where there
+    /// is none.
+    pub(crate) fn had_data(&self, table: &Table) -> bool {
+        let mark = self.savepoints.last().map(|savepoint| &savepoint.mark);
+        let id = table.definition.id;
+        match &self.temporary {
+            // Without a savepoint of its own, it began behind the newest.
+            Some(temporary) if table.definition.schema == TEMPORARY_SCHEMA => {
+                temporary.had_data(mark.and_then(|mark| mark.temporary.as_deref()), id)
+            }
+            None if table.definition.schema == TEMPORARY_SCHEMA => true,
+            _ => self.txn.had_data(mark.map(|mark| &mark.main), id),
+        }
+    }
+    /// Undoes what the statement that runs has done. One with a transaction of its own begins again
+    /// with a snapshot of the present.
+
     pub(crate) fn undo_statement(&mut self) {
         match self.begun.take() {
             Some(begun) => {

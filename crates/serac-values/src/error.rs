@@ -59,6 +59,11 @@ impl SqlError {
             .named(column)
     }
 
+    /// The error of a column that a list names again.
+    pub fn column_twice(column: &str) -> Self {
+        Self::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{column}\" specified more than once"))
+    }
+
     /// The same about a column, relation, function or constraint.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {

@@ -220,6 +220,15 @@ impl Transaction {
         }
     }
 
+    /// Whether the data of this table were there at `savepoint`, or before the transaction for
+    /// none.
+    pub fn had_data(&self, savepoint: Option<&Savepoint>, table: TableId) -> bool {
+        let Some(own) = &self.own_catalog else { return true };
+        let changed = savepoint.and_then(|savepoint| savepoint.changed_catalog.as_ref());
+        let catalog = changed.map_or(&own.base, |(catalog, _)| catalog);
+        catalog.tables().any(|known| known.definition.id == table)
+    }
+
     /// Undoes everything since `savepoint`.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) {
         self.storage().rollback_to(&savepoint.storage);

@@ -87,10 +87,6 @@ fn seen_by_filter(table: &Table, rows: &RecordBatch) -> Result<RecordBatch> {
     Ok(rows.project(&visible)?)
 }
 
-fn specified_twice(column: &str) -> SqlError {
-    SqlError::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{column}\" specified more than once"))
-}
-
 /// The first name that comes again.
 fn twice(names: impl Iterator<Item = String>) -> Option<String> {
     let mut seen = HashSet::new();
@@ -190,7 +186,7 @@ impl Session {
     /// The query of the rows of a table that COPY writes.
     fn copied_rows(&self, table: &Name, columns: &[Ident]) -> Result<Query> {
         if let Some(column) = twice(columns.iter().map(|column| column.name.clone())) {
-            return Err(specified_twice(&column));
+            return Err(SqlError::column_twice(&column));
         }
         if !columns.is_empty() {
             return Ok(Query::of_relation(table, columns));
@@ -215,7 +211,7 @@ impl Session {
             let at = table.definition.column(column);
             let at = at.ok_or_else(|| SqlError::no_column(column, table.name()))?;
             if targets.contains(&at) {
-                return Err(specified_twice(column));
+                return Err(SqlError::column_twice(column));
             }
             targets.push(at);
         }
@@ -235,6 +231,11 @@ impl Session {
         let progress = self.copy_progress();
         let names: Vec<&str> = targets.iter().map(|&at| all[at].name.as_str()).collect();
         let options = options.for_columns(&table, &names)?;
+        if options.freeze && self.running.as_ref().expect("it runs").had_data(&table) {
+            let message = "cannot perform COPY FREEZE because the table was not created or truncated in the \
+                           current subtransaction";
+            return Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
         let types = targets.iter().map(|&at| table.definition.columns[at].sql_type.column_type).collect();
         let mut source = Source::start(input, options, types, progress.clone())?;
         let (mut read_rows, mut rows, mut run, mut run_rows) = (0u64, 0, Vec::new(), 0);

@@ -26,8 +26,11 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
             "null" => null = Some(text_of(option)?),
             "force_null" => options.force_null = columns_of(option)?,
             "force_not_null" => options.force_not_null = columns_of(option)?,
-            // Rows are visible only from the commit on, and then to all.
-            "freeze" => _ = is_on(option)?,
+
+            // It says which tables are copied into, and nothing else: rows are never visible to
+            // anybody before the commit, and then to all.
+            "freeze" => options.freeze = is_on(option)?,
+
             "encoding" if text_of(option)?.to_lowercase().replace('-', "") == "utf8" => {}
             "escape" => escape_byte = Some(byte_of(option)?),
             "force_quote" | "encoding" => {
@@ -40,13 +43,17 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
     let is_text = options.format == Format::Text;
     let usual = Options::new(path, options.format);
     options.delimiter = delimiter.unwrap_or(usual.delimiter);
-    options.null = null.unwrap_or(usual.null);
     if options.format == Format::Binary {
-        let refused = [("DELIMITER", delimiter.is_some()), ("NULL", !options.null.is_empty())];
-        if let Some((option, _)) = refused.into_iter().find(|(_, is_said)| *is_said) {
-            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("cannot specify {option} in BINARY mode")));
+        let refused = [
+            ("DELIMITER", delimiter.is_some(), sqlstate::SYNTAX_ERROR),
+            ("NULL", null.is_some(), sqlstate::SYNTAX_ERROR),
+            ("HEADER", options.header, sqlstate::FEATURE_NOT_SUPPORTED),
+        ];
+        if let Some((option, _, sqlstate)) = refused.into_iter().find(|(_, is_said, _)| *is_said) {
+            return Err(SqlError::new(sqlstate, format!("cannot specify {option} in BINARY mode")));
         }
     }
+    options.null = null.unwrap_or(usual.null);
     if has_quote && options.format != Format::Csv {
         return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "COPY quote available only in CSV mode"));
     }

@@ -143,6 +143,17 @@ async fn options_are_obeyed_or_refused() {
         ("COPY t FROM STDIN (FORMAT text, DELIMITER E'\\\\')", "22023"),
         ("COPY t FROM STDIN (FORMAT binary, DELIMITER ',')", "42601"),
         ("COPY t FROM STDIN (FORMAT binary, NULL 'x')", "42601"),
+        ("COPY t FROM STDIN (FORMAT binary, NULL '')", "42601"),
+        ("COPY t FROM STDIN (FORMAT binary, HEADER)", "0A000"),
+        ("COPY t TO STDOUT (FORMAT binary, HEADER)", "0A000"),
+        ("COPY t TO STDOUT (FORMAT binary, NULL '')", "42601"),
+        ("COPY t FROM STDIN (HEADER, NULL '', FORMAT binary)", "42601"),
+        ("COPY t FROM STDIN (FORMAT csv, FORCE_NULL (a, b, a))", "42701"),
+        ("COPY t FROM STDIN (FORMAT csv, FORCE_NOT_NULL (c, c))", "42701"),
+        ("COPY t (a, b) FROM STDIN (FORMAT csv, FORCE_NULL (c, c))", "42701"),
+        ("COPY t FROM STDIN (FORMAT csv, FORCE_NULL (nope, nope))", "42703"),
+        ("COPY t FROM STDIN (FORMAT text, FORCE_NULL (a, a))", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, FREEZE)", "55000"),
         ("COPY t FROM STDIN (FORMAT csv, DELIMITER E'\\n')", "22023"),
         ("COPY t FROM STDIN (FORMAT csv, NULL 'a,b')", "0A000"),
         ("COPY t FROM STDIN (FORMAT csv, NULL 'a\"b')", "0A000"),
@@ -368,6 +379,40 @@ async fn numbers_are_read_as_by_insert() {
     let error = into(&mut session, "COPY t FROM STDIN (FORMAT text)", "1e3\n2\nabc\n").await.unwrap_err();
     assert_eq!(error.message, "invalid input syntax for type numeric: \"abc\"");
     assert!(error.detail.as_deref().is_some_and(|detail| detail.contains("line 3")), "{:?}", error.detail);
+}
+
+/// FREEZE is for tables that were created or truncated behind the newest savepoint.
+#[tokio::test]
+async fn freeze_is_for_new_data() {
+    let mut session = session();
+    session.execute("CREATE TABLE t (a INT); CREATE TEMPORARY TABLE old_temporary (a INT)").await.unwrap();
+    for (before, table, is_new) in [
+        ("SELECT 1", "t", false),
+        ("CREATE TABLE f (a INT)", "f", true),
+        ("CREATE TABLE f AS SELECT 1 AS a", "f", true),
+        ("CREATE TABLE f (a INT)", "t", false),
+        ("TRUNCATE t", "t", true),
+        ("INSERT INTO t VALUES (1); TRUNCATE t; INSERT INTO t VALUES (2)", "t", true),
+        ("TRUNCATE t; SAVEPOINT s", "t", false),
+        ("SAVEPOINT s; TRUNCATE t", "t", true),
+        ("SAVEPOINT s; TRUNCATE t; RELEASE s", "t", true),
+        ("SAVEPOINT s; TRUNCATE t; ROLLBACK TO s", "t", false),
+        ("SAVEPOINT r; CREATE TABLE f (a INT); SAVEPOINT s", "f", false),
+        ("CREATE TEMPORARY TABLE f (a INT)", "f", true),
+        ("SAVEPOINT s; CREATE TEMPORARY TABLE f (a INT)", "f", true),
+        ("CREATE TEMPORARY TABLE f (a INT); SAVEPOINT s", "f", false),
+        ("SELECT 1", "old_temporary", false),
+        ("TRUNCATE old_temporary", "old_temporary", true),
+    ] {
+        session.execute(&format!("BEGIN; {before}")).await.unwrap();
+        let copy = format!("COPY {table} FROM STDIN (FORMAT csv, FREEZE)");
+        let given = into(&mut session, &copy, "7\n").await.map_err(|error| error.sqlstate);
+        assert_eq!(given, if is_new { Ok(1) } else { Err("55000") }, "{before}: {table}");
+        session.execute("ROLLBACK").await.unwrap();
+    }
+    // What is not frozen may be old, and COPY TO freezes nothing.
+    assert_eq!(into(&mut session, "COPY t FROM STDIN (FORMAT csv, FREEZE off)", "7\n").await.unwrap(), 1);
+    assert_eq!(out(&mut session, "COPY t TO STDOUT (FORMAT csv, FREEZE)").await, "7\n");
 }
 
 #[tokio::test]
