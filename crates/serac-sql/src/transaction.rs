@@ -6,10 +6,8 @@ use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::limits::CancelHandle;
 use crate::session_roles::SessionRoles;
-
 use crate::setting_values::{Progress, SettingsMark};
 use serac_engine::{Savepoint, Table, Transaction};
-
 use serac_parser::tree::{IsolationLevel, TransactionMode, TransactionModeKind};
 use std::sync::Arc;
 

@@ -26,11 +26,9 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
             "null" => null = Some(text_of(option)?),
             "force_null" => options.force_null = columns_of(option)?,
             "force_not_null" => options.force_not_null = columns_of(option)?,
-
             // It says which tables are copied into, and nothing else: rows are never visible to
             // anybody before the commit, and then to all.
             "freeze" => options.freeze = is_on(option)?,
-
             "encoding" if text_of(option)?.to_lowercase().replace('-', "") == "utf8" => {}
             "escape" => escape_byte = Some(byte_of(option)?),
             "force_quote" | "encoding" => {
