@@ -323,8 +323,8 @@ impl<R: CopyInput> CsvReader<R> {
         }
     }
 
-    /// Ends the present row with its last field: none where it is the end mark. `end` is that of its
-    /// line, none at the end of the input.
+    /// Ends the present row with its last field: none where it is the end mark. `end` is that of
+    /// its line, none at the end of the input.
     fn end_row(&mut self, begun: u64, is_quoted: bool, end: Option<LineEnd>) -> Result<Option<u64>> {
         if let Some(end) = end
             && !self.line_end.takes(end)
