@@ -167,9 +167,14 @@ impl Sniffed {
             let rows = rows.get(from..).unwrap_or_default();
             (0..count).map(|at| type_of(rows.iter().filter_map(|row| row.get(at)))).collect()
         };
-        let below = types_from(1);
-        let first: Vec<&str> = rows.first().map(|row| row.iter().map(str::trim).collect()).unwrap_or_default();
-        let header = said.header.unwrap_or_else(|| Self::has_header(&first, &below, rows.len(), known));
+        // COPY takes an empty line for the line of names, too; `rows` has none of these.
+        let text = sample.strip_prefix("\u{feff}".as_bytes()).unwrap_or(sample);
+        let is_nameless = text.starts_with(b"\n") || text.starts_with(b"\r");
+        let below = types_from(usize::from(!is_nameless));
+        let first = rows.first().filter(|_| !is_nameless);
+        let first: Vec<&str> = first.map(|row| row.iter().map(str::trim).collect()).unwrap_or_default();
+        let is_found = || !is_nameless && Self::has_header(&first, &below, rows.len(), known);
+        let header = said.header.unwrap_or_else(is_found);
         let names = match header {
             true => distinct((0..count.max(first.len())).map(|at| first.get(at).copied().unwrap_or("").to_owned())),
             false => (1..=count).map(|at| format!("column_{at}")).collect(),
@@ -245,6 +250,13 @@ mod tests {
         let said = Said { header: Some(true), ..Said::default() };
         let found = Sniffed::new(b"a,,a\n1,2,3\n", said, None);
         assert_eq!(found.names, ["a", "column_2", "a_2"]);
+        // An empty first line has no names.
+        for text in ["\nname,age\nada,3\n", "\r\nname,age\r\nada,3\r\n", "\u{feff}\nname,age\nada,3\n"] {
+            assert!(!sniff(text).header, "{text:?}");
+            let found = Sniffed::new(text.as_bytes(), said, None);
+            assert_eq!(found.names, ["column_1", "column_2"], "{text:?}");
+            assert_eq!(found.types, [DataType::Utf8, DataType::Utf8], "{text:?}");
+        }
     }
 
     #[test]

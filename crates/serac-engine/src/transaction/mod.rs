@@ -219,9 +219,7 @@ impl Transaction {
             entries: self.entries.mark(),
         }
     }
-
-    /// Whether the data of this table were there at `savepoint`, or before the transaction for
-    /// none.
+    /// Whether the data of this table were there at `savepoint`; for none, before the transaction.
     pub fn had_data(&self, savepoint: Option<&Savepoint>, table: TableId) -> bool {
         let Some(own) = &self.own_catalog else { return true };
         let changed = savepoint.and_then(|savepoint| savepoint.changed_catalog.as_ref());
