@@ -33,14 +33,16 @@ impl Session {
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
         expressions::column_default(&self.state(), definition, rows)
     }
-    /// Checks NOT NULL and the table's CHECK constraints on whole rows.
+    /// Checks NOT NULL and the table's CHECK constraints on whole rows. What does not fit its column
+    /// is found before both.
     pub(crate) fn check_rows(&self, table: &Table, rows: &RecordBatch) -> Result<()> {
         let all: Vec<usize> = (0..table.definition.columns.len()).collect();
-        table.check_not_null(&all, rows)?;
-        if table.definition.checks.is_empty() {
-            return Ok(());
-        }
-        expressions::check_rows(&self.state(), table, rows)
+        let checked = match table.check_not_null(&all, rows) {
+            Ok(()) if table.definition.checks.is_empty() => Ok(()),
+            Ok(()) => expressions::check_rows(&self.state(), table, rows),
+            Err(missing) => Err(missing.into()),
+        };
+        checked.map_err(|error| table.fit_values(&all, rows).map_or_else(SqlError::from, |_| error))
     }
 
     /// Whole rows of the table from the values of the target columns.

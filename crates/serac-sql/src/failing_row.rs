@@ -42,6 +42,8 @@ fn text_of(row: &FailingRow, at: usize, column: &ColumnDefinition, style: &TimeS
     let mut text = Vec::new();
     write_styled_text(&mut text, value, column.sql_type.column_type, style);
     if let (true, Some(width)) = (column.sql_type.fixed_length, column.sql_type.length) {
+        let kept = text.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
+        text.truncate(kept);
         let blanks = missing_blanks(&text, width as usize);
         text.resize(text.len() + blanks, b' ');
     }

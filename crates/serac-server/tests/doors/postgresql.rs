@@ -607,7 +607,8 @@ async fn values_in_binary_form_are_of_the_types_that_were_told() {
     let answer = client.told(&[insert(), bind_binary(b"\x01{}"), execute("", 0), sync()]).await;
     assert_eq!(answer, ["1", "2", "INSERT 0 1", "ZI"]);
     let array = |numbers: &[i32]| -> Vec<u8> { numbers.iter().flat_map(|number| number.to_be_bytes()).collect() };
-    let select = || parse("", "SELECT $1::int[]::text");
+    // The parameter is an array of int.
+    let select = || (b'P', b"\0SELECT $1::text\0\0\x01\0\0\x03\xef".to_vec());
     for (numbers, sqlstate) in
         [(&[1, 0, 23, 1, 5, 4, 7][..], "0A000"), (&[1, 0, 25, 1, 1, 4, 7], "42804"), (&[1, 2, 23, 1, 1, 4, 7], "22P03")]
     {

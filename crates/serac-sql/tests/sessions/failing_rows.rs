@@ -82,9 +82,13 @@ async fn rows_are_told_on_both_paths() {
         }
     }
     // What is too long is found before NULL.
-    for values in ["VALUES (NULL, 'abcde')", "SELECT NULL, 'abcde'"] {
-        let error = refused(&mut session, &format!("INSERT INTO f (a, b) {values}")).await;
-        assert_eq!(error.sqlstate, "22001", "{values}: {error}");
+    for statement in [
+        "INSERT INTO f (a, b) VALUES (NULL, 'abcde')",
+        "INSERT INTO f (a, b) SELECT NULL, 'abcde'",
+        "MERGE INTO f USING (VALUES ('abcde')) w (v) ON a = 0 WHEN NOT MATCHED THEN INSERT (a, b) VALUES (NULL, v)",
+    ] {
+        let error = refused(&mut session, statement).await;
+        assert_eq!(error.sqlstate, "22001", "{statement}: {error}");
     }
 }
 
