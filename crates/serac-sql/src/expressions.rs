@@ -118,8 +118,8 @@ pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> 
     Ok(replaced(expression, places.map(|last| (last.span, quote(to))).collect()))
 }
 
-/// Bytes of an expression that cannot be deep.
-const SHORT: usize = 64;
+/// Bytes of an expression that cannot be deep, and takes no time to plan.
+pub(crate) const SHORT: usize = 64;
 
 /// The expressions of a table's indexes, as they are planned in queries. An expression that cannot
 /// be planned now is left out.

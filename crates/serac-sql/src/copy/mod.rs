@@ -22,6 +22,7 @@ use options::read_options;
 use serac_binder::Place;
 use serac_copy::{CopyInput, CopyProgress, FileSink, Format, Input, Options, Quotes, Rows, Sink, Source, SteadyInput};
 use serac_engine::Table;
+use serac_engine::catalog::definition::ColumnDefinition;
 use serac_engine::security::{Privilege, RoleId};
 use serac_parser::tree::{Copy, CopySubject, Ident, Name, Span, StatementKind};
 use std::collections::HashSet;

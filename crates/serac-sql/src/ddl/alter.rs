@@ -273,10 +273,10 @@ impl Session {
     }
 
     /// Refuses a change of columns after which a CHECK constraint cannot be evaluated.
-    fn checks_still_work(&mut self, schema: &str, name: &str, what: &str) -> Result<()> {
+    async fn checks_still_work(&mut self, schema: &str, name: &str, what: &str) -> Result<()> {
         let now = self.txn_for(schema)?.catalog().table(schema, name)?.definition.clone();
         for check in &now.checks {
-            self.check_expression(&now, &check.expression).map_err(|_| {
+            self.check_expression(&now, &check.expression).await.map_err(|_| {
                 let message = format!("cannot {what} because constraint \"{}\" depends on it", check.name);
                 SqlError::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message)
             })?;
@@ -401,7 +401,7 @@ impl Session {
         let column = builder.definition.columns.last().expect("one was added").clone();
         let values = self.column_default(&column, count as usize)?;
         let taken = std::cell::Cell::new(0);
-        self.check_generation(&builder.definition, at)?;
+        self.check_generation(&builder.definition, at).await?;
         let (state, definition) = (self.state(), &builder.definition);
         self.txn_for(schema)?.add_column(schema, name, column, |old| {
             if definition.columns[at].generation.is_some() {
@@ -456,7 +456,7 @@ impl Session {
                 let mut definition = table.columns[at].clone();
                 definition.default = Some(text_at(source, value.text).to_owned());
                 definition.default = self.usual_default(&definition)?;
-                self.check_default(&definition)?;
+                self.check_default(&definition).await?;
                 without_null_default(&mut definition);
                 self.txn_for(schema)?.alter_column(schema, name, column, |c| c.default = definition.default)?;
             }
@@ -528,7 +528,7 @@ impl Session {
             let message = format!("the type of column \"{}\", which a foreign key uses: drop that first", column.name);
             return Err(SqlError::unsupported(message));
         }
-        self.check_default(&changed).map_err(|_| {
+        self.check_default(&changed).await.map_err(|_| {
             let wanted = of_column(sql_type).id;
             let message =
                 format!("default for column \"{}\" cannot be cast automatically to type {wanted}", column.name);
@@ -565,7 +565,7 @@ impl Session {
         })?;
         self.txn_for(schema)?.change_column(schema, name, &column.name, changed.clone(), convert)?;
         self.retype_identity(table, at, sql_type.column_type)?;
-        self.checks_still_work(schema, name, &format!("alter type of column \"{}\"", column.name))?;
+        self.checks_still_work(schema, name, &format!("alter type of column \"{}\"", column.name)).await?;
         self.refresh_view();
         for check in &table.checks {
             self.holds_for_all(table, check).await?;
@@ -598,7 +598,7 @@ impl Session {
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
         self.with_usual_constants(&mut builder.definition, &builder.written)?;
         for at in 0..builder.definition.columns.len() {
-            self.check_generation(&builder.definition, at)?;
+            self.check_generation(&builder.definition, at).await?;
         }
         self.add_constraints(builder.definition, &known).await
     }
@@ -644,7 +644,7 @@ impl Session {
     }
 
     async fn add_check(&mut self, table: &TableDefinition, check: CheckDefinition) -> Result<()> {
-        self.check_expression(table, &check.expression)?;
+        self.check_expression(table, &check.expression).await?;
         self.txn_for(&table.schema)?.lock_table(&table.schema, &table.name)?;
         self.holds_for_all(table, &check).await?;
         Ok(self.txn_for(&table.schema)?.add_check(&table.schema, &table.name, check)?)

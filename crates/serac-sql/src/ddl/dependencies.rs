@@ -222,10 +222,9 @@ impl Session {
         self.drop_readers(sequence, &what, cascade, &[])?;
         self.drop_defaults(sequence, &what, cascade, &|_, _| false)
     }
-    /// Takes away the defaults that need a sequence, and the views that read it, which goes with a
-    /// table, or with `column` of it. Those of the table, or the column, and of the tables `also`,
-    /// which are dropped anyhow, are not in the way. `what` is how messages call what is to be
-    /// dropped.
+    /// The same of the sequences that go with a table, or with `column` of it. Defaults of the table,
+    /// or the column, and of the tables `also`, which are dropped anyhow, are not in the way. `what`
+    /// is how messages call what is to be dropped.
     ///
     /// # Errors
     /// 2BP01 if there is one and `cascade` is off.
@@ -252,9 +251,8 @@ impl Session {
         }
         Ok(())
     }
-
-    /// Takes away the defaults that need a sequence. `goes` tells the columns that are dropped
-    /// anyhow: the definition of the table, and the name.
+    /// Takes away the defaults that need a sequence. `goes` tells which columns are dropped anyhow,
+    /// by their tables and names.
     fn drop_defaults(
         &mut self,
         sequence: &Name,

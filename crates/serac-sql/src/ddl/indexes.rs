@@ -7,6 +7,7 @@
 
 use super::builder::columns_of;
 use super::clauses::{check_collation, check_index_storage, check_operator_class, refuse_any};
+use super::generated::check_computed;
 use crate::column_types::stored_type;
 use crate::ddl::clauses::{check_indexed, done, text_at};
 use crate::error::{Result, SqlError};
@@ -235,7 +236,7 @@ impl Session {
         for i in 0..key.expressions.len() {
             let Some(values) = hidden_values(&key, i) else { continue };
             let expression = key.expressions[i].as_deref().expect("it has values");
-            self.check_computed(&table, &KeptExpression::over(&table, expression, Place::Index))?;
+            check_computed(&self.state(), &table, &KeptExpression::over(&table, expression, Place::Index))?;
             let column = self.hidden_column(&table, expression, values)?;
             let at = table.columns.len();
             key.columns[i] = at;
@@ -272,7 +273,7 @@ impl Session {
     /// Refuses a condition that cannot be meant.
     fn check_predicate(&self, table: &TableDefinition, predicate: Option<&str>) -> Result<()> {
         let Some(predicate) = predicate else { return Ok(()) };
-        self.check_computed(table, &KeptExpression::over(table, predicate, Place::Predicate))
+        check_computed(&self.state(), table, &KeptExpression::over(table, predicate, Place::Predicate))
     }
 }
 

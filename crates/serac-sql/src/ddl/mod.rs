@@ -18,7 +18,7 @@ use crate::binding;
 use crate::column_types::{columns_of, kept_types, of_column};
 use crate::ddl::clauses::{done, text_at, words};
 use crate::error::{Result, SqlError};
-use crate::expressions::replaced;
+use crate::expressions::{SHORT, column_default, replaced};
 use crate::generated::parts;
 use crate::identifiers::{TEMPORARY_SCHEMA, quote, resolve};
 use crate::kept_expression::KeptExpression;
@@ -32,6 +32,7 @@ use clauses::{check_view_options, freeze_format_of, refuse_any};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::DFSchema;
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::ExprSchemable;
 use dependencies::refuse_circle;
 use relations::Mentions;
@@ -78,7 +79,7 @@ impl Session {
         use StatementKind as K;
         match source.statement() {
             K::CreateSchema(create) => self.create_schema(create),
-            K::CreateTable(create) => self.create_table(source, create),
+            K::CreateTable(create) => self.create_table(source, create).await,
             K::CreateTableAs(create) => self.create_table_as(source, create).await,
             K::CreateView(create) => self.create_view(source, create).await,
             K::CreateMaterializedView(create) => self.create_materialized(source, create).await,
@@ -287,7 +288,7 @@ impl Session {
         Ok(Some((schema, short)))
     }
 
-    fn create_table(&mut self, source: &Source, create: &CreateTable) -> Result<StatementResult> {
+    async fn create_table(&mut self, source: &Source, create: &CreateTable) -> Result<StatementResult> {
         let CreateTable { persistence, if_not_exists, name, form, elements, inherits, partition_by, storage } = create;
         match form {
             TableForm::Columns => {}
@@ -307,16 +308,16 @@ impl Session {
         }
         builder.resolve_parents(self.txn_for(&schema)?.catalog())?;
         builder.definition.cluster = cluster::cluster_key(&builder.definition, &storage.cluster_by)?;
-        for sequence in builder.sequences {
+        for sequence in std::mem::take(&mut builder.sequences) {
             self.txn_for(&schema)?.create_sequence(&schema, sequence)?;
         }
         self.with_usual_constants(&mut builder.definition, &builder.written)?;
         for check in &builder.definition.checks {
-            self.check_expression(&builder.definition, &check.expression)?;
+            self.check_expression(&builder.definition, &check.expression).await?;
         }
         for (at, column) in builder.definition.columns.iter().enumerate() {
-            self.check_default(column)?;
-            self.check_generation(&builder.definition, at)?;
+            self.check_default(column).await?;
+            self.check_generation(&builder.definition, at).await?;
         }
         builder.definition.columns.iter_mut().for_each(without_null_default);
         let mut table = self.txn_for(&schema)?.create_table(builder.definition)?;
@@ -433,28 +434,51 @@ impl Session {
     /// A default must be plannable. A constant of the column's type, which one in quotes is, is
     /// tried out, but for the digits that the column has room for. Anything else is not computed,
     /// for it may have effects: what cannot be assigned is an error where the default is used.
-    fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
-        let Some(default) = KeptExpression::default_of(column) else { return Ok(()) };
-        let bound = default.bound(&self.state(), &DFSchema::empty())?;
-        if bound.id != TypeId::UNKNOWN {
-            check_assignment(&bound.expr.get_type(&DFSchema::empty())?, column.sql_type, &column.name)?;
-        }
-        match bound.expr.as_literal() {
-            Some(_) if bound.id == of_column(column.sql_type).id => {
-                let sql_type = match column.sql_type.column_type {
-                    ColumnType::Decimal { .. } => ColumnType::Numeric.into(),
-                    _ => column.sql_type,
-                };
-                self.column_default(&ColumnDefinition { sql_type, ..column.clone() }, 1).map(drop)
+    async fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
+        let Some(default) = &column.default else { return Ok(()) };
+        let (bytes, column) = (default.len(), column.clone());
+        let check = move |state: &SessionState| {
+            let Some(default) = KeptExpression::default_of(&column) else { return Ok(()) };
+            let bound = default.bound(state, &DFSchema::empty())?;
+            if bound.id != TypeId::UNKNOWN {
+                check_assignment(&bound.expr.get_type(&DFSchema::empty())?, column.sql_type, &column.name)?;
             }
-            _ => default.planned(&self.state(), &DFSchema::empty()).map(drop),
-        }
+            match bound.expr.as_literal() {
+                Some(_) if bound.id == of_column(column.sql_type).id => {
+                    let sql_type = match column.sql_type.column_type {
+                        ColumnType::Decimal { .. } => ColumnType::Numeric.into(),
+                        _ => column.sql_type,
+                    };
+                    column_default(state, &ColumnDefinition { sql_type, ..column.clone() }, 1).map(drop)
+                }
+                _ => default.planned(state, &DFSchema::empty()).map(drop),
+            }
+        };
+        self.planning_kept(bytes, check).await
     }
 
     /// A CHECK expression must be plannable and boolean.
-    fn check_expression(&self, definition: &TableDefinition, expression: &str) -> Result<()> {
-        let empty = RecordBatch::new_empty(definition.storage_schema().arrow());
-        KeptExpression::over(definition, expression, Place::Check).values(&self.state(), &empty).map(drop)
+    async fn check_expression(&self, definition: &TableDefinition, expression: &str) -> Result<()> {
+        let (bytes, definition, expression) = (expression.len(), definition.clone(), expression.to_owned());
+        let check = move |state: &SessionState| {
+            let empty = RecordBatch::new_empty(definition.storage_schema().arrow());
+            KeptExpression::over(&definition, &expression, Place::Check).values(state, &empty).map(drop)
+        };
+        self.planning_kept(bytes, check).await
+    }
+
+    /// What comes of work that plans an expression of so many bytes: on a thread that plans where
+    /// it may take long, so that the statement can be cancelled.
+    async fn planning_kept<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce(&SessionState) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let state = self.state();
+        if bytes <= SHORT {
+            return work(&state);
+        }
+        self.planning(async move { work(&state) }).await
     }
 
     async fn create_view(&mut self, source: &Source, create: &CreateView) -> Result<StatementResult> {

@@ -304,15 +304,14 @@ impl Image {
         self.names.get(&(schema.to_owned(), name.to_owned())).map(|&at| &self.relations[at])
     }
     /// The sequence of a relation's column.
-    pub(super) fn sequence_of(&self, relation: &Relation, column: &str) -> Option<&SequenceDefinition> {
-        let of_column = |other: &Relation| match &other.object {
+    pub(super) fn sequence_of<'a>(&'a self, relation: &Relation, column: &str) -> Option<&'a SequenceDefinition> {
+        self.relations.iter().find_map(|other| match &other.object {
             Object::Sequence(sequence) if other.schema == relation.schema => {
                 let owner = sequence.definition.owner.as_ref()?;
                 (owner.0 == relation.name && owner.1 == column).then_some(&sequence.definition)
             }
             _ => None,
-        };
-        self.relations.iter().find_map(of_column)
+        })
     }
     /// The relation that an unqualified name means.
     pub(super) fn visible(&self, name: &str) -> Option<&Relation> {

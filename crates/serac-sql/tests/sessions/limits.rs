@@ -234,6 +234,29 @@ async fn a_statement_ends_at_its_timeout() {
     assert_eq!(number(&mut session, "SELECT count(*) FROM generate_series(1, 3000000)").await, 3_000_000);
 }
 
+/// Nested calls take the planner long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_ends_at_its_timeout_while_it_is_planned() {
+    let db = database(None);
+    let mut session = Session::new(&db);
+    let nested = |value: &str| format!("{}{value}{}", "abs(".repeat(150), ")".repeat(150));
+    session.execute("CREATE TABLE t (n INT)").await.unwrap();
+    session.execute("SET statement_timeout = 20").await.unwrap();
+    for sql in [
+        format!("CREATE TABLE g (a INT, b INT GENERATED ALWAYS AS ({}) STORED)", nested("a")),
+        format!("CREATE TABLE g (a INT, CHECK ({} > 0))", nested("a")),
+        format!("CREATE TABLE g (a INT DEFAULT {})", nested("1")),
+        format!("ALTER TABLE t ALTER n SET DEFAULT {}", nested("1")),
+    ] {
+        let started = Instant::now();
+        let error = session.execute(&sql).await.unwrap_err();
+        assert_eq!(error.sqlstate, "57014", "{error}");
+        assert!(started.elapsed() < SOON, "{sql}");
+    }
+    session.execute("SET statement_timeout = 0; CREATE TABLE g (a INT); INSERT INTO t DEFAULT VALUES").await.unwrap();
+    assert_eq!(number(&mut session, "SELECT count(*) FROM t WHERE n IS NULL").await, 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_the_memory_limit_a_query_spills_or_fails() {
     let db = database(Some(16 << 20));

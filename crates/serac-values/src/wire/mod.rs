@@ -18,7 +18,9 @@ pub use columns::to_wire;
 pub use decode::of_binary;
 pub use decode::{Given, is_text_of_time, scalar, text, utf8, value};
 pub use encode::{write_binary, write_document_text, write_styled_text, write_text};
-pub use fields::{MOST_WIDTH, check_widths, field_type, is_json, told_type, width, widths, with_type, write_blanks};
+pub use fields::{
+    MOST_WIDTH, check_widths, field_type, is_json, missing_blanks, told_type, width, widths, with_type, write_blanks,
+};
 pub use rows::json_in_row;
 pub use styled::{Purpose, has_styled, schema_in_style, style_of_schema, styled_texts, type_with_texts, with_texts};
 pub use types::{TEXT, modifier, of_oid, oid, size, wire_type};
