@@ -456,8 +456,8 @@ impl DataFile {
         }
         self.verify_range(from, metadata)?;
         let message = self.bytes.slice_with_length(from, len);
-        // The message's own bytes say the same: a mark, the length of the rest of the metadata, that
-        // rest, which has the body's length.
+        // The message's own bytes say the same: a mark, the length of the rest of the metadata,
+        // and that rest, which has the body's length.
         let told = message.get(4..8).and_then(|length| length.try_into().ok()).map(u32::from_le_bytes);
         let head = message.get(8..metadata).and_then(|head| arrow_ipc::root_as_message(head).ok());
         match head {
@@ -676,8 +676,8 @@ mod tests {
         assert_eq!(present.iter().collect::<Vec<_>>(), [Some(true), Some(true), Some(false)]);
     }
 
-    /// A tail whose checksum is right, and that says what cannot be, is damage: wherever a bit of it
-    /// is another, the file is refused or read, and nothing panics.
+    /// A tail whose checksum is right, and that says what cannot be, is damage: wherever a bit of
+    /// it is another, the file is refused or read, and nothing panics.
     #[test]
     fn a_tail_that_says_what_cannot_be_is_damage() {
         let folder = tempfile::tempdir().unwrap();
