@@ -501,6 +501,10 @@ mod tests {
             ColumnType::Json => return OwnedValue::Bytes(format!("{{\"ü\": {bits}}}").into_bytes().into()),
             ColumnType::JsonText => return OwnedValue::Bytes(format!(" {{\"ü\" :{bits} }}").into_bytes().into()),
             ColumnType::Binary => return OwnedValue::Bytes(bits.to_be_bytes().into()),
+            ColumnType::Numeric => {
+                let number = Numeric::of_decimal(signed >> 2, (bits % 38) as i8);
+                return OwnedValue::Bytes(number.to_stored().into());
+            }
         })
     }
 
