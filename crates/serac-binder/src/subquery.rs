@@ -121,7 +121,8 @@ impl Binder<'_> {
         let schema = selected.plan.schema().clone();
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         // DataFusion finds the values of IN in what the plan selects. VALUES does not say what.
-        let mut is_same = selected.plan.head_output_expr()?.is_some();
+        let is_named = selected.plan.head_output_expr()?.is_some();
+        let mut is_same = is_named;
         for ((left, column), field) in lefts.into_iter().zip(&selected.columns).zip(schema.iter()) {
             let signature = resolved(operator, at, &[left.id, column.id])?;
             let to = comparable(&signature)?;
@@ -134,7 +135,9 @@ impl Binder<'_> {
             let (own, value) = self.compared_pair((own, context.schema), (value, &schema))?;
             outer.push(own);
             inner.push(match &value {
-                Expr::Column(_) => value,
+                // What selects the values has another name than the values, which would meet it.
+                Expr::Column(_) if is_named => value,
+                Expr::Column(_) => value.alias(self.qualifier("#value")),
                 _ => {
                     is_same = false;
                     value.alias(name)

@@ -373,6 +373,10 @@ fn of_values(values: Values) -> Result<Transformed<LogicalPlan>> {
     let none = DFSchema::empty();
     let column = |at: usize| {
         let own = schema.field(at).data_type();
+        // The binder casts numbers to floats, of which those of both widths have the wider type.
+        if own.is_floating() {
+            return None;
+        }
         let operands = values.iter().map(|row| {
             let written = uncast(&row[at], own).unwrap_or(&row[at]);
             Some((written.get_type(&none).ok()?, unknown_literal(written)))
