@@ -45,14 +45,15 @@ fn add_field(text: &str, row: &mut String) {
     row.push('"');
 }
 
-/// Bytes that the texts of a column of rows have at the most. The quotes in the text of a row are
-/// doubled with each row around it, so that a short statement asks for texts of any length.
-const MOST_BYTES: usize = 256 << 20;
+/// Bytes of the text of a row in another row. The quotes in the text of a row are doubled with each
+/// row around it, so that a short statement asks for texts of any length.
+const MOST_BYTES: usize = 16 << 20;
 
 /// Rows as texts: `(1,a,)`.
 ///
 /// # Errors
-/// When a value does not fit its form on the wire, and 54000 if the texts exceed [`MOST_BYTES`].
+/// When a value does not fit its form on the wire, and 54000 for a row in a row whose text exceeds
+/// [`MOST_BYTES`].
 pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let text = |values: &ArrayRef| {
         let texts = as_told(values, &DataType::Utf8View);
@@ -63,7 +64,7 @@ pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     }
     let fields = array.as_struct().columns().iter().map(text).collect::<Result<Vec<_>, _>>()?;
     let mut out = StringViewBuilder::with_capacity(array.len());
-    let (mut text, mut all) = (String::new(), 0);
+    let mut text = String::new();
     for row in 0..array.len() {
         if array.is_null(row) {
             out.append_null();
@@ -76,16 +77,16 @@ pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
                 text.push(',');
             }
             if field.is_valid(row) {
-                add_field(field.as_string_view().value(row), &mut text);
+                let value = field.as_string_view().value(row);
+                if value.len() > MOST_BYTES && matches!(array.as_struct().column(at).data_type(), DataType::Struct(_)) {
+                    let message = format!("the text of a row in a row takes more than {} MB", MOST_BYTES >> 20);
+                    let error = SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message);
+                    return Err(ArrowError::from_external_error(Box::new(error)));
+                }
+                add_field(value, &mut text);
             }
         }
         text.push(')');
-        all += text.len();
-        if all > MOST_BYTES {
-            let message = format!("the texts of rows take more than {} MB", MOST_BYTES >> 20);
-            let error = SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message);
-            return Err(ArrowError::from_external_error(Box::new(error)));
-        }
         out.append_value(&text);
     }
     Ok(Arc::new(out.finish()))
