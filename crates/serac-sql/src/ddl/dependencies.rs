@@ -221,9 +221,9 @@ impl Session {
         self.drop_readers(sequence, &what, cascade, &[])?;
         self.drop_defaults(sequence, &what, cascade, &|_, _| false)
     }
-    /// The same of the sequences that go with a table, or with `column` of it. Defaults of the table,
-    /// or the column, and of the tables `also`, which are dropped anyhow, are not in the way. `what`
-    /// is how messages call what is to be dropped.
+    /// The same of the sequences that go with a table, or with `column` of it. Defaults of the
+    /// table, or the column, and of the tables `also`, which are dropped anyhow, are not in the
+    /// way. `what` is how messages call what is to be dropped.
     ///
     /// # Errors
     /// 2BP01 if there is one and `cascade` is off.
