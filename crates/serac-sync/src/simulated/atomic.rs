@@ -136,8 +136,14 @@ change!(AtomicBool, bool, fetch_and fetch_or fetch_xor);
 
 /// See [`std::sync::atomic::AtomicPtr`].
 #[repr(transparent)]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AtomicPtr<T>(real::AtomicPtr<T>);
+
+impl<T> Default for AtomicPtr<T> {
+    fn default() -> Self {
+        Self(real::AtomicPtr::default())
+    }
+}
 
 #[allow(missing_docs)]
 impl<T> AtomicPtr<T> {
