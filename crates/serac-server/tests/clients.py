@@ -350,6 +350,8 @@ def others():
         assert c.execute("SHOW statement_timeout").fetchone() == ("200ms",)
         raises(errors.QueryCanceled, lambda: c.execute("SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7"))
         c.execute("SET statement_timeout = DEFAULT")
+        assert c.execute("SHOW statement_timeout").fetchone() == ("200ms",)
+        c.execute("SET statement_timeout = 0")
         assert c.execute("SHOW work_mem").fetchone() == ("256kB",)
         # A hash table of 100,000 rows, which must stay in memory.
         c.execute("CREATE TABLE many AS SELECT x, 'number ' || x AS t FROM generate_series(1, 100000) AS a (x)")
