@@ -273,7 +273,7 @@ async fn savepoints_and_timeouts_of_transactions() {
     }
     assert!(code(insert.execute_update().await.unwrap_err()).contains("25P03"));
     let ended = client.end_transaction(txn, arrow_flight::sql::EndTransaction::Commit).await;
-    assert!(code(ended.unwrap_err()).contains("no such transaction"));
+    assert!(code(ended.unwrap_err()).contains("does not exist"));
     // A commit of a failed transaction is no commit.
     for wrong in
         ["INSERT INTO t VALUES (9)", "SELEC 9", "SELECT 9; SELECT 10", "SELECT nothing FROM t", "RELEASE nowhere"]

@@ -465,7 +465,7 @@ mod tests {
         }
         let read = parameter(Given { bytes: Some(&bytes), binary: true, oid: 1231 }).unwrap().unwrap();
         let (texts, _) = column(&read.to_array().unwrap(), false).unwrap();
-        assert_eq!(texts.as_string_view().value(0), "{1.25,3.00}");
+        assert_eq!(texts.as_string_view().value(0), "{1.25,3}");
     }
 
     #[test]
