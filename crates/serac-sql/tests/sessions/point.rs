@@ -774,7 +774,7 @@ async fn parameters_have_the_types_that_are_named_or_found_out() {
             true,
         ),
         ("SELECT n + $1 FROM t WHERE id = $2", vec![], vec![number(250, 3), id.clone()], None, false),
-        ("SELECT v FROM t WHERE id = 1 AND $1::text = '1.50'", vec![numeric], vec![number(150, 2)], Some("one"), false),
+        ("SELECT v FROM t WHERE id = 1 AND $1::text = '1.50'", vec![numeric], vec![number(150, 2)], Some("one"), true),
         ("INSERT INTO t (id, n) VALUES (7, $1) RETURNING n", vec![], vec![number(125, 2)], Some("1.25"), true),
         ("INSERT INTO t (id, n) VALUES (7, $1) RETURNING n", vec![], vec![number(1005, 3)], Some("1.01"), false),
         ("UPDATE t SET b = $1 WHERE id = 1", vec![text_type], vec![text("5")], Some("ERROR 42804"), false),
