@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 pub(crate) const CATALOG: &str = "
     CREATE TABLE t (a INT PRIMARY KEY, b BIGINT, c TEXT, d NUMERIC(12, 2), e DOUBLE PRECISION, f BOOLEAN);
     CREATE TABLE u (a INT REFERENCES t, at TIMESTAMP, z TIMESTAMPTZ, day DATE, i INTERVAL, bits BYTEA, id UUID,
-        j JSONB, list INT[], words TEXT[], CHECK (a > 0));
+        j JSONB, n NUMERIC, CHECK (a > 0));
     CREATE INDEX ON t (c, b);
     CREATE VIEW v AS SELECT t.a, c, count(*) AS n FROM t JOIN u USING (a) GROUP BY t.a, c;
     CREATE SEQUENCE s;
