@@ -292,7 +292,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         r#"{"lease":7,"blocks":{"start":0,"end":3}}"#,
         r#"{"request":{"table":"t"}}"#,
         r#"{"request":{"schema":"public","table":"t","columns":["a","c"],"filter":[["d","<",5],["c","=","x"]],"decimals":"decimal64","strings":"dictionary","dictionaries":["c"],"snapshot":"latest","endpoints":2},"blocks":{"start":0,"end":4294967295}}"#,
-        r#"{"request":{"table":"u","strings":"utf8","filter":[["day",">=","2024-01-01"],["list","<>",null]]}}"#,
+        r#"{"request":{"table":"u","strings":"utf8","filter":[["day",">=","2024-01-01"],["n","<>",null]]}}"#,
     ];
     let mut seeds = vec![
         frame(&|out| hello.put(out)),
