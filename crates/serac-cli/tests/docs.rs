@@ -56,6 +56,7 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ("README.md", "import adbc_driver_flightsql.dbapi as adbc, polars as pl", Way::Python("")),
     ("README.md", "use seracdb::{Session, StatementResult};", Way::Doctest),
     ("README.md", "use seracdb::{Rows, Session, SqlError, Value};", Way::Doctest),
+    ("docs/benchmarks.md", "target/release/serac-bench point", Way::Not("it measures for minutes")),
     ("docs/benchmarks-data.md", "target/release/serac-bench commits", Way::Not("it measures beside a peer")),
     ("docs/book/src/coming/duckdb.md", "duckdb old.duckdb", Way::Not("it needs the tools of another database")),
     (
