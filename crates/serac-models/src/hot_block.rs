@@ -11,8 +11,8 @@ use crate::ids::{ColumnId, Slot};
 use crate::version::chain::{VersionHead, VersionedSlots};
 use crate::version::undo::UndoRecord;
 use heap::{ArrowView, BlockHeap};
-use loom::sync::atomic::Ordering::Relaxed;
-use loom::sync::atomic::{AtomicPtr, AtomicU64};
+use serac_sync::atomic::Ordering::Relaxed;
+use serac_sync::atomic::{AtomicPtr, AtomicU64};
 use std::ptr;
 use std::sync::Arc;
 

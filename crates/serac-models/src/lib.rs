@@ -1,8 +1,9 @@
 //! Models of the lock-free protocols, small enough for loom to try every interleaving.
 //!
 //! A model includes the sources of the real modules: these take atomics, locks and epochs from
-//! `serac_sync`, which is loom's here (`serac-sync/src/modelled`). What has no place in a model is
-//! restated as small as possible: raw memory, which loom does not see, and what lies around a
+//! `serac_sync`, which is loom's here (`serac-sync/src/modelled`). A model does the same: what loom
+//! itself gives out it searches with gaps (see `modelled/atomic.rs`). What has no place in a model
+//! is restated as small as possible: raw memory, which loom does not see, and what lies around a
 //! protocol.
 //!
 //! | model (`tests/`) | protocol | real code | restated |

@@ -8,9 +8,9 @@ use crate::version::chain::{VersionHead, VersionedSlots, Walked, end_copy, may_r
 use crate::version::clock::Clock;
 use crate::version::pruning::{Gone, Horizon};
 use crate::version::undo::{BeforeCell, ContextPtr, OwnedContext, UndoKind, UndoPool, UndoRecord};
-use loom::sync::atomic::AtomicU64;
-use loom::sync::atomic::Ordering::Relaxed;
 use serac_sync::Mutex;
+use serac_sync::atomic::AtomicU64;
+use serac_sync::atomic::Ordering::Relaxed;
 use std::ptr;
 use std::sync::Arc;
 

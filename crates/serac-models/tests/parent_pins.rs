@@ -5,6 +5,8 @@
 //! (`serac_engine::constraint::parent_pins`, `serac_storage::version::clock`), with loom's atomics
 //! and locks; the parent's row and the collector's queue are restated.
 //!
+//! It fails when a pin comes behind the look for the parent.
+//!
 //! Of: `serac-engine/src/constraint/parent_pins.rs`, `serac-engine/src/constraint/foreign_key.rs`.
 #![cfg(loom)]
 
@@ -25,11 +27,11 @@ pub use ids::RowId;
 
 use clock::Clock;
 use ids::Timestamp;
-use loom::sync::atomic::AtomicUsize;
-use loom::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use loom::thread;
 use parent_pins::{ParentPins, Pinned};
 use serac_sync::Mutex;
+use serac_sync::atomic::AtomicUsize;
+use serac_sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::Arc;
 
 const PARENT: RowId = RowId::from_u64(7);

@@ -3,6 +3,9 @@
 //! (`serac_storage::table::row_pins`), with loom's lock. The table restates what they guard: a row
 //! that is moved by a transaction, and a block that is recycled once no snapshot sees a row of it.
 //!
+//! It fails when rows are taken for unpinned that are pinned, and when a pin comes behind the
+//! snapshot.
+//!
 //! Of: `serac-storage/src/table/row_pins.rs`.
 #![cfg(loom)]
 
@@ -16,8 +19,8 @@ mod table {
 mod data_table {
     use crate::row_pins::RowPins;
     use loom::sync::Mutex;
-    use loom::sync::atomic::AtomicUsize;
-    use loom::sync::atomic::Ordering::{Acquire, Release};
+    use serac_sync::atomic::AtomicUsize;
+    use serac_sync::atomic::Ordering::{Acquire, Release};
 
     /// A timestamp that no snapshot has.
     pub const NEVER: usize = usize::MAX;

@@ -9,7 +9,7 @@
 //! or a collector when it has none any more, and when versions are stamped, or stamps are read,
 //! Relaxed. Raising the count, and cutting a chain off, need no ordering of their own.
 //!
-//! At most 3 preemptions in an execution.
+//! At most 2 preemptions in an execution of more than the clock.
 //!
 //! Of: `serac-storage/src/version/chain.rs`, `serac-storage/src/version/clock.rs`,
 //! Of: `serac-storage/src/version/pruning.rs`, `serac-storage/src/version/undo.rs`.
@@ -29,6 +29,9 @@ mod version;
 
 use ids::Timestamp;
 use row::{Found, Row};
+use std::sync::Arc;
+use version::clock::Clock;
+use version::pruning::Horizon;
 
 const OLD: u64 = 10;
 const NEW: u64 = 20;
@@ -47,7 +50,7 @@ fn expected(start: Timestamp, commits: bool) -> Found {
 fn reader_beside(commits: bool, bulk: bool) {
     let read = move |row: &Row, start| if bulk { row.scan(start) } else { row.read(start) };
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(2);
     builder.check(move || {
         let row = Row::new(Some(OLD));
         let writer = {
@@ -97,62 +100,107 @@ fn a_bulk_scan_beside_an_abort() {
 #[test]
 fn begin_beside_commit_and_collection() {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(2);
     builder.check(|| {
         let row = Row::new(Some(OLD));
-        let reader = {
+        let run = |work: fn(&Row)| {
             let row = row.clone();
-            loom::thread::spawn(move || {
-                let start = row.begin();
-                assert_eq!(row.scan(start), expected(start, true));
-                row.end(start);
-            })
+            loom::thread::spawn(move || work(&row))
         };
-        let mut writer = row.writer();
-        assert!(row.update(&mut writer, NEW));
-        let collector = {
-            let row = row.clone();
-            loom::thread::spawn(move || row.collect())
-        };
-        row.commit(writer);
-        row.collect();
-        reader.join().unwrap();
-        collector.join().unwrap();
+        let reader = run(|row| {
+            let start = row.begin();
+            assert_eq!(row.scan(start), expected(start, true));
+            row.end(start);
+        });
+        let writer = run(|row| {
+            let mut writer = row.writer();
+            assert!(row.update(&mut writer, NEW));
+            row.commit(writer);
+            row.collect();
+        });
+        let collector = run(|row| row.collect());
+        [reader, writer, collector].into_iter().for_each(|thread| thread.join().unwrap());
         row.assert_clean();
+    });
+}
+
+/// Whoever begins, before or after somebody looks who runs, starts no earlier than what that one
+/// takes for the watermark.
+#[test]
+fn no_watermark_passes_who_begins() {
+    loom::model(|| {
+        let clock = Arc::new(Clock::new(Timestamp(1)));
+        let begins = {
+            let clock = clock.clone();
+            loom::thread::spawn(move || clock.begin().1)
+        };
+        let commits = {
+            let clock = clock.clone();
+            loom::thread::spawn(move || clock.latch().publish(|_| {}))
+        };
+        let watermark = Horizon::of(clock.readers()).watermark;
+        let start = begins.join().unwrap();
+        assert!(watermark <= start.0, "{watermark}, and {start:?}");
+        assert_eq!(commits.join().unwrap(), FIRST);
     });
 }
 
 /// Of two writers that meet, the second conflicts, unless it has started after the first's commit,
 /// or the first was rolled back.
-#[test]
-fn first_updater_wins() {
+fn two_writers(other_commits: bool) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(|| {
+    builder.preemption_bound = Some(2);
+    builder.check(move || {
         let row = Row::new(Some(OLD));
         let other = {
             let row = row.clone();
             loom::thread::spawn(move || {
                 let mut writer = row.writer();
+                let start = writer.start;
                 let wins = row.update(&mut writer, NEW);
+                if wins && other_commits {
+                    return Some((start, row.commit(writer)));
+                }
                 row.abort(writer);
-                wins
+                wins.then_some((start, start))
             })
         };
         let mut writer = row.writer();
         let start = writer.start;
-        let wins = row.update(&mut writer, NEW + 1);
-        let commit = if wins {
+        let commit = if row.update(&mut writer, NEW + 1) {
             Some(row.commit(writer))
         } else {
             row.abort(writer);
             None
         };
-        let other_wins = other.join().unwrap();
-        assert!(wins || other_wins, "one of two wins");
-        let after = row.begin();
-        assert_eq!(row.read(after), found(if wins { NEW + 1 } else { OLD }), "started at {start:?}, {commit:?}");
-        row.end(after);
+        let after = match (other.join().unwrap(), commit) {
+            (None, None) => panic!("one of two wins"),
+            (None, Some(_)) => NEW + 1,
+            (Some(_), None) => {
+                if other_commits {
+                    NEW
+                } else {
+                    OLD
+                }
+            }
+            (Some(_), Some(_)) if !other_commits => NEW + 1,
+            // One has begun when the other had committed: no change is lost.
+            (Some((_, other_commit)), Some(_)) if other_commit <= start => NEW + 1,
+            (Some((other_start, _)), Some(commit)) if commit <= other_start => NEW,
+            both => panic!("both have won: {both:?}, and {start:?}"),
+        };
+        let reader = row.begin();
+        assert_eq!(row.read(reader), found(after));
+        row.end(reader);
         row.assert_clean();
     });
+}
+
+#[test]
+fn first_updater_wins() {
+    two_writers(true);
+}
+#[test]
+fn who_is_rolled_back_is_in_nobodys_way() {
+    two_writers(false);
 }

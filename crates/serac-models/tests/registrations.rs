@@ -4,6 +4,8 @@
 //! locks. The block table and the memory's other use restate the storage: a thaw puts a copy in
 //! the table, and memory that nobody holds any more gets other bytes.
 //!
+//! It fails when memory is let go before its key is revoked.
+//!
 //! Of: `serac-export/src/rdma/keys.rs`, `serac-export/src/rdma/registrations.rs`.
 #![cfg(loom)]
 #![allow(dead_code, reason = "the real modules have more than the model uses")]

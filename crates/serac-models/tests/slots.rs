@@ -4,7 +4,10 @@
 //! records and pruning are the real ones (`serac_storage::version`), with loom's atomics and locks;
 //! the slot's value and allocation bit, which lie in raw memory, are restated (`src/row.rs`).
 //!
-//! It fails when a copy has no Acquire fence behind it (see `protocols` for others).
+//! It fails without either fence of the chain's head, when the count of versioned slots is raised
+//! behind the install, when a head is installed or loaded Relaxed, when the clock is published or
+//! read Relaxed, published before the stamp, or read by a transaction before it has the latch, and
+//! when a record goes that somebody does not see.
 //!
 //! At most 2 preemptions in an execution.
 //!

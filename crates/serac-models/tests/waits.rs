@@ -18,9 +18,9 @@
 mod wait_queues;
 
 use loom::sync::Notify;
-use loom::sync::atomic::AtomicUsize;
-use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use serac_sync::Mutex;
+use serac_sync::atomic::AtomicUsize;
+use serac_sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use wait_queues::{Queued, WaitQueues};

@@ -9,7 +9,7 @@
 //! The memory of what is [destroyed](Guard::defer_destroy) stays until the end, so that a model
 //! sees who reaches it.
 
-use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use super::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::marker::PhantomData;

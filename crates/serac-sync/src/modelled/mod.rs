@@ -6,19 +6,13 @@
 //! and cannot lie over raw memory, and there can be none outside an execution. So what is static in
 //! production has no place here, and there are only the names that the models need.
 
+pub mod atomic;
 pub mod epoch;
 mod lock;
 mod once;
 
 pub use lock::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use once::OnceLock;
-
-/// Atomics.
-pub mod atomic {
-    pub use loom::sync::atomic::{
-        AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-    };
-}
 
 /// Threads.
 pub mod thread {

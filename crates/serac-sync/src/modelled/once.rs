@@ -1,7 +1,7 @@
 //! A value that is made once. Whoever comes while it is made waits.
 
 use super::Mutex;
-use loom::sync::atomic::{AtomicBool, Ordering};
+use super::atomic::{AtomicBool, Ordering};
 
 /// See [`std::sync::OnceLock`].
 #[derive(Debug)]
