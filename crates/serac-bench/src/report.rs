@@ -21,7 +21,7 @@ pub fn processor() -> String {
     format!("{model}, {cores} cores")
 }
 
-/// What is measured, and on what.
+/// The program that is measured, and the machine that it runs on.
 pub fn machine() -> String {
     format!("SeracDB {} on {}", env!("CARGO_PKG_VERSION"), processor())
 }

@@ -386,7 +386,7 @@ impl Binder<'_> {
         };
         let has_query: Vec<bool> = known.iter().map(|known| has_part(known, |part| of_expr(part).is_some())).collect();
         let is_known = |at: usize, part: &Expr| *known[at] == *part || has_query[at] && alike(known[at], part);
-        // Of volatile aggregates that are written alike, each is another one.
+        // Two volatile aggregates that are written alike are two aggregates.
         let mut is_taken = vec![false; known.len()];
         let is_own = known.iter().map(|one| matches!(one, Expr::AggregateFunction(_)) && one.is_volatile());
         let is_own: Vec<bool> = is_own.collect();

@@ -150,7 +150,7 @@ pub(super) struct CsvReader<R> {
     is_new: bool,
     /// The line of the next byte, from 1.
     line: u64,
-    /// What ends the lines.
+    /// The end that the input's lines have.
     line_end: LineEnd,
     /// Whether a row `\.` ends the data.
     has_end_mark: bool,

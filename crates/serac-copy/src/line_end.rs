@@ -1,6 +1,6 @@
 //! Ends of the lines that COPY FROM reads. PostgreSQL's rule: all lines end as the first one does.
 
-/// What ends the lines of an input.
+/// The bytes that end each line of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum LineEnd {
     /// No line has ended yet.
@@ -27,7 +27,8 @@ impl LineEnd {
         }
         *self == end
     }
-    /// What is wrong with this end where lines end otherwise. `kind` is what a format calls it.
+    /// The message about this end in an input whose lines end otherwise. A format calls it a `kind`
+    /// newline.
     pub(super) fn misplaced(self, kind: &str) -> String {
         let name = if self == Self::Newline { "newline" } else { "carriage return" };
         format!("{kind} {name} found in data")

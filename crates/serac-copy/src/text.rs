@@ -47,7 +47,7 @@ pub(super) struct TextReader<R> {
     delimiter: u8,
     null: Vec<u8>,
     line: u64,
-    /// What ends the lines.
+    /// The end that the input's lines have.
     line_end: LineEnd,
     /// Lines before the first row.
     header: bool,
@@ -72,7 +72,7 @@ impl<R: CopyInput> TextReader<R> {
         }
     }
 
-    /// What is wrong with the present line.
+    /// The error of the present line.
     fn malformed(&self, what: impl Into<String>) -> SqlError {
         in_line(sqlstate::BAD_COPY_FILE_FORMAT, what, self.line)
     }

@@ -118,7 +118,7 @@ fn circumstances(question: &Question, series: &Series, run: &Run) -> String {
     let text = parts.join("; ");
     let words: Vec<&str> = text.split(' ').collect();
     for (at, word) in words.iter().enumerate() {
-        // What a link leads to takes no columns, but what is around it does.
+        // The target of a link takes no columns, but the brackets around it do.
         let columns = word.chars().count() + if at + 1 == words.len() { "().".len() } else { 0 };
         if width > 0 && width + 1 + columns > COLUMNS {
             out += "\n";

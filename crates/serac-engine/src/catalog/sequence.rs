@@ -49,7 +49,7 @@ struct Position {
     logged: Timestamp,
 }
 
-/// What a sequence's row in its own relation tells.
+/// The row that a sequence's own relation has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SequenceState {
     /// The value last given out by anybody, or the one that comes next.
