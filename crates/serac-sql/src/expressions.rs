@@ -15,14 +15,13 @@ use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use serac_binder::{Definition, Place};
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
-use serac_engine::values::value_at;
 use serac_engine::{EngineError, ExpressionError, Table};
 use serac_functions::with_own_casts;
 use serac_numeric_functions::{FREE, keys};
 use serac_parser::tree::{Name, Span};
 use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use serac_query::scan::{IndexedExpression, bare};
-use serac_storage::{ColumnType, Value};
+use serac_storage::ColumnType;
 use serac_values::assignment::assign;
 use serac_values::text_types::is_text;
 use std::sync::Arc;
@@ -177,17 +176,11 @@ pub(crate) fn check_rows(state: &SessionState, table: &Table, rows: &RecordBatch
         };
         if let Some(row) = violated {
             // Rows before it may violate the checks that follow.
-            error = Some(table.check_violated(&check.name).of_row(table, &values_at(table, &rows, row)));
+            error = Some(table.check_violated(&check.name).of_row(table, &table.row_of(&rows, row)));
             rows = rows.slice(0, row);
         }
     }
     error.map_or(Ok(()), |error| Err(error.into()))
-}
-
-/// A whole row of the table.
-fn values_at<'b>(table: &Table, rows: &'b RecordBatch, row: usize) -> Vec<Value<'b>> {
-    let columns = rows.columns().iter().zip(&table.definition.columns);
-    columns.map(|(array, column)| value_at(array, row, column.sql_type.column_type)).collect()
 }
 
 pub(crate) fn into_engine(error: SqlError) -> EngineError {

@@ -7,7 +7,7 @@
 //! before the check. If two concurrent transactions write the same key, at least one finds the
 //! other's entry and uncommitted row, and fails with a conflict.
 
-use crate::catalog::definition::SqlType;
+use crate::catalog::definition::{ColumnDefinition, SqlType};
 use crate::error::{EngineError, Result};
 use crate::json::normal_documents;
 use crate::json_text::check_documents;
@@ -57,10 +57,14 @@ impl Table {
         Err(error.of_row(self, &self.values_of(columns, batch, row)))
     }
 
+    /// A row of a batch that has all columns of the table.
+    pub fn row_of<'b>(&self, batch: &'b RecordBatch, row: usize) -> Vec<Value<'b>> {
+        row_of(&self.definition.columns, batch, row)
+    }
+
     /// A row of a batch whose columns are `columns` of the table.
     fn values_of<'b>(&self, columns: &[usize], batch: &'b RecordBatch, row: usize) -> Vec<Value<'b>> {
-        let types = columns.iter().map(|&column| self.definition.columns[column].sql_type.column_type);
-        batch.columns().iter().zip(types).map(|(array, column_type)| value_at(array, row, column_type)).collect()
+        row_of(columns.iter().map(|&column| &self.definition.columns[column]), batch, row)
     }
 
     /// The first row in which a column is NULL that must not be, and the first such column of it.
@@ -174,6 +178,16 @@ fn check_complete(table: &Table) -> Result<()> {
     }
 }
 
+/// A row of a batch with these columns.
+fn row_of<'b, 'c>(
+    columns: impl IntoIterator<Item = &'c ColumnDefinition>,
+    batch: &'b RecordBatch,
+    row: usize,
+) -> Vec<Value<'b>> {
+    let columns = batch.columns().iter().zip(columns);
+    columns.map(|(array, column)| value_at(array, row, column.sql_type.column_type)).collect()
+}
+
 fn all_columns(table: &Table) -> Vec<ColumnId> {
     (0..table.definition.columns.len() as u16).map(ColumnId).collect()
 }
@@ -264,15 +278,7 @@ impl Transaction {
         check_complete(table)?;
         let all: Vec<usize> = (0..table.definition.columns.len()).collect();
         let batch = table.fit(&all, batch)?;
-        let row_at = |row: usize| -> Vec<Value<'_>> {
-            table
-                .definition
-                .columns
-                .iter()
-                .zip(batch.columns())
-                .map(|(column, array)| value_at(array, row, column.sql_type.column_type))
-                .collect()
-        };
+        let row_at = |row: usize| table.row_of(&batch, row);
         let watched = !table.indexes.is_empty() || !table.definition.foreign_keys.is_empty();
         let (mut ranges, mut to_check): (Vec<Range<u64>>, Vec<(usize, RowId)>) = Default::default();
         if bulk {
