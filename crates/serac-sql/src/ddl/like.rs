@@ -3,7 +3,7 @@
 
 use super::builder::TableBuilder;
 use super::indexes::index_base_name;
-use super::sequence::is_identity_from;
+use super::sequence::identity_sequence;
 use crate::error::Result;
 use crate::index_names::index_column_name;
 use serac_engine::catalog::definition::{
@@ -21,11 +21,9 @@ impl TableBuilder<'_> {
     /// Gives the last sequence the bounds and steps of the one that a column of another table has
     /// its identity from.
     fn like_sequence_of(&mut self, table: &TableDefinition, column: &ColumnDefinition) -> Result<()> {
-        let schema = &table.schema;
-        let mut sequences = self.view.of(schema).0.schema(schema)?.sequences.values();
-        let known = sequences.find(|sequence| is_identity_from(column, schema, &sequence.definition.name));
+        let known = identity_sequence(self.view.of(&table.schema).0, &table.schema, column)?;
         let (Some(known), Some(own)) = (known, self.sequences.last_mut()) else { return Ok(()) };
-        let SequenceDefinition { start, increment, min, max, .. } = known.definition;
+        let &SequenceDefinition { start, increment, min, max, .. } = known;
         (own.start, own.increment, own.min, own.max) = (start, increment, min, max);
         Ok(())
     }

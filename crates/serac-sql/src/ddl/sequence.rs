@@ -7,6 +7,7 @@ use crate::error::{Result, SqlError};
 use crate::notices::Severity;
 use crate::result::StatementResult;
 use crate::session::Session;
+use serac_engine::Catalog;
 use serac_engine::catalog::definition::{ColumnDefinition, SequenceDefinition, SqlType, TableDefinition};
 use serac_parser::tree::{
     AlterSequence, CreateSequence, Ident, Name, Number, Persistence, SequenceOption, SequenceOptionKind,
@@ -144,8 +145,18 @@ pub(super) fn default_from(schema: &str, sequence: &str) -> String {
 }
 
 /// Whether a column is the identity whose values the sequence of a name gives.
-pub(super) fn is_identity_from(column: &ColumnDefinition, schema: &str, sequence: &str) -> bool {
+fn is_identity_from(column: &ColumnDefinition, schema: &str, sequence: &str) -> bool {
     column.is_identity() && column.default.as_ref().is_some_and(|text| *text == default_from(schema, sequence))
+}
+
+/// The sequence that gives the values of an identity column, of a table in the same schema.
+pub(super) fn identity_sequence<'c>(
+    catalog: &'c Catalog,
+    schema: &str,
+    column: &ColumnDefinition,
+) -> Result<Option<&'c SequenceDefinition>> {
+    let mut definitions = catalog.schema(schema)?.sequences.values().map(|sequence| &sequence.definition);
+    Ok(definitions.find(|sequence| is_identity_from(column, schema, &sequence.name)))
 }
 
 /// The usual bounds of a sequence.
@@ -227,11 +238,8 @@ impl Session {
     }
     /// The sequence that gives the values of an identity column.
     fn identity_sequence(&mut self, table: &TableDefinition, at: usize) -> Result<Option<SequenceDefinition>> {
-        let schema = &table.schema;
-        let sequences = self.txn_for(schema)?.catalog().schema(schema)?.sequences.values();
-        let mut definitions = sequences.map(|sequence| &sequence.definition);
-        let found = definitions.find(|sequence| is_identity_from(&table.columns[at], schema, &sequence.name));
-        Ok(found.cloned())
+        let catalog = self.txn_for(&table.schema)?.catalog();
+        Ok(identity_sequence(catalog, &table.schema, &table.columns[at])?.cloned())
     }
     /// Gives the sequence of an identity column the column's new type.
     pub(super) fn retype_identity(
