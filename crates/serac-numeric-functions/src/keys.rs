@@ -14,6 +14,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use serac_numeric::Numeric;
 use std::sync::{Arc, LazyLock};
 
 /// The values that have keys.
@@ -35,6 +36,23 @@ fn key(of: Keyed) -> Arc<ScalarUDF> {
 
 static NUMERIC: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| key(Keyed::Numeric));
 static INTERVAL: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| key(Keyed::Interval));
+
+/// The keys of so many numbers.
+pub(crate) fn of_numbers(rows: usize, number: impl Fn(usize) -> Result<Option<Numeric>>) -> Result<ArrayRef> {
+    let mut out = BinaryBuilder::with_capacity(rows, rows * 8);
+    let mut bytes = Vec::new();
+    for row in 0..rows {
+        match number(row)? {
+            Some(number) => {
+                bytes.clear();
+                number.write_key(&mut bytes);
+                out.append_value(&bytes);
+            }
+            None => out.append_null(),
+        }
+    }
+    Ok(Arc::new(out.finish()))
+}
 
 /// The key of numbers, of either form. Keys of both are alike.
 pub fn of_numeric(expr: Expr) -> Expr {
@@ -140,21 +158,7 @@ impl ScalarUDFImpl for Key {
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match self.of {
-            Keyed::Numeric => by_row(&args, |columns, rows| {
-                let mut out = BinaryBuilder::with_capacity(rows, rows * 8);
-                let mut bytes = Vec::new();
-                for row in 0..rows {
-                    match columns[0].number(row)? {
-                        Some(number) => {
-                            bytes.clear();
-                            number.write_key(&mut bytes);
-                            out.append_value(&bytes);
-                        }
-                        None => out.append_null(),
-                    }
-                }
-                Ok(Arc::new(out.finish()))
-            }),
+            Keyed::Numeric => by_row(&args, |columns, rows| of_numbers(rows, |row| columns[0].number(row))),
             Keyed::Interval => {
                 let (array, is_constant) = match &args.args[0] {
                     ColumnarValue::Array(array) => (array.clone(), false),

@@ -1,9 +1,12 @@
 //! Arrays of numbers: as arrays of free numbers, each with digits of its own, and as arrays of
 //! their keys.
 
+use crate::keys;
 use crate::values::{Builder, Column, Kind, Value};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, ListArray};
+use crate::wanted::IsWanted;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray};
 use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::error::ArrowError;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -40,6 +43,21 @@ pub fn keys(expr: Expr) -> Expr {
     KEYS.call(vec![expr])
 }
 
+/// An array with other elements, of any depth. An array that is no list is one of elements.
+///
+/// # Errors
+/// Those of `map`.
+pub fn map_elements<E: From<ArrowError>>(
+    array: &ArrayRef,
+    map: &impl Fn(&ArrayRef) -> Result<ArrayRef, E>,
+) -> Result<ArrayRef, E> {
+    let Some(lists) = array.as_list_opt::<i32>() else { return map(array) };
+    let (_, offsets, elements, nulls) = lists.clone().into_parts();
+    let elements = map_elements(&elements, map)?;
+    let field = Arc::new(Field::new_list_field(elements.data_type().clone(), true));
+    Ok(Arc::new(ListArray::try_new(field, offsets, elements, nulls)?))
+}
+
 impl Form {
     fn element(self) -> DataType {
         match self {
@@ -60,29 +78,22 @@ impl Form {
             other => Err(DataFusionError::Internal(format!("an array of numbers of type {other}"))),
         }
     }
-    fn converted(self, array: &ArrayRef) -> Result<ArrayRef> {
-        if let Some(lists) = array.as_list_opt::<i32>() {
-            let (_, offsets, elements, nulls) = lists.clone().into_parts();
-            let elements = self.converted(&elements)?;
-            let field = Arc::new(Field::new_list_field(elements.data_type().clone(), true));
-            return Ok(Arc::new(ListArray::try_new(field, offsets, elements, nulls)?));
-        }
+    /// Numbers in this form, computed as long as they are wanted.
+    fn converted(self, array: &ArrayRef, wanted: Option<&IsWanted>) -> Result<ArrayRef> {
         let column = Column::new(array.as_ref())?;
+        let number = |row: usize| {
+            wanted.map_or(Ok(()), IsWanted::check)?;
+            column.number(row)
+        };
         match self {
             Self::Free => {
                 let mut out = Builder::new(Kind::Numeric, array.len());
                 for row in 0..array.len() {
-                    out.push(column.number(row)?.map(Value::Numeric))?;
+                    out.push(number(row)?.map(Value::Numeric))?;
                 }
                 Ok(out.finish())
             }
-            Self::Key => {
-                let mut out = BinaryBuilder::with_capacity(array.len(), array.len() * 8);
-                for row in 0..array.len() {
-                    out.append_option(column.number(row)?.map(|number| number.to_key()));
-                }
-                Ok(Arc::new(out.finish()))
-            }
+            Self::Key => keys::of_numbers(array.len(), number),
         }
     }
 }
@@ -105,7 +116,8 @@ impl ScalarUDFImpl for Elements {
         let [array] = &ColumnarValue::values_to_arrays(&args.args)?[..] else {
             return Err(DataFusionError::Internal("an array of numbers is missing".into()));
         };
-        let converted = self.form.converted(array)?;
+        let wanted = IsWanted::of(&args.config_options);
+        let converted = map_elements(array, &|elements| self.form.converted(elements, wanted))?;
         Ok(match is_constant {
             true => ColumnarValue::Scalar(datafusion::common::ScalarValue::try_from_array(&converted, 0)?),
             false => ColumnarValue::Array(converted),

@@ -7,13 +7,14 @@
 //! has the same digits in each batch, and each tool reads a number from it.
 
 use crate::error::{Result, SqlError};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, ListArray, RecordBatch, make_array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, RecordBatch, make_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use serac_engine::catalog::definition::SqlType;
 use serac_numeric::{Numeric, NumericError};
+use serac_numeric_functions::lists::map_elements;
 use serac_numeric_functions::values::{Builder, Column, Kind, Value, texts};
 use serac_storage::ColumnType;
 use std::sync::Arc;
@@ -186,17 +187,10 @@ pub(crate) fn as_numbers(array: &ArrayRef) -> Result<ArrayRef> {
 /// # Errors
 /// 22P02 for an element that is a text and no number.
 pub fn of_list_parameter(value: &ScalarValue) -> Result<ScalarValue> {
-    fn elements(array: &ArrayRef) -> Result<ArrayRef> {
-        let Some(lists) = array.as_list_opt::<i32>() else { return as_numbers(array) };
-        let (_, offsets, values, nulls) = lists.clone().into_parts();
-        let values = elements(&values)?;
-        let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
-        Ok(Arc::new(ListArray::try_new(field, offsets, values, nulls)?))
-    }
     if value.is_null() {
         return Ok(ScalarValue::try_from(&DataType::new_list(DataType::LargeBinary, true))?);
     }
-    Ok(ScalarValue::try_from_array(&elements(&value.to_array()?)?, 0)?)
+    Ok(ScalarValue::try_from_array(&map_elements(&value.to_array()?, &as_numbers)?, 0)?)
 }
 
 /// A parameter as a number; `None` for a value without a conversion.
