@@ -7,7 +7,7 @@
 //! | REAL compared with integers | REAL | DOUBLE PRECISION |
 //! | decimals with more than 38 digits together, compared | NUMERIC(38,s): the larger fail | 256 bits |
 //! | a timestamp and a text or a date | nanoseconds, of the years 1677 to 2262 | microseconds |
-//! | `'2'` and a number in CASE, COALESCE, UNION, VALUES | text | the number's type |
+//! | `'2'` and a number in CASE, COALESCE, UNION | text | the number's type |
 //!
 //! A union in a union is one of all branches: their columns have one common type, and `2` in the
 //! second of them is a literal of the first. DataFusion flattens them later, when it has added
@@ -21,19 +21,18 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, Cast, InList, InSubquery, ScalarFunction};
+use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::{NamePreserver, coerce_plan_expr_for_schema};
 use datafusion::logical_expr::type_coercion::binary::type_union_coercion;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Union, Values, binary_expr, cast,
+    Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Union, binary_expr, cast,
 };
 use datafusion::optimizer::AnalyzerRule;
-use serac_functions::{OperandPurpose, common_type, has_part, is_decimal, is_plain_text};
-use serac_values::text_types::is_text;
+use serac_functions::{OperandPurpose, common_type, has_part, is_decimal};
 use std::sync::Arc;
 
-/// Gives operands, branches and rows the common type of PostgreSQL's rules. Comes before types are
+/// Gives operands and branches the common type of PostgreSQL's rules. Comes before types are
 /// coerced.
 #[derive(Debug)]
 pub struct CommonTypes;
@@ -354,57 +353,6 @@ fn of_union(union: Union) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })))
 }
 
-/// The value in a row of VALUES before planning cast it to its column's type. Only casts from text
-/// in a column of decimals were made this way: others are casts that the user has written. So are
-/// casts to TEXT in a column of TEXT, which is the type of no literal.
-fn uncast<'e>(value: &'e Expr, own: &DataType) -> Option<&'e Expr> {
-    let Expr::Cast(Cast { expr, field }) = value else { return None };
-    let is_written = || match (own, expr.get_type(&DFSchema::empty())) {
-        (DataType::Utf8View, Ok(given)) => !is_text(&given),
-        (_, Ok(given)) => !is_plain_text(own) && !own.is_decimal() && is_text(&given),
-        (_, Err(_)) => false,
-    };
-    (field.data_type() == own && !is_written()).then_some(expr)
-}
-
-/// Rows that are written out have been cast to a type when they were planned.
-fn of_values(values: Values) -> Result<Transformed<LogicalPlan>> {
-    let Values { schema, values } = values;
-    let none = DFSchema::empty();
-    let column = |at: usize| {
-        let own = schema.field(at).data_type();
-        // The binder casts numbers to floats, of which those of both widths have the wider type.
-        if own.is_floating() {
-            return None;
-        }
-        let operands = values.iter().map(|row| {
-            let written = uncast(&row[at], own).unwrap_or(&row[at]);
-            Some((written.get_type(&none).ok()?, unknown_literal(written)))
-        });
-        common_of_all(&operands.collect::<Option<Vec<_>>>()?, OperandPurpose::Choose).filter(|wanted| wanted != own)
-    };
-    let types: Vec<Option<DataType>> = (0..schema.fields().len()).map(column).collect();
-    if types.iter().all(Option::is_none) {
-        return Ok(Transformed::no(LogicalPlan::Values(Values { schema, values })));
-    }
-    let value = |(at, expr): (usize, Expr)| match (&types[at], expr) {
-        (None, expr) => Ok(expr),
-        (Some(wanted), Expr::Literal(value, metadata)) if value.is_null() => {
-            Ok(Expr::Literal(ScalarValue::try_from(wanted)?, metadata))
-        }
-        (Some(wanted), expr) => {
-            let expr = uncast(&expr, schema.field(at).data_type()).cloned().unwrap_or(expr);
-            Ok(if expr.get_type(&none)?.is_null() { cast(expr, wanted.clone()) } else { as_type(expr, wanted, &none) })
-        }
-    };
-    let values = values
-        .into_iter()
-        .map(|row| row.into_iter().enumerate().map(value).collect::<Result<Vec<_>>>())
-        .collect::<Result<Vec<_>>>()?;
-    let schema = Arc::new(with_types(&schema, &types)?);
-    Ok(Transformed::yes(LogicalPlan::Values(Values { schema, values })))
-}
-
 /// The keys of a join of one type.
 fn of_join(mut join: datafusion::logical_expr::Join) -> Result<Transformed<LogicalPlan>> {
     let mut is_changed = false;
@@ -456,7 +404,6 @@ impl AnalyzerRule for CommonTypes {
         let plan = plan.transform_up_with_subqueries(|plan| {
             let plan = match plan {
                 LogicalPlan::Union(union) => of_union(union)?,
-                LogicalPlan::Values(values) => of_values(values)?,
                 LogicalPlan::Join(join) => of_join(join)?,
                 other => Transformed::no(other),
             };
