@@ -56,6 +56,9 @@ fn change(input: &mut Input<'_>, table: &mut Table, changes: &mut Changes) {
     }
 }
 
+/// A predicate of the index, and the keys that it selects.
+type Question<'a> = (Predicate<'a>, &'a dyn Fn(&Key) -> bool);
+
 /// Asks the index about some values, two of the questions that there are, and the table.
 fn check(index: &Cubit, snapshot: &Snapshot, own: Option<&Changes>, table: &Table, asked: [u8; 2]) {
     // NULL is in no range with a bound.
@@ -63,7 +66,7 @@ fn check(index: &Cubit, snapshot: &Snapshot, own: Option<&Changes>, table: &Tabl
     let (low, high) = (bounds[0].clone().min(bounds[1].clone()), bounds[0].clone().max(bounds[1].clone()));
     let (null, one) = (Key::null(), value(asked[0]));
     let both = if low == high { vec![low.clone()] } else { vec![low.clone(), high.clone()] };
-    let questions: [(Predicate<'_>, &dyn Fn(&Key) -> bool); 5] = [
+    let questions: [Question<'_>; 5] = [
         (Predicate::Equals(&one), &|key| *key == one),
         (Predicate::In(&both), &|key| both.contains(key)),
         (Predicate::Range(Bound::Included(&low), Bound::Excluded(&high)), &|key| low <= *key && *key < high),

@@ -248,7 +248,6 @@ impl Running {
     }
     /// Undoes what the statement that runs has done. One with a transaction of its own begins again
     /// with a snapshot of the present.
-
     pub(crate) fn undo_statement(&mut self) {
         match self.begun.take() {
             Some(begun) => {

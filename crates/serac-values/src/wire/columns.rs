@@ -25,9 +25,8 @@ pub fn to_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     if is_list(array.data_type()) {
         return list_texts(array);
     }
-    match array.data_type() {
-        DataType::Struct(_) => return row_texts(array),
-        _ => {}
+    if let DataType::Struct(_) = array.data_type() {
+        return row_texts(array);
     }
     if castable {
         return match array.data_type() {
