@@ -112,7 +112,7 @@ async fn errors_tell_no_values_that_may_not_be_read() {
 }
 
 #[tokio::test]
-async fn a_plan_of_one_role_is_not_anothers() {
+async fn another_role_gets_another_plan() {
     let db = sql(Database::in_memory().unwrap());
     let mut session = Session::new(&db);
     run(&mut session, "CREATE ROLE r; CREATE TABLE t (k BIGINT PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'a')")
