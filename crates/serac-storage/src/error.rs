@@ -37,7 +37,7 @@ pub enum StorageError {
         /// Whether that process lets others work through it.
         serves_others: bool,
     },
-    /// The log or a checkpoint is damaged where it may not be. SQLSTATE XX001.
+    /// Durable bytes of the log or of a checkpoint are damaged or missing. SQLSTATE XX001.
     #[error("{file} is corrupt at byte {offset}: {detail}")]
     Corrupt {
         /// The damaged file.
@@ -104,7 +104,7 @@ impl StorageError {
         }
     }
 
-    /// An [`StorageError::Io`] with its context.
+    /// A [`StorageError::Io`] with its context.
     pub fn io(context: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io { context: context.into(), source }
     }

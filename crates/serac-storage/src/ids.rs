@@ -21,8 +21,8 @@ pub struct BlockNo(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Slot(pub u32);
 
-/// Identifies a row of one table for as long as the row lives (§3.2, with a block number in place
-/// of an address).
+/// Identifies a row of one table until the row is deleted or compaction moves it (§3.2, with a
+/// block number in place of an address).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId(u64);
 

@@ -53,9 +53,9 @@ pub use value::{FromValue, Value};
 pub use version::transaction::{CommitTicket, Savepoint, Snapshot, Transaction};
 pub use version::waits::{Blocker, Turn, Waiting};
 
-/// Keeps the memory that operations of the calling thread may reach from being freed, as each of
-/// them does for itself. Around several of them, it saves each a fence; it must not be held for
-/// long, because nothing is freed meanwhile.
+/// Pins the calling thread: memory that its operations may reach is not freed while the guard
+/// lives. Each operation pins for itself; a pin around several operations saves each of them a
+/// fence. The guard must not be held for long, because nothing is freed meanwhile.
 pub fn pin() -> serac_sync::epoch::Guard {
     serac_sync::epoch::pin()
 }

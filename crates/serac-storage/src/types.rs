@@ -45,9 +45,9 @@ pub enum ColumnType {
     Interval,
     /// VARCHAR, TEXT, CHAR(n): UTF-8 as an Arrow view.
     Utf8,
-    /// JSONB: a document as text, which the engine keeps in one normal form. A view in a block;
-    /// leaves the storage with 64-bit offsets (`LargeUtf8`), by which its type is known from that
-    /// of other texts.
+    /// JSONB: a document as text, which the engine keeps in one normal form. A view in a block. It
+    /// leaves the storage with 64-bit offsets (`LargeUtf8`), which tell its type from that of other
+    /// texts.
     Json,
     /// JSON: a document's text as it was given. Otherwise as [`Json`](Self::Json), and of the same
     /// Arrow type.
@@ -57,8 +57,8 @@ pub enum ColumnType {
     /// UUID: 16 bytes.
     Uuid,
     /// NUMERIC without precision: a number of as many digits as it has, in the bytes of
-    /// `serac_numeric::encoding`'s stored form. A view in a block; leaves the storage as
-    /// `LargeBinary`, by which its type is known from that of other bytes.
+    /// `serac_numeric::encoding`'s stored form. A view in a block. It leaves the storage as
+    /// `LargeBinary`, which tells its type from that of other bytes.
     Numeric,
 }
 
@@ -69,7 +69,8 @@ pub enum PhysicalType {
     Bit,
     /// This many bytes per slot: 2, 4, 8 or 16.
     Fixed(u8),
-    /// A 16-byte Arrow view per slot; bytes beyond 12 in the block's heap chunks.
+    /// A 16-byte Arrow view per slot. A value of more than 12 bytes lies in a heap chunk of the
+    /// block.
     View,
 }
 
@@ -138,7 +139,7 @@ impl ColumnType {
     }
 
     /// The column type whose [`arrow`](Self::arrow) form is `data_type`, if there is one. JSON and
-    /// JSONB share a form: it is JSONB.
+    /// JSONB share a form, which is taken for JSONB.
     pub fn from_arrow(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Boolean => Self::Boolean,

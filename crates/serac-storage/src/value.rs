@@ -11,7 +11,7 @@
 /// | `Int64` | TIME and TIMESTAMP: microseconds; DECIMAL(p ≤ 18, s): unscaled |
 /// | `Int128` | DECIMAL(p > 18, s): unscaled; INTERVAL: Arrow's month-day-nano as 16 little-endian bytes; UUID: its 16 bytes read as little-endian |
 /// | `Float32`, `Float64` | REAL, DOUBLE |
-/// | `Bytes` | VARCHAR, TEXT, CHAR (UTF-8); BYTEA |
+/// | `Bytes` | VARCHAR, TEXT, CHAR, JSON, JSONB (UTF-8); BYTEA; NUMERIC in its stored form |
 // A tag of eight bytes, and an aligned payload behind it. So a value is copied by whole words; a
 // processor cannot forward odd pieces from store to load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,8 +87,8 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// A Rust type that a [`Value`] can be taken as. `Option<T>` takes NULL, too; an integer takes the
-/// integers of its width and of smaller ones.
+/// A Rust type that a [`Value`] can be taken as. `Option<T>` takes NULL, too. An integer takes the
+/// integers of its width and of smaller ones, and `f64` takes both floats.
 pub trait FromValue<'a>: Sized {
     /// The value, if it is one of the type.
     fn from_value(value: Value<'a>) -> Option<Self>;

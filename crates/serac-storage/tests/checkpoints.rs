@@ -171,7 +171,8 @@ fn hot_blocks_keep_their_place_in_a_file_until_somebody_writes() {
     storage.run_gc();
     assert_eq!((counts(), counts(), counts()), ((8, 0), (0, 8), (0, 8)));
 
-    // Written as it was before, and once more when the writer is gone, with or without a change.
+    // The block is written as it was before, and once more when the writer is gone, with or without
+    // a change.
     let mut writer = storage.begin();
     table.update(&mut writer, RowId::new(BlockNo(3), Slot(7)), &[TEXT], &[Value::Bytes(b"taken back")]).unwrap();
     assert_eq!((counts(), counts()), ((1, 7), (1, 7)));
@@ -447,7 +448,7 @@ fn inserts_go_on_in_the_blocks_of_the_checkpoint() {
 
 /// Random work with checkpoints and freezing in between, and an end at a random file operation:
 /// exactly the acknowledged commits are there. `SERAC_STRESS=1` makes it long; `SERAC_SEED=n`
-/// replays one.
+/// replays a seed.
 #[test]
 fn checkpoints_survive_an_end_at_any_operation() {
     let seed = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |seed| seed.parse().unwrap());

@@ -243,7 +243,7 @@ struct NotesMoves {
 impl RowFollower for NotesMoves {
     fn follow(&self, _: &DataTable, _: &mut Transaction) -> Option<Box<dyn FollowMoves>> {
         self.threads.lock().unwrap().insert(std::thread::current().id());
-        // So that the threads that share the backlog come to their turn on a busy machine.
+        // A pause, so that the threads that share the backlog get their turn on a busy machine.
         std::thread::sleep(Duration::from_millis(1));
         Some(Box::new(self.clone()))
     }

@@ -2,7 +2,7 @@
 //!
 //! The crash harness runs this test binary again as a child that writes under load and kills it at
 //! a random moment. Then it opens the child's folder and compares it with the acknowledged commits.
-//! `SERAC_STRESS=1` does it 200 times.
+//! `SERAC_STRESS=1` makes 200 rounds.
 
 mod one_table;
 

@@ -12,7 +12,7 @@ fn table() -> (Arc<Storage>, Arc<DataTable>, RowId) {
     let schema = TableSchema {
         columns: vec![ColumnSchema { name: "n".into(), column_type: ColumnType::Int64, nullable: false }],
     };
-    // Collected when the test says so.
+    // The collector runs only when the test calls it.
     let options = StorageOptions { gc_threads: 0, freeze_after: None, ..Default::default() };
     let (storage, table, _) = one_table::open_table(options, schema).unwrap();
     let mut txn = storage.begin();

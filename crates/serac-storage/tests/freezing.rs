@@ -134,7 +134,7 @@ fn a_thawed_block_goes_on_with_the_long_values_of_the_frozen_one() {
             heap_bytes.push(thawed.hot().unwrap().heap().bytes());
         }
         assert_eq!(heap_bytes.first(), heap_bytes.last(), "{format:?}: nothing piles up");
-        // The chunks go with their last value, for the block; who was lent them keeps them.
+        // The block drops a chunk with the chunk's last value. A holder of a lent buffer keeps it.
         let frozen = table.block(BlockNo(0)).unwrap().hot().unwrap().heap().buffers(ColumnId(1));
         let mut txn = storage.begin();
         for &id in &ids {

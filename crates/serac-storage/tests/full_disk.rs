@@ -117,8 +117,8 @@ fn a_checkpoint_that_finds_the_disk_full_leaves_nothing_behind() {
     table.verify();
 }
 
-/// The database's rows can be read. Once there is room, a commit survives a restart. A process
-/// before has left a part of a transaction in the log.
+/// The database's rows can be read. Once there is room, a commit survives a restart. An earlier
+/// process has left a part of a transaction in the log.
 #[test]
 fn a_database_opens_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn a_database_opens_on_a_full_disk() {
     assert_eq!(rows(&storage, &table), expected);
 }
 
-/// Blocks of files that are complete lie in them from then on, so these files stay, and the next
+/// A block whose file is complete lies in this file from then on. So the file stays, and the next
 /// attempt has less to do.
 #[test]
 fn frozen_blocks_are_written_bit_by_bit_however_little_room_there_is() {

@@ -77,7 +77,7 @@ fn rows_that_were_appended_and_are_not_deleted_after_all_keep_their_texts() {
         let other = manager.clone();
         let collector = thread::spawn(move || _ = other.gc().run_once(&other));
         let mut txn = manager.begin();
-        // The first one's latch is the append's.
+        // The latch of the first row is the append's latch.
         rows.clone().skip(1).for_each(|row| table.delete(&mut txn, RowId::from_u64(row)).unwrap());
         txn.abort();
         manager.gc().run_once(&manager);

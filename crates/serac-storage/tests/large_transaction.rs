@@ -249,8 +249,8 @@ fn transaction(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, orac
     }
 }
 
-/// One storm, or many: each has an oracle of its own, which takes the longer to ask the more has
-/// happened.
+/// One storm, or 100 under `SERAC_STRESS`. Each storm has an oracle of its own, because an oracle
+/// answers more slowly with each transaction in its history.
 fn storms(on_disk: bool, freezing: bool) {
     let stress = std::env::var("SERAC_STRESS").is_ok();
     for _ in 0..if stress { 100 } else { 1 } {

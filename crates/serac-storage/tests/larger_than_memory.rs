@@ -44,7 +44,7 @@ fn checkpoint(storage: &Storage) -> durability::checkpoint::CheckpointReport {
     storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap()
 }
 
-/// 20 bytes, most of them in the heap.
+/// A text of 20 bytes, too long to lie in its view.
 fn text_of(id: i64) -> String {
     format!("row {id:016}")
 }

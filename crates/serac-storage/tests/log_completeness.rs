@@ -251,7 +251,7 @@ fn a_log_folder_that_was_emptied_is_missed() {
     assert!(matches!(error, StorageError::Corrupt { .. }), "{error}");
 }
 
-/// With spills of a few rows, a bulk load of which the log takes a part before the disk is full.
+/// Each spill has a few rows, so the log takes a part of a bulk load before the disk is full.
 #[test]
 fn a_spill_that_fails_in_its_middle_goes_on_where_it_stopped() {
     use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
@@ -298,7 +298,8 @@ fn a_spill_that_fails_in_its_middle_goes_on_where_it_stopped() {
     assert_eq!(ids(&storage, &table), expected);
 }
 
-/// A record of the engine's is long by itself, and its transaction has changed no row.
+/// The record of the engine alone is long enough for a spill, and its transaction has changed no
+/// row.
 #[test]
 fn parts_of_a_transaction_without_rows_keep_no_log_once_it_is_rolled_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -209,8 +209,7 @@ fn an_ordered_table_keeps_the_order_of_insertion() {
             });
             next += 1;
         }
-        // A load, beside which a row is inserted: any place but among the load's rows will do, so
-        // that comes first here.
+        // A load of more than two blocks, behind the single rows.
         let count = i64::from(table.layout().slot_count()) * 2 + 5;
         let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(next..next + count));
         let arrow = table.schema().arrow();

@@ -27,21 +27,22 @@ use std::sync::Arc;
 /// Blocks of a table that take ordinary pages.
 pub const SMALL_TABLE_BLOCKS: u32 = 4;
 
-/// A block's memory is kept whole if at most this part of it could be given back: it can stay in a
-/// huge page then.
+/// A block's memory is kept whole if at most one part in this many of it could be given back: it
+/// can stay in a huge page then.
 pub const SPARE_PART: usize = 16;
-/// Alignment of a block's memory on ordinary pages.
+/// Bytes of an ordinary page, to which a block's memory is aligned.
 const PAGE_BYTES: usize = 4096;
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 const _: () = assert!(HUGE_PAGE_BYTES == 2 * BLOCK_BYTES, "a huge page holds a pair of blocks");
 
-/// Bytes of all regions of this process, and of the blocks in them that are in use. Relaxed:
-/// figures.
+/// Bytes of all regions of this process, and those of them that blocks or version columns use.
+/// Relaxed: figures.
 static REGION_BYTES: AtomicUsize = AtomicUsize::new(0);
 static USED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of blocks' memory in this process: (used, idle). Hot blocks and the parts that frozen
-/// blocks keep are used; unused second halves of huge pages and ready huge pages are idle.
+/// Bytes of blocks' memory in this process: (used, idle). Hot blocks, version columns in huge
+/// pages, and the parts that frozen blocks keep are used. Unused second halves and pieces of huge
+/// pages, and ready huge pages, are idle.
 pub fn block_memory_bytes() -> (usize, usize) {
     let used = USED_BYTES.load(Ordering::Relaxed);
     (used, REGION_BYTES.load(Ordering::Relaxed).saturating_sub(used))
@@ -53,7 +54,7 @@ pub(crate) fn note_used(difference: isize) {
     USED_BYTES.fetch_add(difference as usize, Ordering::Relaxed);
 }
 
-/// Zeroed memory, for one block or for a pair.
+/// Zeroed memory, for one block, for a pair of blocks, or for version columns.
 #[derive(Debug)]
 pub(crate) struct Region {
     memory: NonNull<u8>,
@@ -66,7 +67,7 @@ pub(crate) struct Region {
 enum RegionKind {
     /// One block, from the allocator.
     Single,
-    /// A pair of blocks, mapped by ourselves.
+    /// A pair of blocks, or version columns, mapped by ourselves.
     #[cfg_attr(miri, allow(dead_code, reason = "Miri has no huge pages"))]
     HugePage,
 }
@@ -89,7 +90,8 @@ impl Region {
         Self { memory, kind: RegionKind::Single, returned: AtomicUsize::new(0) }
     }
 
-    /// A huge page, a ready one first; `None` if the system has no huge pages.
+    /// A huge page, a ready one first; `None` if the system maps none. The pages of the mapping are
+    /// ordinary ones if the system refuses huge pages.
     pub fn huge_page() -> Option<Self> {
         // Relaxed: a hint.
         LAST_ASKED.store(now_ms(), Ordering::Relaxed);
@@ -100,7 +102,7 @@ impl Region {
     #[cfg(all(target_os = "linux", not(miri)))]
     fn map_huge_page() -> Option<Self> {
         let bytes = 2 * HUGE_PAGE_BYTES;
-        // SAFETY: a fresh private mapping of which the ends that are not aligned are given back at
+        // SAFETY: a fresh private mapping, whose ends outside of the aligned part are given back at
         // once. The advice may be refused: then the pages are ordinary ones.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -162,7 +164,7 @@ impl Drop for Region {
     fn drop(&mut self) {
         let bytes = if self.kind == RegionKind::Single { BLOCK_BYTES } else { HUGE_PAGE_BYTES };
         REGION_BYTES.fetch_sub(bytes - *self.returned.get_mut(), Ordering::Relaxed);
-        // SAFETY: made in `single` or `huge_page`; the last block in it is gone.
+        // SAFETY: made in `single` or `map_huge_page`; its last owner is gone.
         unsafe {
             match self.kind {
                 RegionKind::Single => alloc::dealloc(self.memory.as_ptr(), single_layout()),

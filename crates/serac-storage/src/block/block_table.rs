@@ -56,7 +56,8 @@ impl BlockTable {
     /// The largest block number so far plus one. Numbers below it may have no block: recycled, or
     /// left out by recovery.
     pub fn len(&self) -> u32 {
-        // Acquire: pairs with the Release in `put`, so that every block below the length is there.
+        // Acquire: pairs with the Release in `put`, so that every block that was put below the
+        // length is found.
         self.len.load(Ordering::Acquire)
     }
 

@@ -12,7 +12,7 @@
 //! are gone for everybody [`release`](HeapLatch::release) them. Each chunk counts the bytes in it
 //! that are named, its *live* bytes; the rest is garbage. A column has chunks of its own: a gather
 //! takes them as they are, without looking at views. All these changes, and every change of a view
-//! in a slot, happen under the heap's latch, one for the whole change of a row.
+//! in a slot, happen under the heap's latch, taken once for the whole change of a row.
 //!
 //! **Reading rows** takes no latch: a reader finds the chunk's [place](Places), which does not
 //! move. This is safe because bytes and place are there before the view is. A view that is true for
@@ -26,7 +26,8 @@
 //! [`crate::freeze::vacuum`].
 //!
 //! **Back from frozen.** A thawed block [adopts](HeapLatch::adopt) the buffers of its frozen form
-//! as chunks without appends: a thaw copies no values of variable length.
+//! as chunks without appends. So a thaw copies no values of variable length, unless the frozen
+//! block lies in a file.
 //!
 //! Model: `serac-models/tests/vacuum.rs`.
 
@@ -62,7 +63,8 @@ const LINES_AHEAD: usize = 8;
 pub struct HeapChunk {
     bytes: NonNull<u8>,
     capacity: usize,
-    /// The frozen block's memory, if the chunk is adopted: such a chunk takes no appends.
+    /// The memory of the frozen block, or a copy of its file's bytes, if the chunk is adopted. Such
+    /// a chunk takes no appends.
     adopted: Option<Buffer>,
 }
 
@@ -190,7 +192,7 @@ impl ColumnHeap {
         self.chunks.len() - 1
     }
 
-    /// The bytes that a view names.
+    /// The chunk that holds the bytes that a view names.
     fn chunk(&self, view: ArrowView) -> &Arc<HeapChunk> {
         self.chunks[chunk_of(view)].chunk.as_ref().expect("the bytes of a view are kept")
     }
@@ -399,7 +401,7 @@ impl BlockHeap {
     /// The views were read as a row is read (see the module), under a pin that the caller still
     /// has.
     pub(crate) unsafe fn read(&self, views: impl Iterator<Item = (ColumnId, ArrowView)> + Clone, out: &mut Vec<u8>) {
-        // They lie far apart: all are asked for before the first is waited for.
+        // The values lie far apart: all are prefetched before the first is waited for.
         for (column, view) in views.clone().filter(|(_, view)| is_in_heap(*view)) {
             // SAFETY: by the caller's promise.
             let value = unsafe { self.named(column, view) };
@@ -498,7 +500,7 @@ impl BlockHeap {
     }
 }
 
-/// See [`FIRST_CHUNK_BYTES`].
+/// Bytes of a column's first chunk, or fewer in a simulation.
 fn first_chunk_bytes() -> usize {
     serac_sync::limit("bytes of a first chunk", FIRST_CHUNK_BYTES, 64) as usize
 }
@@ -518,9 +520,10 @@ pub(crate) struct Grown {
 
 impl Grown {
     /// Bytes of the next chunk in a block that has `rows` in its `slots`: the need of the free
-    /// slots if their values are like the present ones. At most twice the column's bytes, because
-    /// few rows do not stand for all of them. If updates filled a much smaller chunk, chunks double
-    /// instead, up to an eighth of the live bytes.
+    /// slots if their values are like the present ones. If that is more than twice the column's
+    /// bytes, the chunk gets as many bytes as the column has, because few rows do not stand for all
+    /// of them. If updates filled a much smaller chunk, chunks double instead, up to an eighth of
+    /// the live bytes.
     pub fn to_fill(&self, rows: u32, slots: u32) -> usize {
         let left = self.live.saturating_mul((slots - rows) as usize) / (rows as usize).max(1);
         if left / 2 > self.live {
@@ -699,8 +702,9 @@ impl HeapLatch<'_> {
         is_in_heap(view) && self.state.chunks(column)[chunk_of(view)].condemned
     }
     /// Copies the value of `view`, of a column, to another chunk, and has `redirect` put the view
-    /// of the copy in the place of `view`. Only then the value is let go of: who pins behind that
-    /// is not waited for when its chunk is dropped, and must not find the old view.
+    /// of the copy in the place of `view`. The old value is released only then. The drop of its
+    /// chunk does not wait for readers that pin after the release, so they must not find the old
+    /// view.
     pub fn relocate(&mut self, column: ColumnId, view: ArrowView, redirect: impl FnOnce(ArrowView)) {
         let chunk = self.state.column(column).chunk(view).clone();
         redirect(self.append(column, chunk.slice(offset_of(view), view_len(view))));

@@ -72,7 +72,7 @@ impl BlockLayout {
     /// The layout with as many slots as fit.
     ///
     /// # Errors
-    /// [`StorageError::Limit`] when the table has no or too many columns.
+    /// [`StorageError::Limit`] when the table has more than [`MAX_COLUMNS`] columns.
     pub fn new(schema: &TableSchema) -> Result<Self> {
         let types: Vec<_> = schema.columns.iter().map(|c| c.column_type).collect();
         if types.len() > MAX_COLUMNS {

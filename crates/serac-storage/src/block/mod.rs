@@ -170,7 +170,7 @@ impl Block {
         }
     }
 
-    /// The record of the bulk append that a snapshot may not see, or null.
+    /// The record of the bulk append that some snapshot may not see, or null.
     pub(crate) fn append_record(&self) -> *mut UndoRecord {
         // Acquire: pairs with the Release that set the marker.
         self.hot().map_or(std::ptr::null_mut(), |block| block.append_marker().load(Ordering::Acquire))
@@ -182,7 +182,7 @@ impl Block {
     }
 }
 
-/// A hot block in a data file. The file holds its rows while its count of settled slots is the same
+/// A hot block in a data file. The file holds its rows while its count of settlements is the same
 /// and no slot has a version.
 #[derive(Clone, Debug)]
 pub(crate) struct FiledBlock {
@@ -197,8 +197,9 @@ pub(crate) struct FiledBlock {
 struct Collected {
     /// Slots whose version head is not null.
     versioned: VersionedSlots,
-    /// How often slots have come to have no version again: who finds the count as it was, and no
-    /// version, knows that nothing was written meanwhile.
+    /// How often the collector has taken the last versions of slots, or the marker of a bulk
+    /// append. A thread that finds the same count, and no version, knows that nothing was written
+    /// meanwhile.
     settlements: AtomicU64,
     /// When the collector last took a version off the block, in milliseconds: the access observer
     /// (§4.2).
@@ -226,7 +227,7 @@ pub struct HotBlock {
     collected: CachePadded<Collected>,
     /// The block's place in a checkpoint's file.
     filed: Mutex<Option<FiledBlock>>,
-    /// The columns whose values ascend.
+    /// The known orders of the columns' values.
     orders: ColumnOrders,
     /// Slots handed out to inserts; may run past the slot count when the block is full.
     insert_cursor: AtomicU32,
@@ -352,15 +353,15 @@ impl HotBlock {
         self.collected.settlements.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The count of [settled](Self::note_settled) slots, if every snapshot, present and future,
-    /// sees the same rows until the next write. The count differs once rows were written and have
+    /// The count of [settlements](Self::note_settled), if every snapshot, present and future, sees
+    /// the same rows until the next write. The count differs once rows were written and have
     /// settled again.
     pub(crate) fn settlements(&self) -> Option<u64> {
         self.settlements_if(|| self.append_marker.load(Ordering::Acquire).is_null())
     }
 
-    /// As [`settlements`](Self::settlements), where it is asked about the bulk append that filled
-    /// the block.
+    /// As [`settlements`](Self::settlements), where `is_settled` answers for the bulk append that
+    /// filled the block.
     pub(crate) fn settlements_if(&self, is_settled: impl FnOnce() -> bool) -> Option<u64> {
         // The collector has counted before it lowers the number of versioned slots, or clears the
         // marker.
@@ -368,8 +369,8 @@ impl HotBlock {
         calm.then(|| self.collected.settlements.load(Ordering::Relaxed))
     }
 
-    /// Notes the file that holds the block as it was at that count of settled slots, or, with
-    /// `None`, that no manifest will name that file any more.
+    /// Notes the file that holds the block as it was at that count of settlements, or, with `None`,
+    /// that no manifest will name that file any more.
     pub(crate) fn file(&self, filed: Option<FiledBlock>) {
         *self.filed.lock() = filed;
     }
@@ -381,7 +382,7 @@ impl HotBlock {
         (self.settlements() == Some(filed.settlements)).then_some(filed)
     }
 
-    /// The columns whose values ascend.
+    /// The known orders of the columns' values.
     pub(crate) fn orders(&self) -> &ColumnOrders {
         &self.orders
     }

@@ -28,7 +28,7 @@ struct Piece {
 unsafe impl Send for Piece {}
 
 impl Piece {
-    /// The pieces of a fresh huge page; `None` if the system has no huge pages.
+    /// The pieces of a fresh huge page; `None` if the system maps none.
     fn of_huge_page(slots: usize) -> Option<Vec<Self>> {
         let region = Arc::new(Region::huge_page()?);
         let bytes = size_of::<VersionHead>() * slots;
@@ -78,7 +78,7 @@ pub(crate) struct VersionColumn {
 }
 
 impl VersionColumn {
-    /// Heads that are all null, for a block with so many slots that is number `no` of its table.
+    /// Heads that are all null, for block number `no` of its table, which has `slots` slots.
     pub fn new(no: u32, slots: usize) -> Self {
         if no >= SMALL_TABLE_BLOCKS
             && let Some(piece) = Piece::take(slots)
@@ -94,7 +94,7 @@ impl VersionColumn {
     /// The heads, by slot.
     #[inline]
     pub fn heads(&self) -> &[VersionHead] {
-        // SAFETY: so many heads, zeroed at first, that live as long as the column and are reached
+        // SAFETY: `slots` heads, zeroed at first, that live as long as the column and are reached
         // through atomic accesses only.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.slots) }
     }

@@ -9,7 +9,7 @@
 //! ```
 //! A checkpoint is written by a transaction of its own, beside all others. It counts only once the
 //! manifest names it. Files that no manifest names are left over from a crash; the next open or
-//! checkpoint removes them. Removing a file does not disturb who has mapped it.
+//! checkpoint removes them. Removing a file does not disturb a process that has mapped it.
 //!
 //! **There is always a manifest.** A new database gets an empty one, before its log. So if the
 //! manifest is absent or unreadable, it was lost, and the database does not open by itself. Both
@@ -36,9 +36,10 @@
 //!
 //! **Hot blocks** are written as the snapshot sees them, in files of their own. A hot block that
 //! had no versions then, so that all snapshots saw the same, keeps its place in the file until it
-//! is written to. The collector counts the slots whose last version it takes, before it takes the
-//! version. So if the count is the same and there is no version, nothing was written (an abort
-//! counts too). After a restart they are frozen blocks like the others.
+//! is written to. After the collector has taken the last version of a slot, it raises the count of
+//! settlements, and only then lowers the count of versioned slots. So if the count of settlements
+//! is the same and no slot has a version, nothing was written (an abort counts too). After a
+//! restart they are frozen blocks like the others.
 //!
 //! **Files.** A file is complete at 32 MiB, so that a large table means few syncs. Blocks that thaw
 //! leave holes in files; the others are not written again for that. The blocks of a file that has
@@ -72,7 +73,8 @@ pub const MANIFEST: &str = "MANIFEST";
 pub const MANIFEST_COPY: &str = "MANIFEST.copy";
 /// The folder of the Arrow files.
 pub const DATA_FOLDER: &str = "data";
-/// This many files of a table with less than a quarter of that size become one.
+/// This many files of a table, each with less than a quarter of the bytes of a complete file,
+/// become one.
 const SMALL_FILES: usize = 8;
 
 /// One Arrow file of a checkpoint.
@@ -215,7 +217,7 @@ pub(crate) type BlockTimes = BTreeMap<(TableId, BlockNo), Timestamp>;
 /// The content of data files without a manifest, from their own metadata.
 #[derive(Debug, Default)]
 pub(crate) struct FoundFiles {
-    /// The catalog, and when it was that.
+    /// The newest catalog, behind the timestamp of its checkpoint.
     pub(crate) state: Option<(u64, String)>,
     pub(crate) tables: Vec<CheckpointTable>,
     pub(crate) times: BlockTimes,
@@ -349,7 +351,7 @@ struct OpenFile {
 enum Written {
     /// Frozen: its twin over the file replaces it.
     Frozen,
-    /// Hot, with its count of settled slots when it was read; `None` if it had versions.
+    /// Hot, with its count of settlements when it was read; `None` if it had versions.
     Hot(Option<u64>),
 }
 
@@ -575,7 +577,7 @@ pub(crate) struct Mapped {
     pub(crate) rows: u64,
     /// Damaged parts that a salvage left out.
     pub(crate) lost: Vec<String>,
-    /// Names of the files in which that is.
+    /// Names of the files in which the damaged parts lie.
     pub(crate) damaged: Vec<String>,
 }
 

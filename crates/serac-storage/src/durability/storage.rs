@@ -18,8 +18,8 @@
 //! # Opening
 //! take the lock → read the manifest → map its files (in parallel): their blocks are frozen →
 //! replay newer committed transactions of the log, in commit order, to the same row ids → cut an
-//! unfinished end → remove data files that the manifest does not name → continue behind it. Tables
-//! are complete before collectors and other threads get to see them.
+//! unfinished end → remove data files that the manifest does not name → continue the log behind its
+//! end. Tables are complete before collectors and other threads get to see them.
 //!
 //! # Closing
 //! [`Storage::close`] waits for a running checkpoint, so that the folder has no writer once the
@@ -199,7 +199,7 @@ pub struct StorageMetrics {
     pub aborts: u64,
     /// Snapshots held.
     pub active_snapshots: usize,
-    /// Finished transactions and deferred actions that wait for the collector.
+    /// Finished transactions, deferred actions and cooling blocks that wait for the collector.
     pub gc_backlog: usize,
     /// Undo records unlinked.
     pub gc_unlinked: u64,
@@ -213,10 +213,10 @@ pub struct StorageMetrics {
     pub checkpoints: u64,
     /// Time spent on them.
     pub checkpoint_time: Duration,
-    /// Bytes of blocks' memory in this process: hot blocks, and the memory that frozen blocks have
-    /// kept.
+    /// Bytes of blocks' memory in this process: hot blocks, version columns in huge pages, and the
+    /// memory that frozen blocks have kept.
     pub block_memory_bytes: usize,
-    /// Bytes held besides, as halves of huge pages that are not used yet, and as huge pages that
+    /// Bytes held besides: halves and pieces of huge pages that are not used, and huge pages that
     /// are ready for growing tables.
     pub idle_block_memory_bytes: usize,
     /// Tables, with their figures.

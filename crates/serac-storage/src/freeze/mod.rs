@@ -8,11 +8,12 @@
 //! ```
 //! **A frozen block** is not the hot block in another state, as in the text. It is a block of its
 //! own ([`FrozenBlock`]) that takes the hot one's place in the block table. Its values lie where
-//! they lay, in memory that both share and that nobody writes to any more; a thaw copies them, but
-//! for the bytes of long values, to new memory. So no memory that a reader holds ever changes:
-//! readers of the hot block go on reading it, and lent Arrow arrays stay the same when their block
-//! is thawed. No writer waits for a reader, and there is no count of readers. Memory that only a
-//! hot block needs (version column, spare heap) is given back when its last reader is gone.
+//! they lay, in memory that both share and that nobody writes to any more; a thaw copies them to
+//! new memory, except for the bytes of long values, which it shares unless they lie in a file. So
+//! no memory that a reader holds ever changes: readers of the hot block go on reading it, and lent
+//! Arrow arrays stay the same when their block is thawed. No writer waits for a reader, and there
+//! is no count of readers. Memory that only a hot block needs (version column, spare heap) is given
+//! back when its last reader is gone.
 //!
 //! **Writers** look at the temperature before they touch a block, within their transaction:
 //! - hot: go on;
@@ -63,8 +64,8 @@ use serac_sync::atomic::Ordering;
 use serac_sync::epoch::{self, Guard};
 use std::sync::Arc;
 
-/// A block that has been thawed waits twice as long each time before it freezes again, up to 2 to
-/// the power of this.
+/// The wait before a block freezes doubles with each thaw, up to 2 to the power of this times the
+/// first wait.
 const LONGEST_WAIT: u32 = 6;
 
 /// Blocks of a table that began to cool together.
@@ -105,10 +106,10 @@ impl DataTable {
         CoolingRound { table: self.clone(), number, blocks }
     }
 
-    /// Freezes a block that has been cooling since `round` began, after every transaction from
-    /// before its clock has ended; true if it is frozen now. A block without rows is recycled
-    /// instead: its memory is freed an epoch later, and its number goes to a block of later
-    /// inserts.
+    /// Freezes a block that has been cooling since `round` began; true if it is frozen now. Called
+    /// once every transaction that began before the round's timestamp has ended. A block without
+    /// rows is recycled instead: its memory is freed an epoch later, and its number goes to a block
+    /// of later inserts.
     pub(crate) fn freeze_cooled(&self, no: BlockNo, round: u64) -> bool {
         let guard = epoch::pin();
         let Some(block) = self.blocks().get(no, &guard) else { return false };
@@ -209,9 +210,9 @@ impl DataTable {
     }
 }
 
-/// Whether the collector's last note on a block is `after` milliseconds old. A block that has been
-/// thawed before needs more time, so that blocks which are written now and then do not freeze and
-/// thaw all the time.
+/// Whether the collector's last note on a block is at least `after` milliseconds old. A block that
+/// has been thawed before needs more time, so that blocks which are written now and then do not
+/// freeze and thaw all the time.
 pub(crate) fn is_cold(block: &HotBlock, now_ms: u64, after: u64) -> bool {
     let wait = after << block.thaws().min(LONGEST_WAIT);
     now_ms.saturating_sub(block.last_touched().load(Ordering::Relaxed)) >= wait

@@ -20,12 +20,12 @@
 //! heap's), so no record of it is unlinked, and its values let go of, meanwhile.
 //!
 //! **Against readers.** A redirected view names the same bytes as before, and only the half of it
-//! that says where they lie changes, in one store. With Release: who reads a row takes no latch,
-//! and with the new view finds the copy. A reader that has copied the old view finds the old chunk:
-//! it fetches chunks under the pin under which it copied, and a chunk is dropped an epoch after it
-//! was emptied. So a view is redirected before the old value is let go of: who pins later is not
-//! waited for. Since no version tells of the change, bulk copies, which may be torn, are checked
-//! against the heap's count of redirections.
+//! that says where they lie changes, in one store. The store is a Release, because a reader of a
+//! row takes no latch, and must find the copy when it has the new view. A reader that has copied
+//! the old view finds the old chunk: it fetches chunks under the pin under which it copied, and a
+//! chunk is dropped an epoch after it was emptied. A view is redirected before the old value is
+//! released, because readers that pin later are not waited for. Since no version tells of the
+//! change, bulk copies, which may be torn, are checked against the heap's count of redirections.
 //!
 //! **Against freezing.** A step looks at the temperature and gives up on a freezing block; the
 //! freezer takes the latch once before it gathers, so that no step is under way. The gather
@@ -45,7 +45,7 @@ use std::sync::Arc;
 /// the block.
 const GARBAGE_FLOOR: u64 = 256 << 10;
 
-/// See [`GARBAGE_FLOOR`].
+/// The garbage that a heap may have, or less in a simulation.
 pub(crate) fn garbage_floor() -> usize {
     serac_sync::limit("garbage of a heap", GARBAGE_FLOOR, 64) as usize
 }

@@ -1,7 +1,8 @@
 //! Filling block columns from Arrow arrays: the bulk load path.
 //!
-//! Besides a column's own Arrow type, forms that convert without loss are taken. They are plain and
-//! large strings and binaries, dictionaries of strings, and 64-bit decimals of the same scale.
+//! Besides a column's own Arrow type, forms that convert without loss are taken. They are strings
+//! and binaries with offsets or as views, dictionaries of strings with 32-bit keys, and decimals of
+//! 64 or 128 bits and the same scale. [`accepts`] has the list.
 
 use crate::block::HotBlock;
 use crate::block::heap::{ArrowView, INLINE_BYTES, check_len, view_len};

@@ -35,7 +35,7 @@
 //! A block filled by one bulk append carries one record for all its rows, the block's *append
 //! marker*. A row whose chain ends before a version the snapshot sees is judged by the marker. No
 //! reader touches the values of a marked block before seeing its marker, so the appending
-//! transaction fills it with plain stores.
+//! transaction fills the values with plain stores.
 //!
 //! # Slots and block numbers that are used again
 //! A slot without a row and without a version chain is free: every snapshot, present and future,
@@ -215,8 +215,9 @@ impl DataTable {
         // Relaxed, here and below: a setting, which orders nothing.
         self.ordered.load(Ordering::Relaxed)
     }
-    /// From now on, row ids ascend in the order of successive inserts. All inserts go to one block,
-    /// new blocks get numbers above all others, and no row moves before one was deleted.
+    /// Whether row ids ascend from now on in the order of successive inserts. Then all inserts go
+    /// to one block, new blocks get numbers above all others, and no row moves before one was
+    /// deleted.
     pub fn set_ordered(&self, ordered: bool) {
         self.ordered.store(ordered, Ordering::Relaxed);
     }
@@ -441,7 +442,8 @@ impl DataTable {
     ///
     /// # Errors
     /// [`StorageError::InvalidInput`] for values that do not fit the columns,
-    /// [`StorageError::Limit`] when the table is full.
+    /// [`StorageError::Limit`] when the table is full or a value too long; an error when the log
+    /// cannot take the changes.
     pub fn insert(self: &Arc<Self>, txn: &mut Transaction, row: &[Value<'_>]) -> Result<RowId> {
         self.check_row(row)?;
         self.check_values((0..).map(ColumnId), row)?;
@@ -547,7 +549,9 @@ impl DataTable {
     ///
     /// # Errors
     /// [`StorageError::WriteConflict`] when a concurrent transaction changed the row first;
-    /// [`StorageError::InvalidInput`] for a row that is not there or values that do not fit.
+    /// [`StorageError::InvalidInput`] for a row that is not there or values that do not fit;
+    /// [`StorageError::Limit`] for a value that is too long; [`StorageError::Corrupt`] when the row
+    /// lies in a damaged file.
     pub fn update(
         self: &Arc<Self>,
         txn: &mut Transaction,
@@ -865,7 +869,9 @@ impl DataTable {
     /// at the commit. Returns the row ids as ranges of their 64-bit form, in the order of the rows.
     ///
     /// # Errors
-    /// [`StorageError::InvalidInput`] when the batch's columns do not fit the table's.
+    /// [`StorageError::InvalidInput`] when the batch's columns do not fit the table's,
+    /// [`StorageError::Limit`] when the table is full or a value too long; an error when the log
+    /// cannot take the rows.
     pub fn append(self: &Arc<Self>, txn: &mut Transaction, batch: &RecordBatch) -> Result<Vec<Range<u64>>> {
         crate::table::append::check_batch(&self.schema, batch)?;
         let mut ranges = Vec::new();

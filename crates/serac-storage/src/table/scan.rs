@@ -87,7 +87,7 @@ impl Selection {
 /// Figures of the reading of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockReadStats {
-    /// Whether no versioned row was met.
+    /// Whether the block had no versioned row at any step.
     pub bulk: bool,
     /// Whether the block was frozen.
     pub frozen: bool,
@@ -232,9 +232,10 @@ impl<'s> BlockReader<'s> {
 
     /// The columns' values in the selected slots, which must be among the
     /// [`visible`](Self::visible) ones. All slots of a frozen block come without a copy: the arrays
-    /// are the block's own buffers. [`ColumnForm::Arrow`] has two exceptions that
-    /// [`ColumnForm::Stored`] does not have. Short decimals are widened, and columns with offsets
-    /// or a dictionary become views over the block's own bytes.
+    /// are the block's own buffers. [`ColumnForm::Arrow`] has exceptions that
+    /// [`ColumnForm::Stored`] does not have. Short decimals are widened. Documents and numbers
+    /// without precision are copied to 64-bit offsets. Other columns with offsets or a dictionary
+    /// become views over the block's own bytes.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`](crate::StorageError::Corrupt) when the block lies in a damaged

@@ -30,14 +30,14 @@ impl VersionedSlots {
         // Relaxed: it orders nothing.
         self.0.load(Ordering::Relaxed)
     }
-    /// Whether there are none, and who finds that sees what the collector did before it
+    /// Whether there are none. A thread that finds none also sees what the collector did before it
     /// [lowered](Self::lower) the count.
     pub(crate) fn are_none(&self) -> bool {
         // Acquire: pairs with the Release of `lower`.
         self.0.load(Ordering::Acquire) == 0
     }
-    /// Whether there are none, as a reader asks that has [copied](end_copy): then the copy is the
-    /// truth.
+    /// Whether there are none, for a reader that has [ended](end_copy) its copy. If so, the copy is
+    /// the truth.
     #[inline]
     pub(crate) fn are_none_behind_copy(&self) -> bool {
         // Relaxed: behind the Acquire fence of `end_copy`, which pairs with the writers' Release
@@ -73,7 +73,8 @@ pub struct VersionHead(AtomicPtr<UndoRecord>);
 pub(crate) enum Walked {
     /// A record says whether the row is there.
     Decided(bool),
-    /// No record was left. The row is there if whoever filled the block is seen, or not at all.
+    /// No record was left. A row is there if the flag says so and the reader sees the bulk append
+    /// that filled the block, if one did.
     Ended(bool),
 }
 
@@ -82,16 +83,16 @@ impl VersionHead {
     #[inline]
     pub fn newest(&self) -> *mut UndoRecord {
         // Acquire: pairs with the compare-and-swap of `install`, so that the record is there; and
-        // with that of `cut`, so that who finds none finds what the last one undid.
+        // with that of `cut`, so that a thread that finds no record finds what the last one undid.
         self.0.load(Ordering::Acquire)
     }
-    /// The newest record, for who does not follow it, or is behind a fence.
+    /// The newest record, for a caller that does not follow it, or is behind a fence.
     #[inline]
     pub(crate) fn glance(&self) -> *mut UndoRecord {
         // Relaxed: by the caller's reason.
         self.0.load(Ordering::Relaxed)
     }
-    /// The head itself, for who has its memory alone.
+    /// The head itself, for the only owner of its memory.
     pub(crate) fn as_atomic(&self) -> &AtomicPtr<UndoRecord> {
         &self.0
     }
@@ -103,8 +104,9 @@ impl VersionHead {
         if seen.is_null() {
             versioned.raise();
         }
-        // Release: publishes the record, for `newest`. Acquire: of the last writer's values, and of
-        // what the collector has left. Relaxed on failure: whoever tries again loads the head.
+        // Release: publishes the record, for `newest`. Acquire: makes the last writer's values, and
+        // what the collector has left, visible to the caller. Relaxed on failure: whoever tries
+        // again loads the head.
         let installed = self.0.compare_exchange(seen, record, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if installed {
             // Release: pairs with the Acquire fence of `end_copy`.
@@ -120,8 +122,8 @@ impl VersionHead {
     /// # Errors
     /// The newest record, if it is another one by now.
     pub(crate) fn cut(&self, first: *mut UndoRecord) -> Result<(), *mut UndoRecord> {
-        // AcqRel: who finds no record, by `newest` or a compare-and-swap from null, finds what the
-        // writer published. Acquire on failure: as `newest`.
+        // AcqRel: a thread that finds no record, by `newest` or a compare-and-swap from null, finds
+        // what the writer published. Acquire on failure: as `newest`.
         self.0.compare_exchange(first, ptr::null_mut(), Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
 

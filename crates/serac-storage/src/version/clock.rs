@@ -1,11 +1,11 @@
-//! The clock: start and commit timestamps, and who runs since when.
+//! The clock: start and commit timestamps, and the start timestamps of running transactions.
 //!
 //! The clock is the newest published commit timestamp. A transaction starts at the clock's value,
-//! and enters the table of the active under the same latch under which a collector
-//! [looks](Clock::readers) who is running: so no watermark passes a transaction that is beginning.
-//! A commit, and an abort that has written, takes the next timestamp under the commit latch, stamps
-//! its versions with it, and only then [publishes](CommitLatch::publish) it: who starts at a
-//! timestamp finds everything stamped that carries it or an older one.
+//! and enters the table of active transactions. A collector [reads](Clock::readers) that table
+//! under the same latch, so no watermark passes a transaction that is beginning. A commit, and an
+//! abort that has written, takes the next timestamp under the commit latch, stamps its versions
+//! with it, and only then [publishes](CommitLatch::publish) it. So a snapshot that starts at a
+//! timestamp finds every version stamped that carries it or an older one.
 //!
 //! Model: `serac-models/tests/protocols.rs`.
 
@@ -14,7 +14,7 @@ use serac_sync::atomic::{AtomicU64, Ordering};
 use serac_sync::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 
-/// Who is running.
+/// Running transactions and held snapshots.
 #[derive(Debug, Default)]
 struct ActiveTransactions {
     /// The start timestamps, oldest first, with how many share each.
@@ -48,7 +48,7 @@ pub(crate) struct Ended {
     pub(crate) closed: bool,
 }
 
-/// See the module.
+/// The newest published timestamp, the table of active transactions, and the commit latch.
 #[derive(Debug)]
 pub(crate) struct Clock {
     now: AtomicU64,
@@ -91,18 +91,19 @@ impl Clock {
         active.enter(start.0);
         start
     }
-    /// One who started at `start` runs no more.
+    /// Ends one of the transactions and snapshots that started at `start`.
     pub(crate) fn leave(&self, start: Timestamp) {
         self.active.lock().leave(start.0);
     }
-    /// Who runs now; up to the clock, nobody needs more than they see.
+    /// The running transactions and held snapshots. Nobody else needs a version that was replaced
+    /// up to the clock.
     pub(crate) fn readers(&self) -> Readers {
         let active = self.active.lock();
         let starts = active.starts.iter().map(|entry| entry.0).collect();
-        // Under the latch: who begins later does not start earlier.
+        // Under the latch: a transaction that begins later does not start earlier.
         Readers { starts, settled: self.now().0 }
     }
-    /// How many run.
+    /// Counts the running transactions and held snapshots.
     pub(crate) fn active_count(&self) -> usize {
         self.active.lock().starts.iter().map(|entry| entry.1 as usize).sum()
     }
@@ -125,12 +126,13 @@ impl CommitLatch<'_> {
     }
 }
 
-/// Who was running at a moment: which versions of a row somebody may still read.
+/// The transactions that were running at a moment. They decide which versions of a row somebody may
+/// still read.
 #[derive(Clone, Debug)]
 pub struct Readers {
     /// Start timestamps, ascending.
     starts: Vec<u64>,
-    /// Published up to here, and nobody has to wait for it.
+    /// Commits up to here are published, and nobody has to wait for them.
     settled: u64,
 }
 
@@ -138,7 +140,7 @@ impl Readers {
     pub(crate) fn new(starts: Vec<u64>, settled: u64) -> Self {
         Self { starts, settled }
     }
-    /// The same readers, where what is newer than `acknowledged` has to be waited for.
+    /// The same readers, where readers of commits newer than `acknowledged` have to wait for them.
     pub(crate) fn settled_until(self, acknowledged: Timestamp) -> Self {
         Self { settled: self.settled.min(acknowledged.0), ..self }
     }
@@ -146,7 +148,7 @@ impl Readers {
     pub fn starts(&self) -> &[u64] {
         &self.starts
     }
-    /// The oldest start; none if nobody was running.
+    /// The oldest start; `None` if nobody was running.
     pub fn oldest(&self) -> Option<u64> {
         self.starts.first().copied()
     }
@@ -159,8 +161,8 @@ impl Readers {
         self.starts.partition_point(|&start| start < timestamp)
     }
     /// Whether somebody may read a version that was made at the one timestamp and replaced at the
-    /// other. Who has begun since sees what is settled. Who reads what replaced the version may
-    /// have to wait for that until then.
+    /// other. A transaction that has begun since sees a settled replacement. A replacement that is
+    /// not settled keeps the version, because a reader of the replacement may have to wait for it.
     pub fn may_see(&self, made: Timestamp, replaced: Timestamp) -> bool {
         // A part of a running transaction that is rolled back brings back what it has replaced.
         !replaced.is_committed()

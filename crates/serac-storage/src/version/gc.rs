@@ -147,8 +147,8 @@ pub struct GarbageCollector {
     /// Blocks that freeze once the watermark has reached the timestamp, unless a transaction writes
     /// to them.
     cooling: Mutex<BTreeMap<u64, Vec<CoolingRound>>>,
-    /// Blocks for which the watermark has reached it, with their rounds. Collectors take these
-    /// blocks one by one.
+    /// Blocks for which the watermark has reached their timestamp, with their rounds. Collectors
+    /// take these blocks one by one.
     cooled: Mutex<VecDeque<(Arc<DataTable>, BlockNo, u64)>>,
     cooled_count: AtomicUsize,
     latches: Vec<Mutex<()>>,

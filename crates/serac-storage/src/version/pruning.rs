@@ -1,9 +1,9 @@
 //! Pruning: which records of a version chain no reader needs any more (§3.3).
 //!
-//! Every snapshot sees what a record committed at or before the watermark undoes. So that record
-//! and all older ones of its chain are cut off. Writers take no latch: a record that is the newest
-//! goes by compare-and-swap of the head, and when somebody has installed meanwhile, pruning starts
-//! over.
+//! Every snapshot sees the change that a record committed at or before the watermark undoes. So
+//! that record and all older ones of its chain are cut off. Writers take no latch: a record that is
+//! the newest goes by compare-and-swap of the head, and when somebody has installed meanwhile,
+//! pruning starts over.
 //!
 //! Newer records are subject to *interval pruning*. Two neighbouring records of a chain form an
 //! interval if no running transaction started between their timestamps: the same readers undo both.
@@ -30,11 +30,11 @@ use std::ptr;
 /// Records that are off their chain: mostly one at a time.
 pub(crate) type Gone<'a> = SmallVec<[&'a UndoRecord; 4]>;
 
-/// What a pass goes by.
+/// The limits by which a pass prunes.
 pub(crate) struct Horizon {
-    /// Who was running when it began.
+    /// The transactions that were running when it began.
     pub(crate) readers: Readers,
-    /// What was committed up to here, everybody sees, and nobody has to wait for.
+    /// Everybody sees the commits up to here, and nobody has to wait for them.
     pub(crate) watermark: u64,
 }
 

@@ -56,7 +56,7 @@ use std::sync::Arc;
 /// Runs inside the commit critical section, with the commit timestamp, before the transaction is
 /// visible.
 pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
-/// Runs at an abort or when no snapshot can see the past that it cares for. Until then, changes
+/// Runs at an abort, or when no snapshot can see the past that it cares for. While it runs, changes
 /// that are rolled back stay on their version chains, as for a transaction.
 pub type Action = Box<dyn FnOnce() + Send + Sync>;
 
@@ -114,9 +114,10 @@ impl TransactionManager {
         })
     }
 
-    /// The running transactions, and those that must find the timestamps of unacknowledged commits.
+    /// The running transactions, with the newest acknowledged timestamp: readers must find the
+    /// timestamps of commits that are newer.
     pub fn readers(&self) -> Readers {
-        // This comes first: everything up to it was published before, so the clock is not older.
+        // Read first: everything up to it was published before, so the clock is not older.
         let acknowledged = self.acknowledged();
         self.readers_of_published().settled_until(acknowledged)
     }
@@ -129,7 +130,7 @@ impl TransactionManager {
     /// Makes the collectors keep, until the guard goes, the versions that a snapshot of now would
     /// need: for a reader without a snapshot.
     pub(crate) fn hold(&self) -> Hold<'_> {
-        // What was taken back up to then has been put back before.
+        // Changes whose rollback has a timestamp up to this start have been put back before.
         Hold { start: self.clock.enter(), manager: self }
     }
 
@@ -205,7 +206,7 @@ impl Drop for Hold<'_> {
 struct SnapshotInner {
     start: Timestamp,
     own: Timestamp,
-    /// The transaction's own writes are seen up to this stage.
+    /// The transaction's own writes in stages below this one are seen.
     until: u32,
     /// The transaction's own snapshot, if this one does not see all of its writes. It keeps the
     /// versions that both see.
@@ -332,9 +333,9 @@ impl Transaction {
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
-    /// Gives the transaction a snapshot of the present, in which it also sees its own writes.
-    /// Between its statements: row ids that it found before may by then name other rows, but for
-    /// those that it has written. Snapshots that were handed out stay as they are.
+    /// Gives the transaction a snapshot of the present, in which it also sees its own writes. To be
+    /// called between its statements: row ids that it found before may name other rows by then,
+    /// except those of rows that it has written. Snapshots that were handed out stay as they are.
     pub fn refresh_snapshot(&mut self) {
         let old = &self.snapshot.0;
         let manager = old.manager.clone();

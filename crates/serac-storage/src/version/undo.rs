@@ -193,7 +193,7 @@ impl UndoRecord {
     /// The before-image.
     #[inline]
     pub fn before(&self) -> &[BeforeCell] {
-        // SAFETY: `UndoContext::push` wrote `column_count` cells right behind the record; later
+        // SAFETY: `OwnedContext::push` wrote `column_count` cells right behind the record; later
         // writes are atomic.
         unsafe {
             std::slice::from_raw_parts(ptr::from_ref(self).add(1).cast::<BeforeCell>(), self.column_count as usize)
@@ -607,7 +607,8 @@ impl UndoContext {
         self.linked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the caller must free the context: the count is zero and no other thread has begun.
+    /// Whether the caller must retire the context: the count is zero and no other thread retires
+    /// it.
     pub(crate) fn claim_retirement(&self) -> bool {
         // Acquire: pairs with `release`. The flag is Relaxed: called under the collector's latch.
         self.linked.load(Ordering::Acquire) == 0 && !self.retired.swap(true, Ordering::Relaxed)

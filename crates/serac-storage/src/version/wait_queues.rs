@@ -11,17 +11,18 @@
 //! it is the waiter's, the holder's step 3 sees the count, and its step 4 comes after the waiter's.
 //! So nobody sleeps behind a transaction that has ended.
 //!
-//! **Hand-over.** Of those that want the same thing, the first to come is woken when the holder has
-//! committed in memory, or rolled back; the others wait behind it from then on, in their order, as
-//! if it held the thing already. So a row that everybody wants goes from one to the next, and wakes
-//! one transaction each time. If the one that was woken does not take the thing after all, it
-//! [passes it on](WaitQueues::hand_over) when its statement ends. Somebody who has not waited may
-//! take it meanwhile; then the one that was woken waits again, before all others.
+//! **Hand-over.** When the holder has committed in memory, or rolled back, the first waiter for
+//! each thing is woken. The other waiters for the thing wait behind it from then on, in their
+//! order, as if it held the thing already. So a row that everybody wants goes from one to the next,
+//! and wakes one transaction each time. If the one that was woken does not take the thing after
+//! all, it [passes it on](WaitQueues::hand_over) when its statement ends. Somebody who has not
+//! waited may take it meanwhile; then the one that was woken waits again, before all others.
 //!
 //! **Deadlocks.** A transaction waits for one other at a time, so the graph of who waits for whom
-//! is a set of trees, and one walk along the chain from the holder says whether to wait for it
-//! would close a cycle. Who would close it fails. A cycle may go through somebody who is yet to
-//! take what was handed over to it, and fail a transaction that could have gone on.
+//! is a set of trees. One walk along the chain from the holder finds out whether a wait for it
+//! would close a cycle. The transaction that would close it fails. A cycle may go through a
+//! transaction that is yet to take what was handed over to it. Then a transaction fails that could
+//! have gone on.
 //!
 //! Model: `serac-models/tests/waits.rs`.
 
@@ -74,21 +75,21 @@ impl<T: Copy + Eq> State<T> {
     }
 }
 
-/// What becomes of who wants to wait.
+/// The outcome of an attempt to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Queued {
     /// It waits.
     Waits,
     /// The thing is not held any more.
     Free,
-    /// The holder waits for it.
+    /// The holder waits for it, directly or through others.
     Deadlock,
 }
 
-/// All who wait, each for a `T` that a transaction holds.
+/// All transactions that wait, each for a `T` that another one holds.
 #[derive(Debug)]
 pub(crate) struct WaitQueues<T> {
-    /// How many, and those who are about to.
+    /// Transactions that wait, and those that are about to.
     count: AtomicUsize,
     state: Mutex<State<T>>,
 }
@@ -119,8 +120,8 @@ impl<T: Copy + Eq> WaitQueues<T> {
     }
 
     /// Queues a transaction behind a holder, if that holds the thing still: `holds` says so, and
-    /// must be false once the holder's versions carry its timestamp. Who has waited for the thing
-    /// before comes before others.
+    /// must be false once the holder's versions carry its timestamp. With `again`, the transaction
+    /// has waited for the thing before, and comes before others.
     pub(crate) fn queue(&self, number: u64, holder: u64, on: T, again: bool, holds: impl FnOnce() -> bool) -> Queued {
         let mut state = self.state.lock();
         // Counted first, see the module. Relaxed: ordered by the fence. SeqCst: pairs with the

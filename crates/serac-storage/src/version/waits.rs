@@ -1,6 +1,7 @@
-//! Transactions that wait: what a running one has in the way of another ([`Blocker`]), mostly a row
-//! whose newest version is its, and the future of whoever waits for it ([`Turn`]). The order of
-//! turns, hand-over and deadlocks are described in `wait_queues.rs`.
+//! Transactions that wait. A [`Blocker`] is what a running transaction holds and another one wants,
+//! mostly a row whose newest version is the holder's. A [`Turn`] is the future of the transaction
+//! that waits for it. The order of turns, hand-over and deadlocks are described in
+//! `wait_queues.rs`.
 
 use crate::error::{Result, StorageError};
 use crate::ids::{RowId, TableId};

@@ -4,9 +4,9 @@
 //! on by number. A [`FaultFileSystem::with_disk`] also models the disk below the operating system's
 //! cache, to simulate the death of the process and the loss of power:
 //!
-//! * Written bytes are on the disk once their file is synced. Of unsynced bytes, each piece of a
-//!   sector's or a page's size may be there or not, independently of its neighbours (a torn page).
-//!   The same holds for each change of the file's length.
+//! * Written bytes are on the disk once their file is synced. Unsynced bytes fall into pieces of a
+//!   sector's or a page's size. Each piece may be there or not, independently of its neighbours (a
+//!   torn page). The same holds for each change of the file's length.
 //! * A new, renamed or removed name, that of a folder included, is on the disk once the folder in
 //!   which it stands is synced. The disk holds a prefix of the later changes: file systems keep a
 //!   journal of them. With [`Faults::unordered_removals`], which of the removals it holds is a

@@ -33,11 +33,11 @@ pub trait StorageFile: Send + Sync + Debug {
 
 /// The lock's holder has the database to itself; dropping the lock releases it.
 pub trait FolderLock: Send + Sync + Debug {
-    /// Whether the lock is still the one at its path. If it is not, the folder at its path may be
-    /// another process's database.
+    /// Checks that the lock's file is still the one at its path. If it is not, the folder at its
+    /// path may be another process's database.
     ///
     /// # Errors
-    /// Checks that the lock is still held.
+    /// An error when the lock's file was moved, removed or replaced.
     fn check(&self) -> io::Result<()>;
 }
 

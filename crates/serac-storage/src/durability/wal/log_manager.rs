@@ -13,8 +13,9 @@
 //!
 //! **Durable timestamps.** Timestamps are given under the commit latch, and each comes here, under
 //! the log's latch, in its order: with a frame ([`Reservation::enqueue`]) or without (`skip`). So
-//! all commits are durable before the oldest one that waits or is being written. If none waits, all
-//! are durable up to the newest timestamp. Frames of parts have no timestamp and delay no commit.
+//! all commits that are older than the oldest one that waits or is being written are durable. If
+//! none waits, all commits up to the newest timestamp are durable. Frames of parts have no
+//! timestamp and delay no commit.
 //!
 //! **The end.** Once the log is closed, it takes no frame any more; its queue is written, and then
 //! its thread ends. So a commit beside the close is refused, or written and acknowledged.
@@ -81,10 +82,11 @@ pub struct LogOptions {
     pub guard: FolderGuard,
 }
 
-/// A checkpoint begins a new segment if the present one has this many times the bytes of the
-/// smallest file.
+/// A checkpoint begins a new segment if the present one has more than this many times the bytes of
+/// the smallest file.
 const LONG_SEGMENT: u64 = 4;
-/// A new segment's file has this share of the bytes that the one before had.
+/// A new segment's file begins with about one part in this many of the bytes that the one before
+/// has.
 const FIRST_ALLOCATION: u64 = 4;
 /// Redo of up to so many times the bytes at which it is spilled goes into one frame.
 const LARGEST_PART: usize = 4;
@@ -204,7 +206,8 @@ impl State {
         self.push(kind, 0, Timestamp::ZERO, Pending { bytes: &mut Vec::new(), offset: 0, part: 0 });
     }
 
-    /// The timestamp up to which all commits are durable, beyond the known value of `durable`.
+    /// The timestamp up to which all commits are durable by now; `durable` may not have reached it
+    /// yet.
     fn settled(&self) -> Timestamp {
         match self.writing.or(self.queue.first_commit) {
             Some(commit) => Timestamp(commit.0 - 1),
@@ -278,7 +281,7 @@ pub struct LogFigures {
     pub bytes: u64,
     /// Syncs: one for each group of commits, and each segment that it touches.
     pub syncs: u64,
-    /// Commits and parts of transactions written.
+    /// Frames written: commits, parts of transactions, and marks.
     pub frames: u64,
     /// Time spent on writing and syncing.
     pub flushing: Duration,

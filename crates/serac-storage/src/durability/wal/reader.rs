@@ -62,7 +62,7 @@ pub(super) struct Gap {
 
 /// The decision of the reader's caller.
 pub(super) enum Next {
-    /// The next one.
+    /// The reader goes on with the next frame.
     Frame,
     /// The frame cannot be used, for the reason given.
     Stop(String),
@@ -210,7 +210,7 @@ impl LogEnd {
     }
 }
 
-/// Reads frames from `place` on, which goes on with them; the reason if `each` stops.
+/// Reads frames from `place` on, and moves `place` behind them. Returns the reason if `each` stops.
 fn read_segment(
     bytes: &[u8],
     place: &mut Place,

@@ -5,14 +5,14 @@
 //! moves them:
 //! ```text
 //! 1. read each row in the transaction's snapshot and insert a copy into a free slot; index entries of the copies     -- nobody conflicts
-//! 2. delete the rows; whose row was changed meanwhile, or may not leave, keeps it: its copy is deleted instead        -- a short time
+//! 2. delete the rows; if a row was changed meanwhile, or may not leave, delete its copy instead                      -- a short time
 //! 3. commit: to every snapshot, each row is in exactly one of its two places
 //! ```
 //! **Users win.** A move is a delete and an insert like any others, under the same visibility,
-//! conflict and redo rules. That the deletes come last keeps the time short in which somebody who
-//! writes a moved row meets a conflict, and a conflict of ours costs one move. Only blocks that are
-//! cold and calm take part, the moves do not count as touching them, and between groups others get
-//! their turn.
+//! conflict and redo rules. The deletes come last, so a writer of a moved row meets a conflict for
+//! a short time only. A conflict of the compaction costs it one move. Only blocks that are cold and
+//! calm take part, the moves do not count as touching them, and other threads get their turn
+//! between groups.
 //!
 //! **Several threads** share the groups of a table when there are many. Groups have no block in
 //! common, and each is a transaction of its own. In an index or the log they meet as any
@@ -62,11 +62,12 @@ pub trait FollowMoves {
     /// Whether `row` may give way to its copy. Asked before the transaction deletes it, and again
     /// afterwards.
     fn may_leave(&mut self, txn: &Transaction, row: RowId) -> bool;
-    /// Before the commit: of the copies, in the order in which they were made, those that stay.
+    /// Called before the commit. `moved` says for each copy, in the order in which they were made,
+    /// whether it stays.
     fn finish(&mut self, txn: &mut Transaction, moved: &[bool]);
 }
 
-/// For storages whose row ids are not kept.
+/// The follower of a storage whose row ids nobody keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NobodyFollows;
 

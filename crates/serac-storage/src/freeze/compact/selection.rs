@@ -132,8 +132,8 @@ impl BlockSelection {
         Self { filled: order, partial, emptied }
     }
 
-    /// Moves that bring the group there, from where to where: neighbours go to neighbours, and
-    /// slots of one block are filled in order.
+    /// The moves that make the selection true, as pairs of old and new row ids. Neighbours go to
+    /// neighbours, and slots of one block are filled in order.
     pub fn moves(&self, group: &[Occupancy]) -> Vec<(RowId, RowId)> {
         let mut from: Vec<RowId> =
             self.emptied.iter().flat_map(|&i| group[i].places(0..group[i].slots, true)).collect();
@@ -213,8 +213,8 @@ impl CompactionGroups {
                         *rest = &rest[rest.iter().take_while(|block| grouped.contains(&block.no)).count()..];
                     }
                 }
-                // No more blocks can be freed: holes are closed within groups of about that write
-                // set.
+                // No more blocks can be freed: holes are closed within groups of about a block's
+                // worth of gaps.
                 let mut group: Vec<Candidate> = Vec::new();
                 let mut gaps = 0;
                 for block in emptiest.iter().filter(|block| block.closes_holes && !grouped.contains(&block.no)) {

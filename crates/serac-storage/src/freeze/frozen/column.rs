@@ -120,7 +120,7 @@ impl FrozenColumn {
         }
     }
 
-    /// Copies that.
+    /// Copies that buffer, so that the column leaves the hot block's memory.
     pub(super) fn detach(&mut self) {
         if let Encoding::Plain(values) | Encoding::Views { views: values, .. } = &mut self.encoding {
             *values = Buffer::from_slice_ref(values.as_slice());
@@ -152,7 +152,8 @@ impl FrozenColumn {
         }
     }
 
-    /// A view per slot; for the other encodings it is made here.
+    /// The values of a fixed width, or a view per slot. Views of offsets and of a dictionary are
+    /// made here.
     fn values(&self) -> Buffer {
         match &self.encoding {
             Encoding::Plain(values) | Encoding::Views { views: values, .. } => values.clone(),

@@ -6,8 +6,8 @@
 //! values is taken over as it is: chunks never change, and live while they are referenced. The live
 //! values of other chunks go, without the garbage, to a chunk of the column's own. The views are
 //! redirected to it as a vacuum redirects them ([`crate::freeze::vacuum`]): readers of the hot
-//! block may still be copying. Numbers of chunks that a column does not name are empty buffers of
-//! its heap.
+//! block may still be copying. A chunk that a column does not name is an empty buffer in the
+//! column's heap.
 
 use super::column::{Encoding, FrozenColumn};
 use super::strings::{Viewed, views_of};
@@ -22,8 +22,8 @@ use crate::table::order::ColumnOrders;
 use crate::types::{PhysicalType, TableSchema};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 
-/// Heap chunks are taken over if at most this part of them, or of all of the column's, would be
-/// garbage.
+/// A heap chunk is taken over if at most one part in this many of it, or of all the column's
+/// chunks, would be garbage.
 const CHUNK_GARBAGE: usize = 16;
 
 /// The bits of `bitmap` as a buffer of its own.
@@ -50,8 +50,8 @@ impl FrozenBlock {
         let presence = (presence.count_set_bits() < rows).then_some(presence);
         let nulls_of = |offset: usize| {
             let validity = bits_of(settled(offset, bitmap_bytes(rows)), rows);
-            // Whether an empty slot counts as NULL does not matter; that it does not keeps columns
-            // without NULLs free of a bitmap.
+            // An empty slot may count as NULL or as valid. It counts as valid, so that columns
+            // without NULLs need no bitmap.
             let nulls = NullBuffer::new(match &presence {
                 Some(presence) => &validity | &!presence,
                 None => validity,
@@ -146,7 +146,7 @@ impl FrozenBlock {
     }
 }
 
-/// The values in the encoding that the format asks for; an error if that is views.
+/// The values in the encoding that the format asks for; an error if the column is to have views.
 fn encode(viewed: &Viewed<'_>, format: FreezeFormat) -> Result<Encoding, ()> {
     match format {
         FreezeFormat::View | FreezeFormat::Never => None,

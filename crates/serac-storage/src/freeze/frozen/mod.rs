@@ -69,7 +69,7 @@ pub struct FrozenBlock {
     source: Option<BlockSource>,
     /// The hot block's memory, if values lie there.
     kept: Option<KeptMemory>,
-    /// The columns whose values ascend.
+    /// The known orders of the columns' values.
     orders: ColumnOrders,
 }
 
@@ -160,7 +160,7 @@ impl FrozenBlock {
         })
     }
 
-    /// The block, which lies in a file.
+    /// The block, as one that lies in a file.
     pub(crate) fn with_source(self, source: BlockSource) -> Self {
         Self { source: Some(source), ..self }
     }
@@ -300,7 +300,7 @@ impl FrozenBlock {
         self.columns[column.0 as usize].zone
     }
 
-    /// The columns whose values ascend.
+    /// The known orders of the columns' values.
     pub(crate) fn orders(&self) -> &ColumnOrders {
         &self.orders
     }
