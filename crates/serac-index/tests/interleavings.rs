@@ -40,7 +40,7 @@ fn counts(history: &History, at: u64) -> BTreeMap<u64, u64> {
 }
 
 /// Each row's writer gives it one value after the other, takes one change back, and deletes the row
-/// in the end. Everybody merges.
+/// in the end. Writers and a thread of its own merge.
 #[test]
 fn every_snapshot_is_answered_beside_writers_and_merges() {
     for_each_seed(3_000, || {

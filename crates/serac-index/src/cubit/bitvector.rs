@@ -400,8 +400,8 @@ impl Bitvector {
     }
 }
 
-/// An operand of [`Bitvector::unite`]: the rows of a vector minus the rows of other vectors, plus
-/// added rows, which are ascending and in compact form.
+/// An operand of [`Bitvector::unite`]: the rows of a vector, minus the rows of other vectors, minus
+/// the rows of `without`, which are ascending and in compact form.
 #[derive(Debug)]
 pub(crate) struct Term<'a> {
     vector: &'a Bitvector,

@@ -3,7 +3,7 @@
 //! To build beside running transactions: make the index with [`Cubit::building`], so that writers
 //! can publish. Let the transactions end that do not know of it. Take a snapshot, and
 //! [`load`](Cubit::load) its rows as of its start. A change that was published meanwhile and is
-//! also in the snapshot does no harm (bits are absolute). Nothing is merged before.
+//! also in the snapshot does no harm (bits are absolute). Nothing is merged before the load.
 
 use super::bitvector::{Bitvector, compact};
 use super::container::Words;
@@ -154,7 +154,8 @@ impl Cubit {
         // Relaxed: an estimate.
         self.counters.values.store(leaves.iter().map(|(_, leaf)| leaf.len() as u64).sum(), Ordering::Relaxed);
         self.directory.load(leaves, ts.0, &serac_sync::epoch::pin());
-        // Release: pairs with the Acquire in `valid_from`; who may ask or merge sees the leaves.
+        // Release: pairs with the Acquire in `valid_from`; a thread that may query or merge sees
+        // the leaves.
         self.valid_from.store(ts.0, Ordering::Release);
     }
 

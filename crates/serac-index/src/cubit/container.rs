@@ -94,7 +94,7 @@ impl Words {
         other.used = 0;
     }
 
-    /// The bits, 64 slots to a word, up to the last that is set.
+    /// The bits, 64 slots to a word: all words of a block, or no words before the first use.
     pub fn words(&self) -> &[u64] {
         &self.words
     }

@@ -1,5 +1,5 @@
-//! What transactions change: their own changes while they run, and the update log entry (ULE) that
-//! carries them into the Delta Log.
+//! The changes of transactions: a list while the transaction runs, and the update log entry (ULE)
+//! that carries the changes into the Delta Log.
 //!
 //! The horizontal update delta (HUD) of a row is kept as the bits that it changes: the bit of the
 //! old value and the bit of the new value. They are absolute, not toggles: applying a ULE to a
@@ -36,8 +36,8 @@ struct RowChange {
     new: Option<Key>,
 }
 
-/// The uncommitted changes of one transaction in one index, which only it sees. Dropping it forgets
-/// it. The old values must be those that the rows had.
+/// The uncommitted changes of one transaction in one index, which no other transaction sees.
+/// Dropping the list forgets them. The old values must be those that the rows had.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Bulk inserts, each with the changes before it.
@@ -150,7 +150,7 @@ struct Bit {
     row: u64,
 }
 
-/// Update log entry: what one transaction did to the index.
+/// Update log entry: the changes of one transaction to the index, or a part of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Ule {
     fate: EntryFate,

@@ -1,7 +1,7 @@
 //! The fate of transactions, as their entries in Delta Logs know it: one cell for each transaction,
 //! to which all its entries point, of every index. So one store decides about all of them, inside
-//! the commit's critical section: who starts at the commit's timestamp or later finds it in the
-//! cell.
+//! the commit's critical section: a snapshot that starts at the commit's timestamp or later finds
+//! that timestamp in the cell.
 //!
 //! Model: `serac-models/tests/cubit.rs`.
 
@@ -41,7 +41,7 @@ impl TransactionCell {
     }
 }
 
-/// What became of the transaction of an entry, as far as it is known.
+/// The fate of an entry's transaction, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     Open,
@@ -53,7 +53,7 @@ pub(crate) enum Fate {
 #[derive(Debug)]
 pub(crate) struct EntryFate {
     cell: Arc<TransactionCell>,
-    /// What the cell says, once it is decided: spares readers the way to it.
+    /// The content of the cell, once it is decided: spares readers the way to the cell.
     decided: AtomicU64,
 }
 
@@ -65,11 +65,11 @@ impl Clone for EntryFate {
 }
 
 impl EntryFate {
-    /// That of the transaction with the cell.
+    /// The fate of the transaction with the cell.
     pub(crate) fn of(cell: Arc<TransactionCell>) -> Self {
         Self { cell, decided: AtomicU64::new(OPEN) }
     }
-    /// Nobody ever sees the entry.
+    /// The fate of an entry that nobody ever sees.
     pub(crate) fn aborted() -> Self {
         Self { cell: Arc::default(), decided: AtomicU64::new(ABORTED) }
     }

@@ -92,8 +92,8 @@ impl std::fmt::Debug for Key {
 pub(crate) struct Keys {
     prefix: Box<[u8]>,
     count: usize,
-    /// Bytes of each key after the prefix; None where they differ, and then `ends` has the ends in
-    /// `rest`.
+    /// Bytes of each key after the prefix; `None` if the keys differ in length, and then `ends` has
+    /// their ends in `rest`.
     width: Option<usize>,
     ends: Box<[u32]>,
     rest: Box<[u8]>,

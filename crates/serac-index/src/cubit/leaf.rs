@@ -27,17 +27,17 @@ const MAX_DENSE: usize = 32;
 const MAX_SPARSE_ROWS: usize = 65_536;
 /// Values with bitvectors from which on a leaf keeps the union of its values.
 const UNION_VALUES: usize = 4;
-/// Without those, rows of several values from which on it does, if they are not too thin for a
-/// bitvector.
+/// Rows from which on a leaf with fewer bitvectors, but with so many values, keeps the union, if
+/// they are not too thin for a bitvector.
 const UNION_ROWS: u64 = 16_384;
 /// The union may lag by one row for this many rows of the leaf, within the bounds below. Its
 /// containers are large, so they change seldom.
 const ROWS_PER_LATE_ROW: u64 = 512;
 const LATE_ROWS: Range<u64> = 64..8192;
-/// A union serves a part of its values if no more listed rows are left out.
+/// A union serves a part of its values if at most this many listed rows are left out.
 const MOST_LEFT_OUT: usize = 4096;
-/// When it has more late rows, this share of them goes into its vector with those that are too
-/// many.
+/// When a union has too many late rows, the surplus goes into its vector, with one part in this
+/// many of the allowed number.
 const SETTLED_SHARE: usize = 16;
 
 /// The rows of one value.
@@ -185,7 +185,7 @@ pub(crate) struct Union {
     pub(crate) vector: Bitvector,
     /// Ascending rows with their bits.
     pub(crate) late: Box<[(u64, bool)]>,
-    /// From here on they go into the vector next.
+    /// The row from which on late rows go into the vector next.
     next_row: u64,
 }
 

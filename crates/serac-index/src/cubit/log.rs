@@ -127,7 +127,7 @@ impl DeltaLog {
         // relies on.
         self.anchor.load(Ordering::Acquire, guard)
     }
-    /// Bits and entries that readers of now have to walk.
+    /// Bits and entries that a reader that begins now has to walk.
     pub(crate) fn length(&self, guard: &Guard) -> (u64, u32) {
         let tail = self.tail(guard);
         // SAFETY: never null; its target is alive while the guard is held.
@@ -145,8 +145,8 @@ impl DeltaLog {
 
     /// Whether a reader that loads the anchor afterwards may come upon a bulk insert.
     pub(crate) fn has_bulks(&self) -> bool {
-        // Acquire: pairs with the Release in `advance`: who finds none finds an anchor that
-        // has passed them.
+        // Acquire: pairs with the Release in `advance`: a thread that finds none finds an anchor
+        // that has passed them.
         self.bulks.load(Ordering::Acquire) > 0
     }
 

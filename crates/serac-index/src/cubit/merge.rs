@@ -266,7 +266,7 @@ impl Cubit {
         if let Some(pruned) = chain.pruned(&plan.readers) {
             let left = pruned.versions.len();
             let _latch = self.log.latch.as_ref().map(serac_sync::Mutex::lock);
-            // The first thread has pruned, too, or lists the bin again.
+            // A thread that has swung the chain first has pruned, too, or lists the bin again.
             if bin.swing(shared, pruned, guard) && left == 1 {
                 return;
             }

@@ -3,10 +3,10 @@
 //!
 //! One bitvector per value of a column (VB, value bitvector) says which rows have it. Updates,
 //! deletes and inserts (UDIs) do not touch the vectors. A transaction collects its index changes
-//! ([`Changes`]); when it commits, they become one entry (ULE) at the end of the index's Delta Log.
-//! Queries read a version of the vectors and the log on top of it. Merges move the settled part of
-//! the log into new versions: first beside the vectors, and into new ones when there is enough of
-//! it.
+//! ([`Changes`]); when it commits, they become one entry (ULE), or several with bulk inserts, at
+//! the end of the index's Delta Log. Queries read a version of the vectors and the log on top of
+//! it. Merges move the settled part of the log into new versions: first beside the vectors, and
+//! into new ones when there is enough of it.
 //!
 //! | module | |
 //! |---|---|
@@ -115,7 +115,7 @@ pub enum Variant {
 /// The options of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// See [`Variant`].
+    /// The synchronisation of UDIs and merges.
     pub variant: Variant,
     /// Bits in the log from which on it is merged.
     pub merge_threshold: u64,

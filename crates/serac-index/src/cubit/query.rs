@@ -4,8 +4,9 @@
 //! counts as merged are in the chains that it finds. If the snapshot is older than the anchor, its
 //! versions are exact and there is no log to walk. Otherwise it replays the committed entries that
 //! it sees, in log order, and at last the transaction's own changes. Queries take no latch and
-//! repeat nothing: they are wait-free but for the directory's skip list. A query's result is
-//! [`Selected`], from which bitvectors are made afterwards.
+//! repeat nothing: they are wait-free but for the directory's skip list. The exception is a query
+//! that must see a bulk insert in the log: it merges the log first and begins again. A query's
+//! result is [`Selected`], from which bitvectors are made afterwards.
 
 use super::Cubit;
 use super::bitvector::Bitvector;

@@ -22,9 +22,9 @@ pub struct Statistics {
     pub log_bits: u64,
     /// Settled bits beside the newest vectors.
     pub pending_bits: u64,
-    /// Entries ever published.
+    /// Publications so far: one for each transaction that has changed the index.
     pub publications: u64,
-    /// Merge tasks done, of one leaf each.
+    /// Merge tasks done: one leaf each is merged, or freed of old versions.
     pub merges: u64,
     /// Merges of the whole log.
     pub rounds: u64,

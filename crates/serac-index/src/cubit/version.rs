@@ -21,7 +21,8 @@ const ROWS_PER_PENDING_BIT: u64 = 128;
 /// or the lower bound, independently of the leaf's rows, and never more than the upper bound, so
 /// that a merge of one bin takes a bounded time.
 const PENDING_BITS: Range<u64> = 64..1024;
-/// When it has more, this share of them goes into the leaf with those that are too many, …
+/// When a list is too long, the surplus goes into the leaf, with one part in this many of the
+/// allowed number, …
 const SETTLED_SHARE: u64 = 16;
 /// … and at least one bit for so many rows of values without bitvectors, whose lists are copied.
 const LISTED_ROWS_PER_SETTLED_BIT: u64 = 512;

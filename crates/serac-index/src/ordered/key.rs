@@ -5,7 +5,7 @@
 //! first. Integers are big-endian with the sign bit flipped; floats likewise after folding the
 //! negative half; byte strings escape zero as `00 FF` and end with `00 00`; UUIDs are their bytes;
 //! intervals are their lengths; numbers with digits of their own are byte strings with the key of
-//! [`serac_numeric::encoding`]. Of a descending column, the value's bytes are inverted.
+//! [`serac_numeric::encoding`]. In a descending column, the value's bytes are inverted.
 
 use serac_numeric::Numeric;
 use serac_storage::types::PhysicalType;
@@ -34,15 +34,15 @@ pub enum Meaning {
     /// 128 bits are 16 bytes, the lowest first (UUID).
     Uuid,
     /// Bytes are a number in its stored form (NUMERIC without precision). Numbers that differ in
-    /// their digits behind the point alone, as 1.0 and 1.00 do, are equal.
+    /// zeros at their end alone, as 1.0 and 1.00 do, are equal.
     Numeric,
-    /// Months, days and nanoseconds from the lowest bit on (INTERVAL). Of equal length they are
-    /// equal: a month has 30 days, a day 24 hours.
+    /// Months, days and nanoseconds from the lowest bit on (INTERVAL). Intervals of equal length
+    /// are equal: a month has 30 days, a day 24 hours.
     Interval,
 }
 
 impl Meaning {
-    /// In a column of this type.
+    /// The meaning of the values in a column of this type.
     pub fn of(column_type: ColumnType) -> Self {
         match column_type {
             ColumnType::Uuid => Self::Uuid,

@@ -1,12 +1,12 @@
-//! What the tree shares with other threads is made of this. The models of the tree have small
-//! nodes.
+//! The primitives of which the tree makes its shared state, and the size of its nodes. In the
+//! models of the tree, nodes are small.
 
 pub(super) use serac_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 pub(super) use serac_sync::epoch::{Guard, pin};
 
 /// Entries of a leaf, and separators of an inner node, at the most.
 pub(super) const CAPACITY: usize = if cfg!(loom) { 2 } else { 48 };
-/// A search looks at every so many entries first.
+/// A search looks at one entry in this many first.
 pub(super) const STRIDE: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Gives a thread that is in the way time to go on.

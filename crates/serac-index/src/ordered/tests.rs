@@ -22,8 +22,8 @@ fn found(index: &OrderedIndex, from: Limit<'_>, to: Limit<'_>, reverse: bool, ke
     entries
 }
 
-/// Prefix-free keys of one to three parts from a small alphabet: short keys of at most 24 bytes,
-/// long ones of up to 60.
+/// Prefix-free keys of one to three parts from a small alphabet: short keys of at most 23 bytes,
+/// long ones of at most 59.
 fn key_of(parts: &[u8], long: bool) -> Vec<u8> {
     let width = if long { 19 } else { 7 };
     let part = |part: &u8| {
@@ -269,8 +269,8 @@ fn ascending_keys_fill_leaves_and_a_queue_gives_them_back() {
     }
 }
 
-/// Threads add and remove entries of their own, which they know, among those of others, while
-/// readers scan. An entry that stays is always found, in order.
+/// Threads add and remove entries of their own among the entries of other threads, while readers
+/// scan. An entry that stays is always found, in order.
 #[test]
 fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
     let stress = std::env::var_os("SERAC_STRESS").is_some();

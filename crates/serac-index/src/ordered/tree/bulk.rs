@@ -13,7 +13,7 @@ use super::node::NodePtr;
 use crate::sorting;
 use std::cmp::Ordering as Order;
 
-/// Entries of a leaf, or children of an inner node, as far as they come out even.
+/// The most entries of a leaf, and separators of an inner node, that a bulk build puts there.
 const FILLED: usize = if CAPACITY >= 8 { CAPACITY * 7 / 8 } else { CAPACITY };
 
 /// Entries for a tree, in any order.
@@ -147,8 +147,8 @@ impl Tree {
         entry
     }
 
-    /// Makes the root of `built`, which is not shared, the tree's own, and leaves an empty one
-    /// behind; false if the tree is not empty.
+    /// Makes the root of `built`, which is not shared, the tree's own, and leaves an empty root in
+    /// `built`; false if the tree is not empty.
     fn take_root(&self, built: &Self) -> bool {
         let guard = sync::pin();
         self.anchor.lock_below();
@@ -159,7 +159,7 @@ impl Tree {
             self.anchor.set_child(0, built.anchor.child(0));
             built.anchor.set_child(0, NodePtr::new(0));
             root.unlock_obsolete();
-            // SAFETY: nothing leads to the leaf any more; who has seen it is pinned.
+            // SAFETY: nothing leads to the leaf any more; threads that have seen it are pinned.
             unsafe { guard.defer_unchecked(move || { root }.free()) };
         } else {
             root.unlock();

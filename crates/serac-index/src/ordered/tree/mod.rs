@@ -3,9 +3,9 @@
 //!
 //! An entry is four words: three of the key, most significant first, and the row id. Keys of at
 //! most 24 bytes lie in the words wholly, zero-padded (keys are prefix-free, so no two become
-//! equal). In a tree of long keys the third word points to the bytes from the sixteenth on, or is
-//! null without such bytes. An inner node's separator *i* is not smaller than any entry below child
-//! *i* and smaller than any below child *i* + 1.
+//! equal). In a tree of long keys the third word points to the bytes behind the first sixteen, or
+//! is null without such bytes. An inner node's separator *i* is not smaller than any entry below
+//! child *i* and smaller than any below child *i* + 1.
 //!
 //! **Reading** takes no latch. Each node has a version: a counter, with bits for *locked* and
 //! *obsolete*.

@@ -44,7 +44,8 @@ impl Tree {
 
     fn retire_tail(&self, words: Words, guard: &Guard) {
         if self.long && words[2] != 0 {
-            // SAFETY: the entry or separator is being taken out, once; who has seen it is pinned.
+            // SAFETY: the entry or separator is being taken out, once; threads that have seen it
+            // are pinned.
             unsafe { guard.defer_unchecked(move || Tail::free(words[2])) };
         }
     }
@@ -94,7 +95,7 @@ impl Tree {
         }
         for &node in &locked[1..] {
             node.unlock_obsolete();
-            // SAFETY: nothing leads to the node any more; who has seen it is pinned.
+            // SAFETY: nothing leads to the node any more; threads that have seen it are pinned.
             unsafe { guard.defer_unchecked(move || { node }.free()) };
         }
         top.unlock();

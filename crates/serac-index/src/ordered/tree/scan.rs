@@ -13,8 +13,8 @@ use std::ops::ControlFlow;
 const AHEAD: usize = 3;
 
 impl Tree {
-    /// As [`position`](Self::position), from an entry on that is near, as for a key that one or no
-    /// entry has.
+    /// As [`position`](Self::position), from the entry `from` on. The next two entries are looked
+    /// at first, because most keys have one entry or none.
     #[inline]
     fn end(&self, leaf: NodePtr, version: Option<u64>, from: usize, count: usize, to: &Probe<'_>) -> Attempt<usize> {
         for i in from..count.min(from + 2) {
