@@ -3,8 +3,8 @@
 //! In production these names are the standard library's, parking_lot's and crossbeam's: nothing is
 //! added to them. Built with `--cfg shuttle`, they are a simulation's: every thread is a task of
 //! one scheduler, and each atomic operation and each lock is a place where another task may go on.
-//! Time is a number, and one seed decides all choices ([`simulation`]). So the real code runs under
-//! schedules that a machine would show once in a year, and the seed shows them again.
+//! Time is a number, and one seed decides all choices (`simulated/simulation.rs`). So the real code
+//! runs under schedules that a machine would show once in a year, and the seed shows them again.
 //!
 //! Two rules keep a simulation whole. Code that runs in it takes these names from here. While a
 //! foreign lock is held (the standard library's, inside a test's file system, say), code must not
@@ -21,9 +21,9 @@
 //! A decision that depends on a hash must come again with the seed: hashers come from
 //! [`random_state`]. The order of a hash map, and addresses, must not affect the tasks.
 //!
-//! The simulation executes atomics in one order that all tasks see. What weaker orderings allow is
-//! the models' part (`serac-models`): built with `--cfg loom`, the names are loom's, for the
-//! sources of single modules that the models run.
+//! The simulation executes atomics in one order that all tasks see. The models (`serac-models`) try
+//! the executions that weaker orderings allow. Built with `--cfg loom`, the names are loom's, for
+//! the sources of single modules that the models run.
 
 #![warn(missing_docs)]
 

@@ -1,11 +1,12 @@
-//! Loom's atomics, and what its search needs to find all races of theirs.
+//! Loom's atomics, with the accesses that its search needs to find all of their races.
 //!
 //! Loom tries another order of two accesses when it comes upon the second. It compares each access
 //! with the last one that it depends on: so a store behind a load of the same thread is compared
 //! with that load, and loads of other threads before it are passed over. Most protocols load what
-//! they are about to change. So each thread that loads notes that in a word of its own, and who
-//! changes an atomic after such a load writes to the words of the others first. These accesses race
-//! as those behind them do, and nothing hides them. They are Relaxed, and order nothing.
+//! they are about to change. So each thread that loads notes that in a word of its own, and a
+//! thread that changes an atomic after such a load writes to the words of the others first. These
+//! accesses race as the real ones behind them do, and nothing hides them. They are Relaxed, and
+//! order nothing.
 
 pub use loom::sync::atomic::{Ordering, fence};
 
@@ -23,7 +24,7 @@ loom::thread_local! {
     static NUMBER: usize = MET.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Who has loaded an atomic.
+/// The threads that have loaded an atomic.
 #[derive(Debug)]
 struct Loads {
     /// A word for each thread.

@@ -1,13 +1,13 @@
 //! Deferred reclamation by epochs, as far as models see it. In an execution that [frees
-//! early](free_early), what is deferred happens as soon as those have gone who were pinned at the
-//! time; otherwise at the [end](free_all), and a pin is no step that loom counts.
+//! early](free_early), a deferred call runs as soon as all guards that were held at the time are
+//! gone. Otherwise it runs at the [end](free_all), and a pin is no step that loom counts.
 //!
-//! Pins order no more than crossbeam's do when the epoch moves on in between: whoever frees has
-//! seen all that those have done who were waited for, and whoever pins after something was deferred
-//! has seen all that came before that.
+//! Pins order no more than crossbeam's do when the epoch moves on in between. A thread that frees
+//! has seen everything that the threads it waited for have done. A thread that pins after a call
+//! was deferred has seen everything that came before the deferral.
 //!
-//! The memory of what is [destroyed](Guard::defer_destroy) stays until the end, so that a model
-//! sees who reaches it.
+//! The memory of a value that is [destroyed](Guard::defer_destroy) stays until the end, so that a
+//! model notices a thread that reaches it.
 
 use super::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 use std::cell::RefCell;
@@ -23,29 +23,29 @@ type Deferred = Box<dyn FnOnce()>;
 struct Epochs {
     /// Guards made so far.
     guards: u64,
-    /// Those that live.
+    /// The numbers of live guards.
     pinned: BTreeSet<u64>,
-    /// What is deferred, each with the guards that it waits for.
+    /// Deferred calls, each with the guards that it waits for.
     deferred: Vec<(BTreeSet<u64>, Deferred)>,
-    /// Counts what is deferred and guards that have gone, in an execution that frees early.
+    /// Counts deferred calls, pins and guards that have gone, in an execution that frees early.
     events: Option<Rc<AtomicUsize>>,
-    /// Whether something was deferred in this execution.
+    /// Whether a call was deferred in this execution.
     has_deferred: bool,
-    /// Addresses of what was destroyed, and what gives their memory back.
+    /// Addresses of destroyed values, and the calls that give their memory back.
     destroyed: HashSet<usize>,
     graves: Vec<Deferred>,
 }
 
 thread_local! {
-    // The threads of a model are coroutines of one thread. Loom does not see this: what orders is
-    // `events`.
+    // The threads of a model are coroutines of one thread. Loom does not see this: `events` gives
+    // the order.
     static EPOCHS: RefCell<Epochs> = RefCell::default();
 }
 
-/// Keeps what the thread reaches from being freed.
+/// Keeps the memory that the thread reaches from being freed.
 #[derive(Debug)]
 pub struct Guard {
-    /// None of a guard that keeps nothing.
+    /// `None` in a guard that keeps nothing.
     number: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ pub fn pin() -> Guard {
     Guard { number: Some(number) }
 }
 
-/// A guard of who reaches alone what it looks at.
+/// A guard for a caller that no other thread disturbs.
 ///
 /// # Safety
 /// As crossbeam's.
@@ -72,12 +72,12 @@ pub unsafe fn unprotected() -> &'static Guard {
     &UNPROTECTED
 }
 
-/// From now on, in this execution, what is deferred happens as early as it may.
+/// From now on, in this execution, deferred calls run as early as they may.
 pub fn free_early() {
     EPOCHS.with_borrow_mut(|epochs| epochs.events = Some(Rc::new(AtomicUsize::new(0))));
 }
 
-/// Ends an execution: all that is deferred happens now.
+/// Ends an execution: all deferred calls run now.
 pub fn free_all() {
     let epochs = EPOCHS.take();
     assert!(epochs.pinned.is_empty(), "somebody is pinned still");
@@ -87,7 +87,7 @@ pub fn free_all() {
 }
 
 impl Guard {
-    /// Calls `f` when nobody is pinned any more who is pinned now.
+    /// Calls `f` when all guards that are held now have gone.
     pub fn defer<F: FnOnce() -> R + Send + 'static, R>(&self, f: F) {
         // SAFETY: it can go to another thread, and refers to nothing that does not live.
         unsafe { self.defer_unchecked(f) }
@@ -110,7 +110,7 @@ impl Guard {
             epochs.deferred.push((epochs.pinned.clone(), f));
         });
     }
-    /// Destroys what the pointer points to when nobody is pinned any more who is pinned now.
+    /// Destroys the pointer's target when all guards that are held now have gone.
     ///
     /// # Safety
     /// As crossbeam's.
@@ -129,7 +129,7 @@ impl Guard {
         // SAFETY: by the caller's promise.
         unsafe { self.defer_unchecked(destroy) }
     }
-    /// Nothing: what is deferred needs no push.
+    /// Does nothing: deferred calls need no push.
     pub fn flush(&self) {}
 }
 
@@ -174,11 +174,11 @@ pub struct Shared<'g, T> {
     guard: PhantomData<&'g T>,
 }
 
-/// What nobody else reaches.
+/// A value that nobody else reaches.
 #[derive(Debug)]
 pub struct Owned<T>(Box<T>);
 
-/// What an atomic pointer can be given.
+/// A pointer that an atomic pointer can be given.
 pub trait Pointer<T> {
     /// The address.
     fn into_raw(self) -> *mut T;
@@ -189,12 +189,12 @@ pub trait Pointer<T> {
     unsafe fn from_raw(raw: *mut T) -> Self;
 }
 
-/// A pointer was another one.
+/// The error of an exchange that has found another pointer.
 #[derive(Debug)]
 pub struct CompareExchangeError<'g, T, P> {
-    /// What is there.
+    /// The pointer that is there.
     pub current: Shared<'g, T>,
-    /// What was not put there.
+    /// The pointer that was not put there.
     pub new: P,
 }
 
@@ -303,7 +303,7 @@ impl<T> Atomic<T> {
         Shared { raw: self.0.load(order), guard: PhantomData }
     }
     /// # Errors
-    /// What is there, if that is not `current`.
+    /// The pointer that is there, if it is not `current`.
     #[track_caller]
     pub fn compare_exchange<'g, P: Pointer<T>>(
         &self,

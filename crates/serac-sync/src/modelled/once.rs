@@ -1,4 +1,4 @@
-//! A value that is made once. Whoever comes while it is made waits.
+//! A value that is made once. A thread that comes meanwhile waits.
 
 use super::Mutex;
 use super::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use super::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
-    /// What others see of the value is decided by loom.
+    /// Loom decides by this flag whether other threads see the value.
     is_made: AtomicBool,
     making: Mutex<()>,
 }

@@ -69,7 +69,7 @@ macro_rules! common {
                 failure: Ordering,
             ) -> Result<$value, $value> {
                 point();
-                // Now and then it fails for nothing, as it may.
+                // Now and then it fails without a reason, as it may.
                 if super::simulation::one_in(16) {
                     return Err(self.0.load(failure));
                 }

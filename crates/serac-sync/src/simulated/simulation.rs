@@ -10,8 +10,8 @@
 //! execution has its favourites among them, where every task stalls: a race may need stalls in two
 //! places at once.
 //!
-//! A task that sleeps is chosen when its time has come. Time passes with the switches; when all
-//! runnable tasks sleep, it jumps.
+//! A task that sleeps is chosen when its time has come. Time passes with points, switches and looks
+//! at the clock; when all runnable tasks sleep, it jumps.
 
 use crossbeam_epoch::Collector;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
@@ -149,7 +149,7 @@ pub fn point() {
 }
 
 /// A place where the task often stays for long, and always if it is one of the execution's
-/// favourites.
+/// favourites. In an execution without stalls it has no effect.
 #[track_caller]
 pub fn linger() {
     if !running() {
@@ -178,7 +178,7 @@ pub fn below(bound: usize) -> usize {
 pub fn one_in(n: usize) -> bool {
     with(|world| world.random.below(n) == 0).unwrap_or(false)
 }
-/// Nanoseconds since the beginning, and a second.
+/// Nanoseconds since the execution's beginning, plus a second.
 pub fn now() -> u64 {
     with(|world| {
         world.now += 100;

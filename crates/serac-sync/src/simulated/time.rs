@@ -4,12 +4,12 @@ use super::simulation;
 use std::ops::{Add, AddAssign, Sub};
 pub use std::time::Duration;
 
-/// Time since the execution's beginning.
+/// Time since the execution's beginning, plus a second.
 pub fn uptime() -> Duration {
     Duration::from_nanos(simulation::now())
 }
 
-/// A moment, in nanoseconds since the execution's beginning.
+/// A moment, in nanoseconds since a second before the execution's beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub(super) u64);
 
