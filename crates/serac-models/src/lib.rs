@@ -1,10 +1,10 @@
 //! Models of the lock-free protocols, small enough for loom to try every interleaving.
 //!
 //! A model includes the sources of the real modules: these take atomics, locks and epochs from
-//! `serac_sync`, which is loom's here (`serac-sync/src/modelled`). A model does the same: what loom
-//! itself gives out it searches with gaps (see `modelled/atomic.rs`). What has no place in a model
-//! is restated as small as possible: raw memory, which loom does not see, and what lies around a
-//! protocol.
+//! `serac_sync`, which is loom's here (`serac-sync/src/modelled`). A model takes them there, too,
+//! because loom searches its own atomics with gaps (see `modelled/atomic.rs`). Two things have no
+//! place in a model, and are restated as small as possible: raw memory, which loom does not see,
+//! and the surroundings of a protocol.
 //!
 //! | model (`tests/`) | protocol | real code | restated |
 //! |---|---|---|---|
@@ -22,5 +22,5 @@
 //! A module in `src/` stands in a model for one that the real sources refer to. The header of a
 //! model names the modules that it is of (`Of:`), and theirs name the model (`Model:`), which
 //! `cargo xtask tidy` checks. It also names changes of the real code that make the model fail:
-//! whoever changes a model sees that they still do. `scripts/test` runs the models:
+//! whoever changes a model checks that it still fails. `scripts/test` runs the models:
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p serac-models`.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The row's only column.
 const COLUMN: ColumnId = ColumnId(0);
 
-/// What a reader finds: the two halves of the value, if there is a row.
+/// A reader's result: the two halves of the value, if there is a row.
 pub type Found = Option<(u64, u64)>;
 
 /// A transaction that writes.
@@ -27,7 +27,7 @@ pub struct Writer {
     undo: OwnedContext,
 }
 
-/// A slot of a block, with all that decides who sees what of it.
+/// A slot of a block, with all the state that decides which value a reader sees.
 pub struct Row {
     table: Arc<DataTable>,
     clock: Clock,
@@ -171,7 +171,8 @@ impl Row {
         self.see(start, copy)
     }
 
-    /// `GarbageCollector::run_once`. What nothing links any more is not used again before the end.
+    /// `GarbageCollector::run_once`. Contexts that nothing links any more are not used again before
+    /// the end.
     pub fn collect(&self) {
         let horizon = Horizon::of(self.clock.readers());
         let collected = self.collected.lock();
@@ -186,7 +187,7 @@ impl Row {
         }
         drop(collected);
     }
-    /// At the end, when nobody runs: what was collected is free.
+    /// At the end, when nobody runs: checks that all collected memory is free.
     pub fn assert_clean(&self) {
         self.collect();
         assert!(self.head.newest().is_null(), "everything is collected in the end");

@@ -361,7 +361,7 @@ impl Plan {
     }
     fn carry_out(&self, task: usize) {
         if self.bins[task].load(Acquire) == 0 {
-            // Who loses finds the bin done.
+            // A thread that loses finds the bin done.
             let swung = self.bins[task].compare_exchange(0, 1, Release, Relaxed).is_ok();
             assert!(swung || self.bins[task].load(Acquire) == 1);
         }

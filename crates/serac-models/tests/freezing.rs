@@ -1,9 +1,9 @@
 //! A block that cools, freezes and thaws several times: writers, the freezer, collectors and a
 //! reader. No write is lost, whether the writer comes before cooling, pre-empts it, waits for the
-//! gather, or thaws; and what a frozen block was lent never changes. And the block's memory, which
-//! its frozen form shares: when that is there, neither a collector nor a vacuum writes to it any
-//! more. The temperature, the clock and the count of versioned slots are the real ones, with loom's
-//! atomics and locks; the block table, the queue of rounds and the gather are restated.
+//! gather, or thaws; and what a frozen block was lent never changes. The frozen form shares the
+//! block's memory: once the form is there, neither a collector nor a vacuum writes to that memory
+//! any more. The temperature, the clock and the count of versioned slots are the real ones, with
+//! loom's atomics and locks; the block table, the queue of rounds and the gather are restated.
 //!
 //! It fails when a round freezes a block that cools in another one. The word's orderings are not
 //! needed here: a freezer and the writers that it may not overlook are ordered by the latch of the
@@ -55,8 +55,8 @@ struct Table {
     entry: AtomicUsize,
     hot: [HotBlock; FREEZES + 1],
     clock: Clock,
-    /// Held for a gather. Who finds a block freezing waits for it, where the real code looks again
-    /// and again.
+    /// Held for a gather. A writer that finds a block freezing waits for it, where the real code
+    /// looks again and again.
     gathering: Mutex<()>,
     /// Rounds by the time at which they began.
     cooling: Mutex<BTreeMap<Timestamp, u64>>,
@@ -238,8 +238,8 @@ struct Memory {
     temperature: TemperatureWord,
     versioned: VersionedSlots,
     latch: Mutex<()>,
-    /// The view in the slot: written under the latch; who has the frozen block reads it like any
-    /// memory.
+    /// The view in the slot: written under the latch, and read like any memory by a reader of the
+    /// frozen block.
     view: UnsafeCell<usize>,
 }
 

@@ -188,7 +188,7 @@ fn two_children_pin_one_parent() {
     });
 }
 
-/// The order that the module forbids: the model sees why.
+/// The order that the module forbids: the model shows why.
 #[test]
 #[should_panic(expected = "orphans")]
 fn a_pin_behind_the_look_comes_too_late() {

@@ -171,7 +171,7 @@ fn a_kept_row_id_never_names_another_row() {
     });
 }
 
-/// The order that the module forbids: the model sees why.
+/// The order that the module forbids: the model shows why.
 #[test]
 #[should_panic(expected = "at 0")]
 fn a_pin_behind_the_snapshot_comes_too_late() {

@@ -95,8 +95,8 @@ fn a_bulk_scan_beside_an_abort() {
     reader_beside(false, true);
 }
 
-/// The collector's watermark never passes a transaction that is beginning: what it still needs is
-/// not unlinked, by whoever commits or by another collector.
+/// The collector's watermark never passes a transaction that is beginning: a version that it still
+/// needs is not unlinked, by a thread that commits or by another collector.
 #[test]
 fn begin_beside_commit_and_collection() {
     let mut builder = loom::model::Builder::new();
@@ -124,8 +124,8 @@ fn begin_beside_commit_and_collection() {
     });
 }
 
-/// Whoever begins, before or after somebody looks who runs, starts no earlier than what that one
-/// takes for the watermark.
+/// A transaction that begins, before or after a collector reads the active transactions, starts no
+/// earlier than the watermark of that collector.
 #[test]
 fn no_watermark_passes_who_begins() {
     loom::model(|| {
@@ -145,8 +145,8 @@ fn no_watermark_passes_who_begins() {
     });
 }
 
-/// Of two writers that meet, the second conflicts, unless it has started after the first's commit,
-/// or the first was rolled back.
+/// When two writers meet, the second conflicts, unless it has started after the first's commit, or
+/// the first was rolled back.
 fn two_writers(other_commits: bool) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);

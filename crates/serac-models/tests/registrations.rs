@@ -41,7 +41,7 @@ impl Bytes {
     }
 }
 
-/// A frozen block's memory. When the last who holds it lets it go, the bytes get another use.
+/// A frozen block's memory. When its last holder lets it go, the bytes get another use.
 #[derive(Clone, Debug)]
 struct Block(Arc<Held>);
 
@@ -92,7 +92,7 @@ impl Model {
             keys,
         })
     }
-    /// What a directory does: leases the block that the table has.
+    /// Leases the block that the table has, as a directory does.
     fn lease(&self, until: Instant) -> (u64, u32) {
         let block = self.table.lock().clone().unwrap();
         let lease = self.leases.begin(until, 4).unwrap();
@@ -203,13 +203,13 @@ fn a_lease_that_was_renewed_is_not_swept() {
     });
 }
 
-/// The order that the module forbids: the model sees why.
+/// The order that the module forbids: the model shows why.
 #[test]
 #[should_panic]
 fn memory_that_is_let_go_before_its_key_is_revoked_may_have_another_use() {
     loom::model(|| {
         let bytes = Arc::new(Bytes(UnsafeCell::new(FROZEN)));
-        // What a device has: an address, which keeps nothing.
+        // A device has an address, which keeps nothing alive.
         let keys = Arc::new(Keys::new(7));
         let key = keys.insert(bytes.clone(), 8).unwrap();
         let block = Block(Arc::new(Held(bytes)));

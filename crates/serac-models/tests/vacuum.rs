@@ -6,8 +6,8 @@
 //! The vacuum, the heap, the record and its chain are the real ones, with loom's atomics and locks
 //! (`serac_storage::{freeze::vacuum, block::heap, version}`). Restated (`src/hot_block.rs`) is the
 //! block, whose views lie in raw memory that loom does not see. The bytes of values are raw memory,
-//! too: what loom checks in their place are the words that say where they lie, which are written
-//! after them and read before them.
+//! too. In their place loom checks the words that say where they lie, which are written after them
+//! and read before them.
 //!
 //! It fails when a redirection is stored without Release, when a copy has no Acquire fence behind
 //! it or before it no Acquire load of the count of redirections, when the end of redirections has
@@ -175,7 +175,7 @@ fn an_abort_puts_back_a_view_that_is_kept() {
                 });
                 undo.stamp_aborted(Timestamp(2));
                 drop(guard);
-                // What the record names is let go of when it is unlinked.
+                // The value that the record names is released when the record is unlinked.
                 let latch = world.latch.lock();
                 block.head.cut(record).unwrap();
                 // SAFETY: nobody has freed it.

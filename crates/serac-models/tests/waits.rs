@@ -1,12 +1,13 @@
 //! Transactions that wait for the end of another: nobody sleeps behind one that has ended, nobody
-//! overtakes who has waited, no deadlock stays, and who does not wait any longer leaves nobody
-//! behind. The queues are the real ones (`serac_storage::version::wait_queues`), with loom's locks
-//! and atomics. The rows are the model's, each with the number of the transaction that holds it,
-//! and so is the loop of a statement that takes one.
+//! overtakes a transaction that has waited, no deadlock stays, and a transaction that gives up
+//! leaves nobody behind. The queues are the real ones (`serac_storage::version::wait_queues`), with
+//! loom's locks and atomics. The rows are the model's, each with the number of the transaction that
+//! holds it, and so is the loop of a statement that takes one.
 //!
 //! It fails without either of the two SeqCst fences, when a waiter counts itself behind its look,
-//! when cycles are not looked for, when who was overtaken queues behind others, and when who gives
-//! up takes others out of the queue, or does not find the one that it was moved to.
+//! when cycles are not looked for, when a transaction that was overtaken queues behind others, and
+//! when one that gives up takes others out of the queue, or does not find the queue that it was
+//! moved to.
 //!
 //! At most 2 preemptions in an execution, or 1 where that is said.
 //!
@@ -227,7 +228,7 @@ fn the_second_that_gives_up_leaves_nobody_behind() {
     one_gives_up(2);
 }
 
-/// Who was overtaken waits again before those who have come since.
+/// A transaction that was overtaken waits again before those that have come since.
 #[test]
 fn who_was_overtaken_comes_first() {
     model(1, || {
