@@ -26,7 +26,7 @@ const LOAD: u32 = 6;
 const DELETE: u32 = 10;
 const UPDATE: u32 = 13;
 const INSERT: u32 = 16;
-/// Of a plan of many versions, or of moves.
+/// Statements of a plan of many versions, or of moves.
 const REWORK: u32 = 20;
 const THIN_OUT: u32 = 21;
 const FLIP: u32 = 22;
@@ -35,7 +35,7 @@ const LOADED: i64 = 1_000;
 
 type Result<T = ()> = std::result::Result<T, EngineError>;
 
-/// A batch that is kept, and what its buffers held when it was lent.
+/// A batch that is kept, with a digest of its buffers at the time when it was lent.
 struct Export {
     batch: RecordBatch,
     digest: u64,
@@ -47,11 +47,11 @@ pub struct Client {
     rng: StdRng,
     number: usize,
     exports: Vec<Export>,
-    /// The parent of which it has left one child.
+    /// The parent whose children it has deleted but one.
     thinned: Option<i64>,
 }
 
-/// A running transaction: the engine's, and what it has changed.
+/// A running transaction: the engine's, and its changes.
 struct Running {
     txn: Transaction,
     own: Changes,
@@ -59,7 +59,7 @@ struct Running {
     marks: Vec<(Savepoint, Changes)>,
     /// The newest commit that a scan or a lookup has seen.
     seen: u64,
-    /// What a serializable transaction has read.
+    /// The reads of a serializable transaction.
     reads: Vec<Read>,
     /// It runs for long.
     is_patient: bool,
@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// What was read must be durable when the ticket is redeemed.
+    /// The rows that were read must be durable when the ticket is redeemed.
     fn end_reading(&mut self, running: Running) {
         let seen = running.seen;
         match running.txn.commit() {
@@ -204,7 +204,7 @@ impl Client {
     }
 
     fn commit(&mut self, mut running: Running) {
-        // One that has changed nothing may come again or not.
+        // A commit without changes need not be there after a crash.
         let changed = !running.own.is_empty();
         if changed {
             let (world, own, reads) = (self.world.clone(), running.own, running.reads);
@@ -252,7 +252,7 @@ impl Client {
                 8 => (anything.0, LOAD),
                 _ => anything,
             },
-            // Of many children of a parent one is left, which moves, and the parent goes if it can.
+            // One of many children of a parent is left, which moves, and the parent goes if it can.
             false if self.thinned.is_some() && self.rng.random_bool(0.7) => (PARENT, DELETE),
             false if self.world.plan.has(Part::Moves) => match self.rng.random_range(0..12) {
                 0 | 1 => (CHILD, LOAD),
@@ -715,8 +715,9 @@ impl Client {
         Ok(())
     }
 
-    /// What happens to the rows that reference a parent whose key has gone. Those that a newer
-    /// commit has taken away are none of them any more, though the snapshot still sees them.
+    /// Applies the referential actions to the rows that reference a parent whose key has gone. Rows
+    /// that a newer commit has taken away do not reference it any more, though the snapshot still
+    /// sees them.
     fn follow(&self, running: &mut Running, parent: i64, new: Option<i64>) {
         let references = |row: &Row| row[REFERENCE] == Datum::Int(parent);
         for (table, on_delete, on_update) in self.world.plan.relations() {

@@ -53,7 +53,7 @@ pub const EARLY: &str = "early";
 /// The default of the children's reference.
 pub const DEFAULT_PARENT: i64 = 0;
 
-/// What evaluates the only default that there is.
+/// The evaluator of the only default that there is.
 #[derive(Debug)]
 pub struct Defaults;
 

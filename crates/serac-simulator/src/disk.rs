@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// See the module.
+/// A file system whose operations take simulated time.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk(pub FaultFileSystem);
 

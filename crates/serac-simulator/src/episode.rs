@@ -24,8 +24,8 @@ use std::time::Duration;
 /// Switches that an execution may take at the most.
 const MOST_SWITCHES: u64 = 30_000_000;
 
-/// What all tasks of an execution share. Its locks are the standard library's and held across no
-/// point.
+/// The state that all tasks of an execution share. Its locks are the standard library's and held
+/// across no point.
 pub struct World {
     pub plan: Plan,
     pub files: FaultFileSystem,
@@ -41,16 +41,16 @@ pub struct World {
     ended: AtomicU64,
 }
 
-/// What a process has left, and what it must hold.
+/// The folder that a process has left, and the history that it must hold.
 struct Image {
     path: PathBuf,
     model: Model,
     origin: Origin,
-    /// How many processes were before.
+    /// The number of processes before.
     generation: usize,
 }
 
-/// What an image was made by.
+/// The event that has made an image.
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     Beginning,
@@ -72,13 +72,13 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What the executions of a plan did.
+/// The figures of the executions of a plan.
 #[derive(Debug, Default)]
 pub struct Report {
     pub summary: Summary,
     /// Commits of clients and of definitions.
     pub commits: u64,
-    /// What was recovered from.
+    /// Recoveries, by the event before them.
     pub deaths: u64,
     pub power_losses: u64,
     pub clean_ends: u64,
@@ -199,7 +199,7 @@ pub fn run(plan: &Plan, folder: &Path) -> Report {
         }
         total.digest = (total.digest ^ summary.digest).wrapping_mul(0x0100_0000_01B3);
         for image in left {
-            // Where there are crashes, half of what is recovered from are crashes.
+            // Where there are crashes, about half of the recoveries are from crashes.
             let is_clean = matches!(image.origin, Origin::CleanEnd);
             let is_wanted = !is_clean || !plan.has(Part::Crashes) || clean_ends <= crashes;
             if budget > 0 && is_wanted {
@@ -217,7 +217,7 @@ pub fn run(plan: &Plan, folder: &Path) -> Report {
     report
 }
 
-/// What an execution did, its commits, and the images that it has left.
+/// Runs an execution. Returns its summary, its commits, and the images that it has left.
 fn execution(plan: &Plan, image: Image, folder: &Path, number: &Arc<AtomicUsize>) -> (Summary, u64, Vec<Image>) {
     let seed = plan.seed.wrapping_mul(0x9E37_79B9).wrapping_add(number.fetch_add(1, SeqCst) as u64);
     let left: Arc<Mutex<Vec<Image>>> = Arc::default();
@@ -306,7 +306,8 @@ fn execute(
     commits
 }
 
-/// What recovery has found is a state of the history that has everything that was acknowledged.
+/// Checks that the recovered rows are a state of the history that has everything that was
+/// acknowledged.
 fn check_recovered(world: &World, db: &Database, image: &Image) {
     // The clock has gone on meanwhile: collectors move it.
     let now = db.recovery_report().newest_commit;
@@ -339,7 +340,7 @@ fn check_recovered(world: &World, db: &Database, image: &Image) {
     check_all(world, db, &image.origin.to_string());
 }
 
-/// Everything is as in the history, and every row is in every index.
+/// Checks that everything is as in the history, and that every row is in every index.
 fn check_all(world: &World, db: &Database, origin: &str) {
     let txn = db.begin();
     if txn.catalog().table(SCHEMA, PARENT).is_err() {
@@ -361,7 +362,8 @@ fn check_all(world: &World, db: &Database, origin: &str) {
     }
 }
 
-/// Takes images of the folder: what another process would find if this one died at that moment.
+/// Takes images of the folder, each as another process would find it if this one died at that
+/// moment.
 fn crash(
     world: &World,
     mut rng: StdRng,
@@ -400,7 +402,7 @@ fn crash(
     }
 }
 
-/// What another process would find if this one died now.
+/// The folder as another process would find it if this one died now.
 fn image(
     world: &World,
     rng: &mut StdRng,
@@ -420,7 +422,7 @@ fn image(
     Image { path: image, model, origin, generation: generation + 1 }
 }
 
-/// Where executions keep their files: in memory where there is such a folder.
+/// The folder in which executions keep their files: in memory where there is such a folder.
 pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {

@@ -1,9 +1,9 @@
 //! Deterministic simulation of the storage and the engine.
 //!
-//! One seed decides everything: the schedule of all threads ([`serac_sync::simulation`]), the
-//! limits that are made small ([`serac_sync::limit`]), the files that tear, fill up and fail
-//! ([`disk`]), the transactions ([`client`]), the moments at which the process dies or the power
-//! goes ([`episode`]). The oracle is a history of committed rows ([`model`]): what each transaction
+//! One seed decides everything: the schedule of all threads (`serac_sync::simulation`), the limits
+//! that are made small ([`serac_sync::limit`]), the files that tear, fill up and fail (`disk.rs`),
+//! the transactions (`client.rs`), the moments at which the process dies or the power goes
+//! (`episode.rs`). The oracle is a history of committed rows (`model.rs`): what each transaction
 //! reads must be what the history had at its snapshot, and for a serializable one that writes also
 //! what it has at the commit; constraints hold after each commit; a row is refused only for what
 //! the history has; and what a crash or a clean end leaves must be a state of the history that has

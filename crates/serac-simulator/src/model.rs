@@ -14,10 +14,10 @@ pub const CHILD: Table = "child";
 pub type Row = Vec<Datum>;
 /// Rows by primary key.
 pub type Rows = BTreeMap<i64, Row>;
-/// What a transaction has changed: a row's new state, or nothing where it is gone.
+/// The changes of a transaction: a row's new state, or `None` where it is gone.
 pub type Changes = BTreeMap<(Table, i64), Option<Row>>;
 
-/// What a transaction has read.
+/// A read of a transaction.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Read {
     /// A whole table.
@@ -26,7 +26,7 @@ pub enum Read {
     With(Table, usize, Datum),
 }
 
-/// A row's committed states by commit timestamp, oldest first; none where it is gone.
+/// A row's committed states by commit timestamp, oldest first; `None` where it is gone.
 type Versions = Vec<(u64, Option<Row>)>;
 
 /// A value.

@@ -1,4 +1,4 @@
-//! What a seed decides beside the schedule.
+//! The decisions of a seed beside the schedule.
 
 use crate::model::{CHILD, PARENT, Table};
 use rand::rngs::StdRng;
@@ -65,17 +65,17 @@ pub struct Plan {
     pub collectors: usize,
     pub freeze_after_ms: Option<u64>,
     pub format: FreezeFormat,
-    /// What becomes of children.
+    /// The referential actions on children.
     pub on_delete: ReferentialAction,
     pub on_update: ReferentialAction,
-    /// What becomes of parents that reference parents.
+    /// The referential actions on parents that reference parents.
     pub tree_on_delete: ReferentialAction,
     pub tree_on_update: ReferentialAction,
     /// Whether tables begin with a column that may be dropped, which moves all others.
     pub early_column: bool,
     /// Keys are below this.
     pub keys: i64,
-    /// How many times the process dies at the most.
+    /// The number of times that the process dies at the most.
     pub crashes: usize,
 }
 
@@ -214,7 +214,7 @@ impl Plan {
         !self.without.contains(&part)
     }
 
-    /// The tables that reference parents, and what becomes of their rows on delete and on update.
+    /// The tables that reference parents, with their referential actions on delete and on update.
     pub fn relations(&self) -> Vec<(Table, ReferentialAction, ReferentialAction)> {
         let mut relations = vec![(CHILD, self.on_delete, self.on_update)];
         if self.has(Part::Trees) {

@@ -109,7 +109,7 @@ fn here(arguments: &Arguments) {
     }
 }
 
-/// What a process of the simulator runs.
+/// The work of one process of the simulator.
 #[derive(Clone, Debug, PartialEq)]
 struct Case {
     seed: u64,
@@ -144,9 +144,9 @@ impl Case {
     }
 }
 
-/// What seeds say how much there was of.
+/// The figures in the line of a seed.
 const COUNTS: [&str; 5] = [" points", " commits", " deaths", " losses of power", " clean ends"];
-/// What a line begins with that tells of a [probe](serac_sync::probe).
+/// The beginning of a line that tells of a [probe](serac_sync::probe).
 const REACHED: &str = "  reached ";
 /// A seed that takes longer is ended.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -163,7 +163,7 @@ fn storm(arguments: &Arguments) -> bool {
         .with_style(ProgressStyle::with_template("{bar:30} {pos}/{len} s {msg}").expect("the template is sound"));
     let (started, mut next, mut done, mut failures) = (Instant::now(), first, 0u64, Vec::new());
     let mut totals = [0u64; COUNTS.len()];
-    // In how many seeds a rare case was reached.
+    // The number of seeds in which each rare case was reached.
     let mut reached: BTreeMap<String, u64> = BTreeMap::new();
     let mut running: Vec<(u64, Instant, Child)> = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! What goes on beside the clients: collecting, freezing, compaction, vacuums, checkpoints,
+//! The tasks beside the clients: collecting, freezing, compaction, vacuums, checkpoints,
 //! definitions that change, and a disk that fills up or breaks.
 
 use crate::definition::{EARLY, FLAG, NOTE, REFERENCE, SCHEMA, column, first, key, table};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 type Work = fn(&World, &mut StdRng);
 
-/// Starts what the plan has.
+/// Starts the tasks that the plan has.
 pub fn spawn(world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
     let all: [(Part, Work); 7] = [
         (Part::Collectors, collect),
@@ -89,7 +89,7 @@ fn fill_disk(world: &World, rng: &mut StdRng) {
     world.files.faults().disk_full.store(rng.random(), SeqCst);
 }
 
-/// Once, late: a process whose log has failed ends.
+/// Seldom, so that it comes late: a process whose log has failed ends.
 fn break_disk(world: &World, rng: &mut StdRng) {
     if rng.random_bool(0.05) {
         world.files.faults().fail_sync_in.store(rng.random_range(1..4), SeqCst);
