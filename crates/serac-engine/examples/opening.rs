@@ -2,9 +2,9 @@
 //! `cargo run --release -p serac-engine --example opening -- <folder> indexes [rows]`, or
 //! `… few [openings]`.
 //!
-//! `indexes` makes a table of ten columns with ten indexes (a primary key and nine others, of which
-//! two are over texts) and writes a checkpoint. Then it opens the database three times. `few` makes
-//! a database of six rows and opens it again and again, each time with a row more. The folder must
+//! `indexes` makes a table of ten columns with ten indexes (a unique one and nine others, two of
+//! them over texts) and writes a checkpoint. Then it opens the database three times. `few` makes a
+//! database and opens it again and again. The first six openings insert a row each. The folder must
 //! not be there.
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
@@ -31,8 +31,9 @@ fn key(at: usize) -> KeyDefinition {
     KeyDefinition { name, columns: vec![at], unique: primary, primary, constraint: primary, ..Default::default() }
 }
 
-/// A pseudo-random number, different for each column. Few columns have a small domain; the others
-/// have many values.
+/// The number of a row in a column. The first column has the row numbers. The second one has at
+/// most 1,000 values, and the third one has each value four times. The others have pseudo-random
+/// numbers.
 fn number(row: i64, at: usize) -> i64 {
     let mixed = (row as u64 ^ (at as u64) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8;
     match at {

@@ -31,7 +31,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// At so many versions of the catalog, those go of which no snapshot is.
+/// At this many versions of the catalog, those that no snapshot needs are dropped.
 const CATALOG_VERSIONS: usize = 64;
 /// A clean end writes at most so many bytes of blocks,
 const CLEAN_END_BYTES: u64 = 16 << 20;
@@ -402,7 +402,7 @@ impl DatabaseInner {
     }
 
     /// Reserves values for a definition of a sequence, unless the committed one goes the other way.
-    /// Returns the commit that did it; zero without a log.
+    /// Returns the commit's timestamp; zero without a log.
     fn reserve(
         &self,
         definition: &SequenceDefinition,
@@ -421,8 +421,9 @@ impl DatabaseInner {
         })
     }
 
-    /// Logs that values of a sequence are reserved, if `is_valid` says so, which nothing that
-    /// others commit can change before this commit. Returns that; zero without a log.
+    /// Logs that values of a sequence are reserved, if `is_valid` agrees. It runs in the commit's
+    /// critical section, so that no other commit comes between. Returns the commit's timestamp;
+    /// zero without a log.
     fn log_reservation(&self, id: u32, reserved: Mark, is_valid: impl FnOnce() -> Result<()>) -> Result<Timestamp> {
         if self.storage.manager().log().is_none() {
             return is_valid().map(|()| Timestamp::ZERO);

@@ -24,12 +24,13 @@ impl PartialEq for FailingRow {
 }
 impl Eq for FailingRow {}
 
-/// What an SQL text of a definition (a default, a check) says, or why it could not be evaluated.
+/// An error that an SQL text of a definition (a default, a check) raises, or the reason why it
+/// could not be evaluated.
 #[derive(Debug)]
 pub struct ExpressionError {
-    /// The SQLSTATE of what went wrong.
+    /// Its SQLSTATE.
     pub sqlstate: &'static str,
-    /// What went wrong.
+    /// The message.
     pub message: String,
     /// More about it.
     pub detail: Option<String>,
@@ -41,7 +42,7 @@ pub struct ExpressionError {
     pub row: Option<Arc<FailingRow>>,
 }
 
-/// What can go wrong in the engine.
+/// The errors of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// From the storage.
@@ -206,7 +207,7 @@ pub enum EngineError {
     /// A sequence ran out.
     #[error("nextval: reached the end of sequence \"{0}\"")]
     SequenceExhausted(String),
-    /// Of an SQL text of a definition.
+    /// An SQL text of a definition raises an error or cannot be evaluated.
     #[error("{}", .0.message)]
     Expression(Box<ExpressionError>),
     /// The definition makes no sense.
@@ -333,7 +334,7 @@ impl EngineError {
         self.sqlstate() == sqlstate::SERIALIZATION_FAILURE
     }
 
-    /// The running transaction that is in the way, if it is that: see
+    /// The running transaction that is in the way, if the error is about one: see
     /// [`crate::Transaction::wait_for`].
     pub fn blocker(&self) -> Option<&Arc<Blocker>> {
         match self {
@@ -382,8 +383,8 @@ impl EngineError {
         }
     }
 
-    /// The same about a row of the table, a value for each column, if it is that of NOT NULL or of
-    /// a CHECK.
+    /// Adds the refused row of the table, with a value for each column, to an error of NOT NULL or
+    /// of a CHECK. Other errors stay as they are.
     #[must_use]
     pub fn of_row(mut self, table: &Table, values: &[Value<'_>]) -> Self {
         if let Self::NotNull { row, .. } | Self::Check { row, .. } = &mut self {

@@ -12,12 +12,12 @@ pub fn write_double(out: &mut Vec<u8>, value: f64) {
     write_float(out, value, ryu::Buffer::new().format(value), 15);
 }
 
-/// Bytes of the shortest digits of a float, of any form that has no exponent beyond its zeros.
+/// Room for the digits of a float as `ryu` writes them, with zeros behind them.
 const LONGEST_FLOAT: usize = 32;
 
-/// As PostgreSQL writes them: the shortest digits that say the number, of two that are equally near
-/// the even one, with an exponent where it is far from 1. `shortest` has these digits in any form,
-/// and `sure` is how many of them the type keeps.
+/// Writes a float as PostgreSQL does: the shortest digits that give the number, and of two that are
+/// equally near, the even one. A number that is far from 1 has an exponent. `shortest` has these
+/// digits in any form, and `sure` is the number of digits that the type keeps.
 fn write_float(out: &mut Vec<u8>, value: f64, shortest: &str, sure: i32) {
     if value.is_nan() {
         return out.extend_from_slice(b"NaN");

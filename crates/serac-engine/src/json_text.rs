@@ -1,8 +1,9 @@
 //! Documents as the texts that were given, which PostgreSQL's type `json` keeps: blanks, the order
 //! of keys, equal keys and escapes stay as they are.
 //!
-//! A text is checked once ([`check`]) and read part by part afterwards. Nothing here goes into
-//! itself: a document may be as deep as memory allows, but for those that are checked.
+//! A text is checked once ([`check`]) and read part by part afterwards. No function here is
+//! recursive. So a document that is only read may be as deep as memory allows; a document that is
+//! checked has at most [`MOST_LEVELS`] levels.
 
 use crate::json::{InvalidJson, MOST_LEVELS, as_text, write_string};
 use arrow_array::{ArrayRef, cast::AsArray};
@@ -331,7 +332,7 @@ struct Parts<'d> {
 }
 
 impl<'d> Parts<'d> {
-    /// No element if the value is neither.
+    /// The parts of a document; none if it is neither an array nor an object.
     fn of(document: &'d str) -> Self {
         let mut lexer = Lexer::new(document, false);
         let first = lexer.next();
@@ -375,7 +376,7 @@ impl<'d> Iterator for Parts<'d> {
     }
 }
 
-/// Whether a key as it is written is a text.
+/// Whether a key, as it is written in the document, stands for the text `key`.
 fn is_key(written: &str, key: &str) -> bool {
     match written.contains('\\') {
         true => as_text(written).is_some_and(|text| text == key),

@@ -1,8 +1,8 @@
 //! The engine of SeracDB: the embedded API under SQL.
 //!
 //! A [`Database`] is a folder or memory. A [`Transaction`] reads and writes rows of the tables in
-//! its [`Catalog`], through all constraints and indexes, and changes the catalog. Knows no SQL:
-//! defaults, checks and views are texts that it keeps.
+//! its [`Catalog`], through all constraints and indexes, and changes the catalog. The engine knows
+//! no SQL: defaults, checks and views are texts that it keeps.
 
 pub mod catalog;
 mod constraint;

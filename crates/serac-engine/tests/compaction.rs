@@ -100,7 +100,8 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
         let is_done = moved.load(Ordering::Relaxed) && children.load(Ordering::Relaxed) > 0;
         started.elapsed() < time || !is_done && started.elapsed() < time + Duration::from_secs(600)
     };
-    // Writers have it shared, and the compactor where no block comes to rest beside them.
+    // Writers hold this lock shared. Until a row has moved, the compactor holds it alone in each
+    // 100th pass, so that blocks come to rest.
     let quiet = RwLock::new(());
     // Blocks under constant changes are not compacted: writers rest now and then, each in its own
     // time.
@@ -264,8 +265,8 @@ fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
     parent.data.verify();
 }
 
-/// The index entries of a copy whose row could not leave, in a transaction that the log does not
-/// take.
+/// The log does not take the transaction of a compaction in which some rows could not leave. The
+/// index entries of the copies go with it.
 #[test]
 fn a_compaction_that_is_rolled_back_leaves_no_index_entries() {
     let folder = tempfile::tempdir().unwrap();

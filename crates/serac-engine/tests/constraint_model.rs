@@ -25,8 +25,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Ids of parents are below this at the most, so that transactions meet; those of other tables in
-/// some runs, too.
+/// The upper limit of the ids of parents, so that transactions meet. In some runs it holds for the
+/// ids of other tables, too.
 const MOST_IDS: i64 = 6;
 const MOST_CHILD_IDS: i64 = 60;
 const SLOTS: usize = 4;
@@ -196,7 +196,7 @@ struct World {
 }
 
 impl World {
-    /// An id of the parent's, or one of another table's.
+    /// An id of a parent or of a row of another table; now and then NULL.
     fn value(&mut self, table: &str) -> Option<i64> {
         let ids = if table == "p" { self.ids } else { self.child_ids };
         self.random.random_bool(0.95).then(|| self.random.random_range(0..ids))
@@ -403,8 +403,8 @@ fn play(seed: u64, tells: bool) -> Result<(), String> {
         tables.retain(|name| *name != "g");
     }
     let mut weights = [0; KINDS].map(|_: u32| *[0, 1, 3, 10, 30].choose(&mut random).unwrap());
-    // Every other run is about one parent or two, children that come and go, and snapshots that are
-    // a little old.
+    // Half of the runs are about one parent or two, children that come and go, and snapshots that
+    // are a little old.
     let family = random.random();
     if family {
         let child = *["c2", "c3", "c4"].choose(&mut random).unwrap();
@@ -418,7 +418,7 @@ fn play(seed: u64, tells: bool) -> Result<(), String> {
     if !family {
         weights[LOCK] = *[0, 1].choose(&mut random).unwrap();
     }
-    // Pins, old snapshots and open transactions end with it.
+    // DDL ends pins, old snapshots and open transactions.
     weights[DDL] = *[0, 0, 1, 3].choose(&mut random).unwrap();
     let mut world = World {
         db: open(&tables),

@@ -86,7 +86,7 @@ fn a_clean_end_leaves_nothing_to_recover() {
     assert_eq!(written(), before);
 }
 
-/// A row changed in each of many blocks: writing all of them would cost more than to read the
+/// One row is changed in each of many blocks. To write all blocks would cost more than to read the
 /// little log again.
 #[test]
 fn a_clean_end_does_not_write_many_blocks_for_a_little_log() {
@@ -156,7 +156,7 @@ fn without_a_log_a_commit_beside_the_end_is_refused_or_there() {
     assert_eq!(db.close().unwrap_err().sqlstate(), "53100");
     files.faults().disk_full.store(false, Ordering::SeqCst);
     insert(&db, 2).expect("it stays open");
-    // The end does not come to an end.
+    // The checkpoint of the close waits while folder syncs are held.
     files.faults().hold_folder_syncs.store(true, Ordering::SeqCst);
     let before = files.bytes_written(&path.join("data"));
     let acknowledged = std::thread::scope(|scope| {
@@ -418,7 +418,8 @@ fn a_sequence_goes_on_with_any_of_its_values() {
     }
 }
 
-/// The database after an end: of a copy of the files as they are now, if that is not clean.
+/// The database after an end. If the end is not clean, a copy of the files as they are now is
+/// opened first.
 fn reopened(path: &Path, db: Database, clean: bool) -> Database {
     let files = FaultFileSystem::default();
     if clean {

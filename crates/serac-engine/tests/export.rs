@@ -211,7 +211,7 @@ fn forms_and_ranges_of_blocks_give_the_same_rows() {
     );
 }
 
-/// The first buffer of an array's own data, of a dictionary the codes and the bytes of the words.
+/// The buffers of an array; for a dictionary, the codes and the buffers of the words.
 fn own(array: &ArrayRef) -> Vec<*const u8> {
     let data = array.to_data();
     let words = data.child_data().iter().flat_map(|words| words.buffers());

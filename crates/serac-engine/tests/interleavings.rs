@@ -123,8 +123,8 @@ fn no_orphan_is_left_where_nothing_is_done() {
     for_each_seed(1_000, || orphans(ReferentialAction::NoAction));
 }
 
-/// One of many children is left, which compaction moves to a place that still has an entry of the
-/// same parent. Meanwhile the parent's delete looks for children.
+/// One of many children is left. Compaction moves it to a place that still has an index entry of
+/// the same parent. Meanwhile the parent's delete looks for children.
 #[test]
 fn a_child_that_moves_is_found_by_the_delete_of_its_parent() {
     for_each_seed(1_000, || {

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 const ROWS: i64 = 4_000;
 const COLUMNS: usize = 250;
-/// The environment variable that makes the child of the test: the database's folder.
+/// The environment variable that makes a process the child of the test. Its value is the database's
+/// folder.
 const CHILD: &str = "SERAC_NO_THREADS";
 
 /// Small blocks in small files, and no thread that must be there.

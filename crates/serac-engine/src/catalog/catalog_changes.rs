@@ -10,7 +10,7 @@
 //! 2. before and after are compared: keys       2. takes the newest catalog, with what the keys
 //! 3. the keys are locked to the end               name as it is in the private copy
 //! 4. what they name must be in the newest      3. logs it, and publishes it in the critical
-//!    catalog as in the snapshot's: conflict       section of the commit
+//!    catalog as in the snapshot's, else conflict  section of the commit
 //! ```
 //! After step 4 no other transaction changes these keys until the transaction ends. So the commits
 //! of others and the private copy add up, in the order of the commits.

@@ -502,7 +502,8 @@ pub struct SequenceDefinition {
 
 impl SequenceDefinition {
     /// # Errors
-    /// [`EngineError::InvalidParameter`] if there are no values.
+    /// [`EngineError::InvalidParameter`] if the step is zero, or bounds and start do not fit each
+    /// other.
     pub(crate) fn check(&self) -> Result<()> {
         let Self { start, increment, min, max, .. } = *self;
         let wrong = if increment == 0 {

@@ -41,11 +41,11 @@ pub(crate) enum Mark {
 
 #[derive(Debug)]
 struct Position {
-    /// The last value given out; `None` if the first one is still to come.
+    /// The last value given out, or the value that comes next. `None` if the sequence begins.
     given: Option<Mark>,
-    /// The last reserved value.
+    /// The last reserved value, or as `given` if no value is reserved.
     reserved: Option<Mark>,
-    /// The commit that reserved it.
+    /// The commit that logged `reserved`.
     logged: Timestamp,
 }
 
@@ -109,7 +109,7 @@ impl Sequence {
         }
     }
 
-    /// How far it has gone.
+    /// How far the sequence has gone.
     pub fn state(&self) -> SequenceState {
         let Position { given, reserved, .. } = *self.position.lock();
         let reserved = match (given, reserved) {

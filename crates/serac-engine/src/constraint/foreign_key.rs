@@ -11,7 +11,7 @@
 //! parents, is like a delete here: it leaves pinned rows where they are.
 //!
 //! Both ends may be integers of different widths. A key is then encoded anew for the other end's
-//! index; a number for which that has no room is no row's.
+//! index. No row there has a number for which the column has no room.
 //!
 //! Pins name rows of the parent's data ([`crate::constraint::parent_pins`]). DDL that puts other
 //! data in its place excludes transactions that add children ([`crate::table::lock`]), and sees the
@@ -194,7 +194,7 @@ impl Transaction {
         serac_sync::linger();
         let pins = parent.parent_pins.clone();
         self.storage().on_abort(Box::new(move || pins.unpin(row, number, None)));
-        // Relaxed: the collector's queue is between the commit and the obsolete state.
+        // Relaxed: ordered by the collector's queue, which takes the action after the commit.
         let committed = Arc::new(AtomicU64::new(0));
         let (pins, at) = (parent.parent_pins.clone(), committed.clone());
         self.storage().on_commit(Box::new(move |timestamp| {
@@ -238,8 +238,8 @@ impl Transaction {
         };
         while let Some(row) = parent_row(self)? {
             self.pin(&parent, row);
-            // With other indexes by now, or other data, parents may have gone of which these do not
-            // know.
+            // If the table has other indexes or other data by now, parents may have gone of which
+            // these do not know.
             if parent.lock.last_change() > self.snapshot().start().0 {
                 return Err(changed(&parent));
             }

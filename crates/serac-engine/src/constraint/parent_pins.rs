@@ -84,7 +84,7 @@ impl ParentPins {
             None => Pinned::Free,
         }
     }
-    /// Whether a running transaction is adding a child of `row`.
+    /// Whether the running transaction `number` is adding a child of `row`.
     pub(crate) fn is_pinned_by(&self, row: RowId, number: u64) -> bool {
         self.0.lock().get(&row).is_some_and(|pin| pin.running.contains(&number))
     }

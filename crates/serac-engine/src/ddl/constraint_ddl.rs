@@ -65,7 +65,8 @@ impl Transaction {
         Ok(self.catalog.table(&foreign_key.parent_schema, &foreign_key.parent_table)?.definition.clone())
     }
 
-    /// No transaction may delete parents without looking at the new foreign key.
+    /// Locks the parent table, so that no transaction deletes parents without looking at the new
+    /// foreign key.
     pub(crate) fn lock_parent(&mut self, child: &TableDefinition, foreign_key: &ForeignKeyDefinition) -> Result<()> {
         if foreign_key.parent_schema == child.schema && foreign_key.parent_table == child.name {
             return Ok(());

@@ -301,8 +301,8 @@ impl Transaction {
         .map(|_| ())
     }
 
-    /// ALTER TABLE … RENAME COLUMN. CHECK constraints that name the column must be dropped by hand
-    /// first.
+    /// ALTER TABLE … RENAME COLUMN. The caller first drops the CHECK constraints that name the
+    /// column, and adds them again afterwards.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Exists`].
@@ -596,8 +596,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes columns of which nothing of `definition` tells any more out of it, and of the table's
-    /// rows.
+    /// Removes columns that nothing else in `definition` names any more, from it and from the
+    /// table's rows.
     pub(crate) fn remove_columns(
         &mut self,
         table: &Arc<Table>,
@@ -617,8 +617,9 @@ impl Transaction {
     /// names of the latter. With `restart`, the sequences of their columns begin again.
     ///
     /// # Errors
-    /// [`EngineError::Dependent`] for a foreign key of a table that stays. [`EngineError::Denied`]
-    /// without TRUNCATE on a table, or for a role that does not own a sequence that is to restart.
+    /// [`EngineError::TruncatesReferenced`] for a foreign key of a table that stays.
+    /// [`EngineError::Denied`] without TRUNCATE on a table, or for a role that does not own a
+    /// sequence that is to restart.
     pub fn truncate(&mut self, tables: &[(String, String)], cascade: bool, restart: bool) -> Result<Vec<String>> {
         let mut emptied: Vec<Arc<Table>> = Vec::new();
         let put = |emptied: &mut Vec<Arc<Table>>, table: &Arc<Table>| {

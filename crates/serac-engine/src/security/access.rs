@@ -163,7 +163,7 @@ impl Access {
         if allowed { Ok(()) } else { denied(ObjectKind::Table, &table.name) }
     }
 
-    /// Refuses who is not an object's owner.
+    /// Refuses a role that is not an object's owner.
     ///
     /// # Errors
     /// [`EngineError::Denied`].
@@ -174,10 +174,10 @@ impl Access {
         Err(EngineError::Denied(format!("must be owner of {} {}", self.kind(object), object.name())))
     }
 
-    /// Refuses who is no superuser.
+    /// Refuses a role that is no superuser.
     ///
     /// # Errors
-    /// [`EngineError::Denied`], which says that one must be a superuser to do `what`.
+    /// [`EngineError::Denied`], whose message says that the role must be a superuser to do `what`.
     pub fn check_superuser(&self, what: &str) -> Result<()> {
         if self.is_superuser { Ok(()) } else { Err(EngineError::Denied(format!("must be superuser to {what}"))) }
     }

@@ -113,7 +113,8 @@ pub struct Terms<'a> {
 }
 
 impl Transaction {
-    /// For whom the transaction changes the catalog. Objects that it makes belong to the role.
+    /// Sets the role for which the transaction changes the catalog. Objects that the transaction
+    /// makes belong to the role.
     pub fn set_role(&mut self, role: RoleId) {
         self.role = role;
     }
@@ -193,7 +194,7 @@ impl Transaction {
         })
     }
 
-    /// ALTER ROLE. Everybody may change the own password.
+    /// ALTER ROLE. Every role may change its own password.
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Denied`].
@@ -286,7 +287,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`EngineError::Missing`], [`EngineError::Denied`]; [`EngineError::InvalidGrant`] when the
-    /// role is, at last, a member of the member.
+    /// role is, directly or through others, a member of the member.
     pub fn grant_role(&mut self, role: &str, member: &str, admin: bool) -> Result<()> {
         let (role, member) = (self.role_named(role)?, self.role_named(member)?);
         if !self.may_grant_role(&role) {
@@ -366,7 +367,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`EngineError::Missing`]; [`EngineError::Denied`] for a role that may grant no part of it;
-    /// [`EngineError::InvalidGrant`] for a grant option of everybody's.
+    /// [`EngineError::InvalidGrant`] for a grant option to everybody.
     pub fn grant(&mut self, terms: &Terms<'_>, with_grant_option: bool) -> Result<()> {
         if with_grant_option && terms.grantees.contains(&RoleId::PUBLIC) {
             return Err(EngineError::InvalidGrant("grant options can only be granted to roles".into()));

@@ -165,8 +165,8 @@ impl Security {
         self.defaults.retain(|default| default.owner != id && default.grantee != id);
     }
 
-    /// The roles that can be reached by memberships, the role itself included; `through` says by
-    /// those of whom.
+    /// The roles that can be reached by memberships, the role itself included; `through` says
+    /// whether the memberships of a role count.
     fn reachable(&self, role: RoleId, through: impl Fn(&Role) -> bool) -> BTreeSet<RoleId> {
         let (mut found, mut next) = (BTreeSet::new(), vec![role]);
         while let Some(id) = next.pop() {
@@ -290,8 +290,8 @@ impl Security {
         all.filter(|id| self.roles.get(id) != other.roles.get(id)).copied().collect()
     }
 
-    /// Whether the same is said in `other` in which there are names of roles: in owners, grants and
-    /// memberships.
+    /// Whether owners, grants, default privileges and memberships, which name roles, are the same
+    /// as in `other`.
     pub(crate) fn names_the_same_roles(&self, other: &Self) -> bool {
         self.owners == other.owners
             && self.grants == other.grants

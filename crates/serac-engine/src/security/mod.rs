@@ -39,14 +39,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
-/// Names a role; never used again.
+/// The number of a role. It is never given to another role.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RoleId(pub u32);
 
 impl RoleId {
     /// The superuser that each database has from the beginning.
     pub const BOOTSTRAP: Self = Self(10);
-    /// Everybody, as a grantee: the number of no role. No role has it.
+    /// Everybody, as a grantee. No role has this number.
     pub const PUBLIC: Self = Self(0);
     /// `pg_signal_backend`: may end statements and connections of other roles.
     pub const SIGNAL_BACKEND: Self = Self(4200);
@@ -113,10 +113,10 @@ impl fmt::Debug for PasswordVerifier {
     }
 }
 
-/// That a role is a member of another.
+/// The membership of a role in another one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Membership {
-    /// The other.
+    /// The other role.
     pub role: RoleId,
     /// Whether the member may make others members.
     pub admin: bool,

@@ -27,7 +27,7 @@ pub enum Privilege {
     Connect,
     /// Make temporary tables.
     Temporary,
-    /// Call a procedure.
+    /// Call a procedure or a function.
     Execute,
 }
 
@@ -95,7 +95,7 @@ pub struct Privileges(u16);
 impl Privileges {
     /// No privilege.
     pub const NONE: Self = Self(0);
-    /// These.
+    /// The set of these privileges.
     pub const fn of(privileges: &[Privilege]) -> Self {
         let (mut bits, mut at) = (0, 0);
         while at < privileges.len() {
@@ -105,7 +105,7 @@ impl Privileges {
         Self(bits)
     }
 
-    /// Whether it is among them.
+    /// Whether `privilege` is in the set.
     pub const fn contains(self, privilege: Privilege) -> bool {
         self.0 & (1 << privilege as u16) != 0
     }
@@ -257,10 +257,10 @@ pub struct DefaultGrant {
     pub schema: Option<String>,
     /// The objects' kind; tables stand for views, too.
     pub kind: ObjectKind,
-    /// To whom.
+    /// The role that gets the privileges.
     pub grantee: RoleId,
     /// The privileges.
     pub privileges: Privileges,
-    /// With grant option.
+    /// The part of the privileges that the grantee may grant to others.
     pub grantable: Privileges,
 }

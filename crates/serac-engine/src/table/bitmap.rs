@@ -96,7 +96,8 @@ impl BitmapIndex {
             }
         }
     }
-    /// The value of a key; of numbers that differ in their digits behind the point alone, one.
+    /// The value of a key. Numbers that differ in zeros at their end alone have one key, which
+    /// stands for one of them.
     pub fn value(&self, key: &Key) -> OwnedValue {
         key.with_bytes(|bytes| {
             fn fixed<const N: usize>(bytes: &[u8]) -> [u8; N] {
@@ -236,7 +237,7 @@ struct Own {
 }
 
 impl OwnChanges {
-    /// For a change.
+    /// The changes, latched, for a further change.
     pub(crate) fn lock(&self) -> MutexGuard<'_, BitmapChanges> {
         self.0.any.store(true, Ordering::Relaxed);
         self.0.changes.lock()

@@ -31,15 +31,15 @@ pub enum DecimalForm {
 /// lend it; others convert it, so that all batches are alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum VarlenForm {
-    /// As Utf8View or BinaryView, and JSON as LargeUtf8: the form of hot blocks, and of those
-    /// frozen in `view` format. NUMERIC without precision is a text, which each batch makes.
+    /// As Utf8View or BinaryView: the form of hot blocks, and of those frozen in `view` format.
+    /// JSON as LargeUtf8, and NUMERIC without precision as text, which each batch makes.
     #[default]
     View,
     /// As Utf8 or Binary: the form of blocks frozen in `utf8` format.
     Offsets,
     /// As Dictionary(UInt16, Utf8 or Binary), each batch with a dictionary of its own. This is the
     /// form of blocks frozen in `dictionary` format, except for columns that a dictionary would not
-    /// make smaller.
+    /// make smaller. JSON and NUMERIC without precision have offsets.
     Dictionary,
 }
 

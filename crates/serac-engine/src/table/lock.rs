@@ -35,7 +35,8 @@ fn leave(owners: &mut Vec<u64>, owner: u64) {
     }
 }
 
-/// The lock of one table (or of the catalog). Held by transactions, by number, to their end.
+/// The lock of one table (or of one key of the catalog). Held by transactions, by number, to their
+/// end.
 ///
 /// It remembers when its holders committed, because a lock alone does not tell a transaction that
 /// the table has become another since its snapshot.
@@ -176,8 +177,8 @@ impl TableLock {
             Hold::Write => &self.last_write,
             Hold::Exclude => &self.last_change,
         };
-        // AcqRel: pairs with the Acquire of a reader without the lock; holders got it from this
-        // one.
+        // AcqRel: pairs with the Acquire of a reader without the lock. Later holders are ordered by
+        // the latch under which this one releases the lock.
         last.fetch_max(timestamp, Ordering::AcqRel);
     }
 

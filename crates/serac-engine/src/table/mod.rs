@@ -132,8 +132,8 @@ impl TableIndex {
     /// moved, and the entry of its new place was there before it went. The new place may be one
     /// without a row at the first look, for which the index has an old entry. So all are looked at
     /// again if rows of the table have left their places meanwhile. Under a long snapshot, entries
-    /// of deleted rows stay. This many of them are looked at again here, and unneeded ones are
-    /// removed: a key that comes and goes has few.
+    /// of deleted rows stay. If there are [`PAST_ENTRIES`] of them, they are looked at again here,
+    /// and unneeded ones are removed: a key that comes and goes has few.
     ///
     /// # Errors
     /// An error when a row lies in a damaged file.
@@ -332,7 +332,7 @@ impl Table {
         self.is_current.load(Ordering::Acquire)
     }
 
-    /// When a catalog is published that has the table, or no longer has it.
+    /// Notes whether the newest catalog has the table. Called when a catalog is published.
     pub(crate) fn set_current(&self, is_current: bool) {
         // Release: pairs with `is_current`.
         self.is_current.store(is_current, Ordering::Release);
@@ -346,7 +346,7 @@ impl Table {
         row
     }
 
-    /// Rows that children refer to whose transactions are running, or are not seen by every
+    /// The number of rows with children whose transactions are running, or are not seen by every
     /// snapshot.
     pub fn pinned_rows(&self) -> usize {
         self.parent_pins.len()
@@ -362,13 +362,13 @@ impl Table {
         &self.definition.name
     }
 
-    /// That a column which is NOT NULL has a NULL.
+    /// The error that a NOT NULL column has a NULL.
     pub fn null_in(&self, column: &str) -> EngineError {
         let TableDefinition { schema, name, .. } = &self.definition;
         EngineError::NotNull { schema: schema.clone(), table: name.clone(), column: column.into(), row: None }
     }
 
-    /// That a CHECK constraint does not hold.
+    /// The error that a CHECK constraint does not hold.
     pub fn check_violated(&self, constraint: &str) -> EngineError {
         let TableDefinition { schema, name, .. } = &self.definition;
         EngineError::Check { schema: schema.clone(), table: name.clone(), constraint: constraint.into(), row: None }

@@ -41,7 +41,7 @@ fn domain_size(seen: f64, distinct: f64) -> f64 {
 }
 
 impl StatisticsCache {
-    /// Statistics that are not older than a fifth of the table.
+    /// Statistics since which the number of rows has changed by at most a fifth.
     pub(crate) fn get(&self, data: &DataTable, snapshot: &Snapshot) -> Arc<TableStatistics> {
         let rows = data.approximate_rows();
         let mut cache = self.0.lock();

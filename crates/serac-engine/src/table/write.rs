@@ -346,8 +346,8 @@ impl Transaction {
         self.finish_update(update)
     }
 
-    /// The error about a row that the snapshot sees, with new values of some columns, if it is that
-    /// of NOT NULL or of a CHECK.
+    /// Adds a row that the snapshot sees, with new values of some columns, to an error of NOT NULL
+    /// or of a CHECK. Other errors stay as they are.
     #[must_use]
     pub fn of_changed_row(
         &self,
@@ -628,8 +628,8 @@ impl Transaction {
     }
 
     /// Checks that no concurrent transaction has changed a row that the snapshot sees. INSERT … ON
-    /// CONFLICT DO NOTHING looks at the newest state, and so decides on the state that the
-    /// transaction sees.
+    /// CONFLICT DO NOTHING looks at the newest state. With this check it decides on the state that
+    /// the transaction sees.
     ///
     /// # Errors
     /// A conflict if another transaction has, and an error when the row lies in a damaged file.

@@ -69,7 +69,7 @@ pub struct Transaction {
     pub(crate) old: RowBuffer,
     /// The reads of a serializable transaction.
     reads: Option<ReadSet>,
-    /// For whom it changes the catalog.
+    /// The role for which it changes the catalog.
     pub(crate) role: RoleId,
     /// The watch that may end its long work.
     pub(crate) watch: Option<Arc<dyn Watch>>,
@@ -212,14 +212,16 @@ impl Transaction {
     pub fn savepoint(&mut self) -> Savepoint {
         Savepoint {
             storage: self.storage().savepoint(),
-            // No count in a catalog that all share.
+            // Without changes the catalog is not cloned: all threads would count in its one
+            // reference count.
             changed_catalog: self.own_catalog.as_ref().map(|own| (self.catalog.clone(), own.clone())),
             own_pins: self.own_pins.len(),
             bitmaps: self.bitmaps.mark(),
             entries: self.entries.mark(),
         }
     }
-    /// Whether the data of this table were there at `savepoint`; for none, before the transaction.
+    /// Whether the data of this table were there at `savepoint`; for `None`, before the
+    /// transaction.
     pub fn had_data(&self, savepoint: Option<&Savepoint>, table: TableId) -> bool {
         let Some(own) = &self.own_catalog else { return true };
         let changed = savepoint.and_then(|savepoint| savepoint.changed_catalog.as_ref());
@@ -352,7 +354,7 @@ impl Transaction {
         self.release();
     }
 
-    /// After the rows.
+    /// Takes index entries back, after the rows were put back.
     fn roll_entries_back(&mut self) {
         self.entries.roll_back(0);
         if let Some(kept) = self.entries.lost_keys() {

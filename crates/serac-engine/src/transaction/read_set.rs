@@ -23,9 +23,10 @@
 //! delete in the range has an entry, old key or new, and behind it a version that the snapshot does
 //! not see. A row that has come and gone since may have no entry any more: then no snapshot has
 //! read it, and the reads still hold. A table is judged by the newest commit that has written to
-//! it. The set is bounded: a table with more than [`MOST_RANGES`] ranges counts as read in whole.
-//! The work of validation, which holds up other commits, is bounded, too. Once it has met
-//! [`MOST_ENTRIES`] entries in all, the tables of the remaining ranges count as read in whole.
+//! it. The set is bounded: once it has [`MOST_RANGES`] ranges, the table of a further range counts
+//! as read in whole. The work of validation, which holds up other commits, is bounded, too. Once it
+//! has met [`MOST_ENTRIES`] entries in all, the tables of the remaining ranges count as read in
+//! whole.
 //!
 //! A rolled-back write, or a row that compaction moves, looks like a change. That can only fail a
 //! transaction that might have committed.
@@ -39,7 +40,7 @@ use serac_sync::Mutex;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Ranges of one transaction.
+/// Ranges that one transaction notes, of all tables together.
 const MOST_RANGES: u64 = 4_096;
 /// Entries that one validation looks at, in all ranges together. It holds up other commits
 /// meanwhile.
@@ -129,7 +130,7 @@ fn is_unwritten(table: &Table, snapshot: &Snapshot) -> bool {
 }
 
 impl RangeRead {
-    /// Whether it is, as far as at most `left` entries tell.
+    /// Whether the rows of the range are unchanged, as far as at most `left` entries tell.
     fn is_unchanged(&self, snapshot: &Snapshot, left: &mut usize) -> bool {
         if is_unwritten(&self.table, snapshot) {
             return true;

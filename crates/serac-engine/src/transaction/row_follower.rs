@@ -83,7 +83,7 @@ impl RowFollower for IndexFollower {
     }
 }
 
-/// Removes the entries of a row unless a version has their keys. Whether all are gone.
+/// Removes the entries of a row unless a version has their keys. Returns whether all are gone.
 fn remove_entries(table: &Table, row: RowId, keys: &[Vec<u8>]) -> bool {
     let mut all = true;
     for_each_key(table, keys, |index, key| all &= remove_if_unused(&table.data, index, row, key, None));

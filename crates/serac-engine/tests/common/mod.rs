@@ -1,4 +1,4 @@
-//! Small definitions of which the tests make their tables.
+//! Small definitions for the tables of the tests.
 
 #![allow(dead_code, reason = "each test uses some of them")]
 
@@ -20,7 +20,7 @@ pub fn int_column(name: &str) -> ColumnDefinition {
     column(name, ColumnType::Int64)
 }
 
-/// An index; a primary key is a constraint.
+/// The definition of an index. A primary key is a constraint, too.
 pub fn key(name: &str, columns: &[usize], unique: bool, primary: bool) -> KeyDefinition {
     KeyDefinition {
         name: name.into(),

@@ -23,7 +23,7 @@ use std::time::Duration;
 const CHILD: &str = "SERAC_CRASH_STORM_CHILD";
 const CHILD_SEED: &str = "SERAC_CRASH_STORM_SEED";
 const SIGKILL: i32 = 9;
-/// A database of its own for so many kills keeps the checks short.
+/// Kills of one database. The next kills have a new one, which keeps the checks short.
 const KILLS_PER_DATABASE: usize = 10;
 
 /// The child of the harness.

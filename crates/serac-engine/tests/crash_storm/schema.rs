@@ -1,4 +1,4 @@
-//! The tables of the storm, and reading them.
+//! The tables of the storm, and functions that read them.
 //!
 //! `parent` and `child` are changed by writers. A row of `ledger`, written by the same transaction,
 //! names the change of a parent: "id version children", or "id version gone". For the thread that
@@ -18,7 +18,7 @@ pub const DDL_THREAD: i64 = WRITERS;
 /// Names of tables whose rows only DDL transactions change begin with this.
 pub const SCRATCH: &str = "scratch_";
 
-/// A table with its first columns as primary key.
+/// A table with the columns `primary` as primary key.
 pub fn definition(name: &str, columns: &[(&str, ColumnType)], primary: &[usize]) -> TableDefinition {
     let columns = columns.iter().map(|(name, column_type)| column(name, *column_type)).collect();
     let mut definition = TableDefinition::new(SCHEMA, name, columns);

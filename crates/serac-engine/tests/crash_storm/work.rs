@@ -66,7 +66,7 @@ pub fn run(path: &Path, seed: u64) {
     });
 }
 
-/// The other threads would work on for ever.
+/// Ends the process if `work` panics, because the other threads would work on for ever.
 fn end_process_on_panic(work: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
         std::process::exit(1);
@@ -244,7 +244,7 @@ fn change_a_definition(txn: &mut Transaction, with_writers_tables: bool, rng: &m
     let extra = definition.columns.iter().find(|column| column.name.starts_with("extra"));
     match action {
         0 | 1 => {
-            // The table that is referenced last.
+            // Tables that reference others go first.
             if let Some(gone) = scratch.iter().find(of_notes).or(scratch.first()) {
                 txn.drop_table(SCHEMA, gone.name(), rng.random())?;
             }
