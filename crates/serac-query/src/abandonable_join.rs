@@ -1,15 +1,16 @@
 //! Joins that end when their rows are not wanted any more.
 //!
-//! DataFusion's operators give their thread back with the rows that they find. A join that compares
-//! many pairs of rows, and finds none for which its condition holds, keeps its thread until it has
-//! compared them all, though its statement was cancelled long ago. So the condition fails once the
-//! result has been dropped. A join without a condition that gives its rows at its end, as those of
-//! NOT EXISTS are given, compares all the same: so the input that it reads meanwhile fails, too.
+//! DataFusion's operators give their thread back with the rows that they find. A join may compare
+//! many pairs of rows and find no pair for which its condition holds. Such a join keeps its thread
+//! until it has compared all pairs, even if its statement was cancelled long ago. So the condition
+//! fails once the result has been dropped. Some joins without a condition give their rows only at
+//! their end, as joins for NOT EXISTS do. They compare all pairs as well, so the input that they
+//! read meanwhile fails, too.
 //!
-//! A join whose rows an aggregation or a sort takes has always another batch ready, as long as one
-//! batch of its input lasts: billions of rows of a product. Tokio ends a task only where that gives
-//! its thread back, which each join here, and the input that it reads, does after some time
-//! ([`InTurns`]).
+//! If an aggregation or a sort takes a join's rows, the join always has another batch ready while
+//! one batch of its input lasts. That may be billions of rows of a product. Tokio ends a task only
+//! where the task gives its thread back. So each join here, and the input that it reads, gives its
+//! thread back after some time ([`InTurns`]).
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Schema};
@@ -105,14 +106,14 @@ impl PhysicalExpr for WantedExpr {
     }
 }
 
-/// How long a task keeps its thread. What a batch costs differs by far more: the batches of a
-/// product are ready at once, and those above it may take seconds.
+/// The time that a task keeps its thread. It is no number of batches, as the costs of batches
+/// differ widely: the batches of a product are ready at once, and those above it may take seconds.
 const TURN: Duration = Duration::from_millis(50);
 
 /// Rows of a batch that a hash join takes at a time, at the least.
 const LEAST_ROWS: usize = 64;
 
-/// The time since a task got its thread; none before it has done anything.
+/// The time since a task got its thread; `None` before it has done anything.
 #[derive(Default)]
 struct Turn(Option<Instant>);
 
@@ -127,9 +128,10 @@ impl Turn {
     }
 }
 
-/// The rows for as long as they are wanted, and with turns between which the thread is given back.
-/// DataFusion's `make_cooperative` asks for a share of Tokio's budget before each batch, which a
-/// chain of more joins than that has units would spend before one of them gives a row.
+/// The rows for as long as they are wanted. The stream gives its thread back between turns.
+/// DataFusion's `make_cooperative` does not serve here: it takes a unit of Tokio's budget before
+/// each batch. A chain of more joins than the budget has units would spend it before one of them
+/// gives a row.
 fn in_turns(mut rows: SendableRecordBatchStream, wanted: IsWanted) -> SendableRecordBatchStream {
     let (schema, mut turn) = (rows.schema(), Turn::default());
     let rows = poll_fn(move |context| {
@@ -149,9 +151,9 @@ fn in_turns(mut rows: SendableRecordBatchStream, wanted: IsWanted) -> SendableRe
     Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
-/// The rows in pieces of batches, of which each keeps who takes them for less than a turn, as far
-/// as the piece before tells. A join that only asks which rows have partners compares all pairs of
-/// a batch before it asks for the next.
+/// The rows in pieces of batches. The time that the reader spent on a piece sets the size of the
+/// next one, so that a piece keeps the reader for less than a turn. A join that only asks which
+/// rows have partners compares all pairs of a batch before it asks for the next.
 fn in_pieces(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let (schema, mut most) = (rows.schema(), usize::MAX);
     let (mut rest, mut given): (Option<RecordBatch>, Option<(usize, Instant)>) = (None, None);
@@ -253,8 +255,8 @@ fn wanted_filter(filter: &JoinFilter, wanted: &IsWanted) -> JoinFilter {
     JoinFilter::new(Arc::new(expr), filter.column_indices().to_vec(), filter.schema().clone())
 }
 
-/// A join whose condition, if it has one, fails once nobody wants its rows; none if the plan is no
-/// join.
+/// A join whose condition, if it has one, fails once nobody wants its rows. `None` if the plan is
+/// no join.
 fn with_wanted_filter(plan: &Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
         let Some(filter) = join.filter() else { return Ok(Some(plan.clone())) };
@@ -280,8 +282,8 @@ fn with_wanted_filter(plan: &Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Resul
     Ok(plan.is::<CrossJoinExec>().then(|| plan.clone()))
 }
 
-/// A join in turns, as are the rows that it compares with those that it keeps: it may take many of
-/// them before it gives one.
+/// A join that takes turns. The rows that it compares with those that it keeps also come in turns:
+/// the join may take many of them before it gives one.
 fn abandonable(join: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Arc<dyn ExecutionPlan>> {
     let of = |plan: Arc<dyn ExecutionPlan>, in_pieces| {
         Arc::new(InTurns { plan, wanted: wanted.clone(), in_pieces }) as Arc<dyn ExecutionPlan>

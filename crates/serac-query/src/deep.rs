@@ -41,9 +41,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 /// Bytes of a stack on which trees are handled. Without optimization a level takes up to nine times
 /// as much.
 pub const STACK: usize = if cfg!(debug_assertions) { 256 << 20 } else { 64 << 20 };
-/// Below the stack pointer, so many bytes are left as they are when a stack is given back.
+/// Giving a stack back leaves this many bytes below the stack pointer as they are.
 const KEPT: usize = 512 << 10;
-/// A plan's memory is charged anew when it has changed by so many bytes.
+/// A plan's memory is charged anew when it has changed by this many bytes.
 const CHARGED_AT_ONCE: usize = 8 << 20;
 /// The time that a planning thread waits for the next statement.
 const IDLE: Duration = Duration::from_secs(10);
@@ -146,13 +146,14 @@ impl Planning {
         HERE.with_borrow(|here| here.as_ref().map(|here| here.planning.clone()))
     }
 
-    /// Makes it that of the calling thread.
+    /// Makes this the state of the calling thread.
     fn enter(this: Option<Self>) {
         HERE.set(this.map(Here::new));
     }
 
     fn is_abandoned(&self) -> bool {
-        // Relaxed: who reads it late plans on for a moment. Pairs with the store in `Waiting`.
+        // Relaxed: a planner that reads it late plans on for a moment. Pairs with the store in
+        // `Waiting`.
         self.abandoned.load(Ordering::Relaxed)
     }
 }

@@ -103,7 +103,7 @@ fn xor(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError> {
     }
 }
 
-/// Each value with the one of an array that stands for a constant.
+/// The exclusive or of each value and the first value of `one`, which stands for a constant.
 fn with_one<T: ArrowPrimitiveType<Native: BitXor<Output = T::Native>>>(
     array: &PrimitiveArray<T>,
     one: &PrimitiveArray<T>,

@@ -121,7 +121,7 @@ fn as_type(expr: Expr, wanted: &DataType, schema: &DFSchema) -> Expr {
     if own == *wanted || own.is_null() {
         return expr;
     }
-    // Indexes are asked for constants.
+    // A constant stays a constant without a cast, because indexes look for constants.
     if let Expr::Literal(value, _) = &expr
         && own.is_numeric()
         && wanted.is_floating()
@@ -385,7 +385,7 @@ fn of_expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// An expression over columns of `schema`, its operands of the types of which they are here.
+/// An expression over columns of `schema`, with operands that have their common types.
 pub fn with_common_types(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(expr.transform_up(|expr| rewrite(expr, schema))?.data)
 }

@@ -15,8 +15,8 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 #[derive(Debug, Default)]
 pub struct Filters(PushDownFilter);
 
-/// Whether a condition without columns stands on an aggregation of all rows, be there others
-/// between.
+/// Whether a condition without columns stands on an aggregation of all rows, perhaps with other
+/// conditions between.
 fn stands_on_aggregation(plan: &LogicalPlan) -> bool {
     let (mut plan, mut without_columns) = (plan, false);
     while let LogicalPlan::Filter(filter) = plan {
@@ -34,9 +34,9 @@ fn aggregates_all_rows(keys: &[Expr]) -> bool {
     }
 }
 
-/// Comparisons of a column with a value, the column on the left, and 0 in place of -0. The rule
-/// drops those that others imply, and takes `1 = a` for another condition than `a = 1`, and `1 < a`
-/// for no less than `a >= 1`.
+/// Comparisons of a column with a value, the column on the left, and 0 in place of -0. DataFusion's
+/// rule drops comparisons that others imply, and expects this form. Otherwise it takes `1 = a` and
+/// `a = 1` for different conditions, and does not rank `1 < a` above `a >= 1`.
 fn in_one_form(predicate: Expr) -> Expr {
     let mut conditions = split_conjunction_owned(predicate);
     if conditions.len() > 1 {

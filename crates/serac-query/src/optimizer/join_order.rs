@@ -5,8 +5,9 @@
 //! conditions. Equality is transitive, so any two members of a class may be joined, also pairs that
 //! the query does not name. Dynamic programming over all sets of up to [`MAX_EXACT`] relations
 //! finds the cheapest tree. Beyond that, the two parts with the smallest result are joined
-//! repeatedly. The cost counts the rows that are put into hash tables twice, those that are looked
-//! up once, and those that come out once. Smaller inputs become the build side.
+//! repeatedly. The cost of a join counts each row that is put into the hash table twice. It counts
+//! each row that is looked up once, and each row that comes out once. Smaller inputs become the
+//! build side.
 
 use super::estimate;
 use datafusion::common::tree_node::{Transformed, TreeNode};

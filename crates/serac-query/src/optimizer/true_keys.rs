@@ -7,7 +7,8 @@
 //!   aggregations.
 //! - A key of a row counts as a key of the rows that `unnest` makes of it.
 //!
-//! `SELECT c.id, o.state FROM c JOIN o … GROUP BY 1, 2 ORDER BY 1, 2` lost its second sort key.
+//! `SELECT c.id, o.state FROM c JOIN o … GROUP BY 1, 2 ORDER BY 1, 2` would lose its second sort
+//! key.
 //!
 //! [`TrueKeys`] puts an [`Unknown`] above each such node while a rule works that concludes from
 //! keys. It has no known properties, so no false conclusion is possible.

@@ -1,10 +1,10 @@
 //! Calls of volatile functions, each of which is another value, however it is written.
 //!
-//! DataFusion takes two expressions that are written alike for one value: of `SELECT random() AS a,
-//! random() AS b … ORDER BY b` it sorts by `a`, and of two subqueries with `nextval('s')` it
-//! computes one. It takes a call for a constant, too, all of whose arguments are constants, and
-//! drops a sort by `nextval('s')`. So each call here becomes one of a function of its own, with an
-//! argument more, of which nothing is known.
+//! DataFusion takes two expressions that are written alike for one value. It sorts `SELECT random()
+//! AS a, random() AS b … ORDER BY b` by `a`, and it computes one of two subqueries with
+//! `nextval('s')`. It also takes a call for a constant if all arguments are constants, and drops a
+//! sort by `nextval('s')`. So each call here becomes a call of a function of its own. If it has
+//! arguments, it gets one more, of which nothing is known.
 //!
 //! ```text
 //! nextval('s')   becomes   nextval('s', each_call())
@@ -46,8 +46,8 @@ struct Call {
     function: Arc<ScalarUDF>,
     /// No other call has it.
     number: u64,
-    /// Whether there is an argument behind those of the function. Of a call without arguments
-    /// nothing is known as it is.
+    /// Whether the call has an argument behind those of the function. A call without arguments
+    /// needs none: nothing is known of it anyway.
     has_mark: bool,
     signature: Signature,
 }
@@ -56,7 +56,7 @@ impl Call {
     fn new(function: Arc<ScalarUDF>, has_mark: bool) -> Self {
         /// The number of the next call.
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: numbers need but differ.
+        // Relaxed: numbers need only differ.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let signature = match has_mark {
             true => Signature::variadic_any(Volatility::Volatile),
@@ -64,11 +64,12 @@ impl Call {
         };
         Self { function, number, has_mark, signature }
     }
-    /// Those of some things of its arguments that are the function's.
+    /// The part of a list with an item for each argument that belongs to the function's own
+    /// arguments.
     fn own<'a, T>(&self, all: &'a [T]) -> &'a [T] {
         &all[..all.len().saturating_sub(usize::from(self.has_mark))]
     }
-    /// What the function is called with.
+    /// The arguments without the mark, with which the function is called.
     fn own_args(&self, args: ScalarFunctionArgs) -> ScalarFunctionArgs {
         let ScalarFunctionArgs { mut args, mut arg_fields, number_rows, return_field, config_options } = args;
         if self.has_mark {
@@ -100,7 +101,7 @@ impl ScalarUDFImpl for Call {
     fn is_strict(&self) -> bool {
         self.function.is_strict()
     }
-    /// A function may be there for the planner alone, which makes another of it.
+    /// A function may exist for the planner alone, which replaces it by another.
     fn simplify(&self, mut args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let mark = if self.has_mark { args.pop() } else { None };
         Ok(match self.function.simplify(args, context)? {
@@ -170,7 +171,8 @@ fn apart(expr: Expr, _: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::ScalarFunction(ScalarFunction { func, mut args }) => {
             let waits = func.as_async().is_some();
-            // A function that waits hides what it is made of.
+            // A function that waits hides the function inside it, so it needs the mark even without
+            // arguments.
             let has_mark = waits || !args.is_empty();
             if has_mark {
                 args.push(Expr::ScalarFunction(ScalarFunction::new_udf(MARK.clone(), Vec::new())));

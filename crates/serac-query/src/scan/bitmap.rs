@@ -39,9 +39,9 @@ use std::ops::{Bound, Range};
 use std::sync::{Arc, OnceLock};
 
 /// Nanoseconds that a scan takes to test a row, by comparison of numbers and by an expression, and
-/// that an index takes to put a row into a bitvector. They are set so that scans of
-/// `serac-bench tpch --bitmap-indexes` that gain nothing stay scans. The rows of a frequent value
-/// lie in bitmaps, which are combined 64 slots at a time.
+/// that an index takes to put a row into a bitvector. The rows of a frequent value lie in bitmaps,
+/// which are combined 64 slots (a word) at a time. All are set so that scans of `serac-bench tpch
+/// --bitmap-indexes` that gain nothing stay scans.
 const COMPARE_NS: f64 = 0.5;
 const EXPRESSION_NS: f64 = 8.0;
 const BITVECTOR_NS: f64 = 1.5;
@@ -51,12 +51,12 @@ const CONTAINER_NS: f64 = 20.0;
 const ROWS_PER_GATHERED: f64 = 8.0;
 /// … which is the least cost of testing it.
 const GATHER_NS: f64 = 6.0;
-/// And to find the rows of a join's key.
+/// The time to find the rows of a join's key.
 const KEY_NS: f64 = 200.0;
 
-/// An expression is tried on the values of an index up to so many, …
+/// An expression is tried on the values of an index up to this many, …
 const MOST_TRIED_VALUES: u64 = 4_096;
-/// … if there are so many rows for each.
+/// … if there are at least this many rows for each.
 const ROWS_PER_TRIED_VALUE: u64 = 16;
 
 /// The number of join keys that are worth looking up instead of testing `rows` rows.
@@ -80,7 +80,7 @@ fn is_float(reader: &BitmapReader) -> bool {
 /// The bitmap indexes of a table, in a snapshot.
 pub(super) type Indexes = Arc<[BitmapReader]>;
 
-/// The index that tells with the least effort how many rows there are: all know.
+/// The index that tells with the least effort how many rows there are: every index knows that.
 pub(super) fn least(indexes: &[BitmapReader]) -> Option<&BitmapReader> {
     indexes.iter().min_by_key(|index| index.index().entries.leaf_count())
 }

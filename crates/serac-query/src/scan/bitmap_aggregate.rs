@@ -39,7 +39,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Combinations of values at the most.
 const MOST_GROUPS: u64 = 1_024;
-/// Group numbers are written for whole blocks: at least one row in so many must be wanted.
+/// Group numbers are written for whole blocks: at least one row in this many must be wanted.
 const MOST_ROWS_PER_WANTED: f64 = 8.0;
 
 /// Aggregates by groups of indexed columns; see the module.
@@ -67,8 +67,8 @@ struct Aggregating {
     block: BlockGroups,
     /// The place of each combination of values among those met; [`NOT_MET`] for others.
     places: Vec<u32>,
-    /// Combinations that have rows, in the order they were met in: accumulators take it that every
-    /// group they are told of has rows.
+    /// Combinations that have rows, in the order in which they were met. Accumulators expect rows
+    /// in every group that they are told of.
     met: Vec<usize>,
     /// The place of each row's group in a batch.
     groups: Vec<usize>,

@@ -71,8 +71,8 @@ impl Counts {
 }
 
 impl Counting {
-    /// The values that have rows, with how many, or the number of all rows, where that is known
-    /// without a filter's bitvectors.
+    /// The values that have rows, with their counts, or the number of all rows. `None` if that is
+    /// not known without a filter's bitvectors.
     fn known(&self) -> Option<Vec<(Key, u64)>> {
         match (&self.group, &self.filter) {
             (None, None) => Some(vec![(Key::null(), self.any.row_count())]),
@@ -86,7 +86,7 @@ impl Counting {
         }
     }
 
-    /// The same from the bitvectors of `filter`, by so many threads.
+    /// The same from the bitvectors of `filter`, by this many threads.
     fn counted(&self, filter: &Arc<BitmapFilter>, threads: usize) -> Vec<(Key, u64)> {
         let (group, by_segment) = (self.group.as_ref().map(GroupColumn::new), Shared::new(filter.segments()));
         let counts = Arc::new(Counts { filter: filter.clone(), group, by_segment });

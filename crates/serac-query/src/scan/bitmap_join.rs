@@ -235,7 +235,7 @@ fn joined(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         };
         plan = Arc::new(ProjectionExec::try_new(kept.iter().map(output).collect::<Vec<_>>(), plan)?);
     }
-    // As it was dealt out, others rely on it.
+    // The rows are dealt out as before, because operators above rely on that.
     Ok(Some(match join.properties().output_partitioning() {
         dealt @ Partitioning::Hash(_, n) if *n > 1 => Arc::new(RepartitionExec::try_new(plan, dealt.clone())?),
         dealt if dealt.partition_count() == plan.output_partitioning().partition_count() => plan,

@@ -161,7 +161,7 @@ impl SharedScanFigures {
 
     /// Scans that are attached now.
     pub fn now(&self) -> u64 {
-        // Looked at first: who has detached has attached before.
+        // Read first: a scan that has detached has attached before.
         let detached = self.detached.load(Ordering::Relaxed);
         self.attached().saturating_sub(detached)
     }

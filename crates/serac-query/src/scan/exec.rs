@@ -216,7 +216,7 @@ impl SeracScanExec {
         self.projection.get(output).copied().filter(|&column| !self.is_row_id(column))
     }
 
-    /// Blocks are dealt out to so many threads.
+    /// The number of threads to which blocks are dealt out.
     pub(super) fn partitions(&self) -> usize {
         self.properties.partitioning.partition_count()
     }
@@ -256,8 +256,8 @@ impl SeracScanExec {
         scan
     }
 
-    /// The table columns behind these output columns. `None` if a row id is among them, or if rows
-    /// are left out that follow from the others.
+    /// The table columns behind these output columns. `None` if a row id is among them, or if a
+    /// LIMIT leaves rows out.
     pub(super) fn columns_of(&self, outputs: &[usize]) -> Option<Vec<usize>> {
         let columns = outputs.iter().map(|&at| self.projection.get(at).copied().filter(|&full| !self.is_row_id(full)));
         if self.limit.is_some() { None } else { columns.collect() }
@@ -378,7 +378,7 @@ struct ScanStream {
     blocks: BlockScan,
     schema: SchemaRef,
     coalescer: BatchCoalescer,
-    /// Batches of so many rows are not copied into others.
+    /// Batches of at least this many rows are not copied into others.
     uncopied_rows: usize,
     remaining: usize,
     finished: bool,

@@ -35,8 +35,8 @@ pub fn bare(expr: Expr) -> Result<Expr> {
     Ok(bare.data)
 }
 
-/// An expression with columns of numbers in the place of their keys, which indexes on the columns
-/// have; none if it has no such key.
+/// An expression with columns of numbers in the place of their keys. Indexes on the columns have
+/// these keys. `None` if the expression has no such key.
 fn with_columns_for_keys(expr: &Expr) -> Option<Expr> {
     let of_key = |expr: Expr| {
         Ok(match keys::number_of_key(&expr) {
@@ -47,8 +47,8 @@ fn with_columns_for_keys(expr: &Expr) -> Option<Expr> {
     expr.clone().transform_down(of_key).ok().filter(|found| found.transformed).map(|found| found.data)
 }
 
-/// The filters, and what becomes of them where columns stand for their parts: those of numbers for
-/// their keys, and hidden ones for indexed expressions.
+/// The filters as they are, and the filters with columns in the place of their parts: columns of
+/// numbers for the numbers' keys, hidden columns for indexed expressions.
 pub(super) fn with_columns_of_indexes(expressions: &[IndexedExpression], filters: &[Expr]) -> Vec<Expr> {
     let mut all = filters.to_vec();
     all.extend(filters.iter().filter_map(with_columns_for_keys));

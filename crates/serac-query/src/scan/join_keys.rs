@@ -26,7 +26,7 @@ struct State {
 }
 
 impl KeyFilter {
-    /// For a build side with so many partitions.
+    /// For a build side with this many partitions.
     pub(super) fn new(partitions: usize) -> Self {
         Self { partitions, state: RwLock::default(), most_listed: AtomicUsize::new(0) }
     }
@@ -36,7 +36,7 @@ impl KeyFilter {
         self.state.read().keys.clone()
     }
 
-    /// Makes the filter keep up to so many keys as a list. At planning.
+    /// Makes the filter keep up to `most` keys as a list. Called at planning.
     pub(super) fn list_keys(&self, most: usize) {
         // Relaxed: execution begins after planning.
         self.most_listed.store(most, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The way of a plan's columns down to the scans that read them, by their places. It ends where
-//! rows with other values may not be left out below.
+//! The path of a plan's columns down to the scans that read them, by their places. It ends at an
+//! operator below which rows with other values may not be left out.
 
 use super::exec::SeracScanExec;
 use datafusion::common::{JoinType, Result};

@@ -29,12 +29,12 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// This many rows are always looked up. More only if they are less than a hundredth of the table by
-/// whole keys, less than a [`RANGE_SHARE`]th by other keys.
+/// This many rows are always looked up. Lookups by whole keys may add a hundredth of the table's
+/// rows. Others may add a [`RANGE_SHARE`]th of them, up to [`MOST_IN_RANGES`].
 const FEW_ROWS: u64 = 64;
-/// A row is read by itself in about the time in which a scan passes so many.
+/// A row is read by itself in about the time in which a scan passes this many.
 const RANGE_SHARE: u64 = 256;
-/// Rows of ranges are counted before, which shall take no time to speak of.
+/// Rows of ranges are counted before they are looked up, which must take no noticeable time.
 const MOST_IN_RANGES: u64 = 1 << 14;
 
 type Bounds<T> = (Bound<T>, Bound<T>);
@@ -137,7 +137,7 @@ fn is_ordered_alike(column_type: ColumnType) -> bool {
 /// The constant as a value of the column; `None` if it is not exactly one (then only the filter
 /// itself knows its meaning).
 pub(super) fn exact(value: &ScalarValue, column_type: ColumnType) -> Option<OwnedValue> {
-    // Filters have the keys of such numbers.
+    // Filters have such numbers as keys.
     if column_type == ColumnType::Numeric {
         let ScalarValue::Binary(Some(key)) = value else { return None };
         return Some(OwnedValue::Bytes(Numeric::of_key(key).ok()?.to_stored().into()));
@@ -185,7 +185,7 @@ impl KeyLookup {
             {
                 let (known_lower, known_upper) = &mut bounded[at];
                 for (known, bound) in [(known_lower, lower), (known_upper, upper)] {
-                    // The first that is said; the others are for the filter.
+                    // The first bound of a column; the filter tests the others.
                     if *known == Bound::Unbounded {
                         *known = exact_bound(bound, columns[at].sql_type.column_type);
                     }

@@ -10,7 +10,7 @@ use serac_engine::security::Columns;
 use serac_values::SqlError;
 use std::sync::Arc;
 
-/// The error of a table of which columns are read that the role may not read.
+/// The error for a read of columns that the role may not read.
 pub fn denied(table: &str) -> SqlError {
     SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied for table {table}"))
 }
@@ -26,7 +26,7 @@ pub(super) fn check_scan(
 ) -> Result<(), DataFusionError> {
     let allowed = match readable {
         Columns::All => return Ok(()),
-        // Not even how many rows there are.
+        // A role without columns may not even count the rows.
         Columns::None => return Err(DataFusionError::External(Box::new(denied(table)))),
         Columns::Some(allowed) => allowed,
     };

@@ -69,7 +69,7 @@ impl BlockQueue {
 pub(super) struct BySegment<T>(Box<[OnceLock<T>]>);
 
 impl<T> BySegment<T> {
-    /// For a table that has so many blocks.
+    /// A value for each segment of a table that has this many blocks.
     pub(super) fn new(blocks: u32) -> Self {
         Self((0..segments(blocks)).map(|_| OnceLock::new()).collect())
     }

@@ -69,7 +69,7 @@ impl ValueSet {
         Self { intervals, null }
     }
 
-    /// The values that compare so with `key`.
+    /// The values that compare with `key` as `comparison` says.
     pub(super) fn compared(comparison: Comparison, key: Key) -> Self {
         let (low, high) = match comparison {
             Comparison::Equal => return Self::of(vec![key]),

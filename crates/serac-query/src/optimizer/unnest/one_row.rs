@@ -43,7 +43,7 @@ impl ScalarUDFImpl for OneRow {
 static FUNCTION: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| Arc::new(ScalarUDF::from(OneRow(Signature::variadic_any(Volatility::Immutable)))));
 
-/// The value, of which there are so many.
+/// The value; 21000 if `rows`, the number of values, is more than 1.
 pub(super) fn one_row(value: Expr, rows: Expr) -> Expr {
     FUNCTION.call(vec![value, rows])
 }

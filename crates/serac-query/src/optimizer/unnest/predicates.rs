@@ -15,7 +15,7 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuant
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, lit, when};
 
-/// Whether the condition holds for no row of S.
+/// Whether the condition holds for a row of S. Without a condition: whether S has a row.
 fn exists(plan: &LogicalPlan, condition: Option<Expr>) -> Result<Expr> {
     let mut rows = LogicalPlanBuilder::from(plan.clone());
     if let Some(condition) = condition {
@@ -35,7 +35,7 @@ struct Comparison<'p> {
 }
 
 impl<'p> Comparison<'p> {
-    /// `None` if it must be evaluated only once, or refers to subqueries itself.
+    /// `None` if the value must be evaluated only once, or refers to subqueries itself.
     fn new(value: &Expr, op: Operator, plan: &'p LogicalPlan, schema: &DFSchema) -> Result<Option<Self>> {
         if value.is_volatile() || has_subquery(value) || plan.schema().fields().len() != 1 {
             return Ok(None);
@@ -51,19 +51,19 @@ impl<'p> Comparison<'p> {
         Expr::BinaryExpr(BinaryExpr::new(Box::new(self.outer.clone()), self.op, Box::new(column)))
     }
 
-    /// Whether there is a row for which it holds.
+    /// Whether there is a row for which the comparison is true.
     fn is_true(&self) -> Result<Expr> {
         exists(self.plan, Some(self.compared()))
     }
 
-    /// Whether there is a row for which it is NULL.
+    /// Whether there is a row for which the comparison is NULL.
     fn is_unknown(&self) -> Result<Expr> {
         let with_null = exists(self.plan, Some(Expr::Column(self.column.clone()).is_null()))?;
         Ok(with_null.or(self.value.clone().is_null().and(exists(self.plan, None)?)))
     }
 
-    /// As a subquery that counts, which is run once: true if any comparison is true, false if all
-    /// are false.
+    /// The comparison as a subquery that counts, which is run once: true if any comparison is true,
+    /// false if all are false.
     fn counted(&self) -> Result<Expr> {
         let [any, known, all] = ["any", "known", "all"].map(|name| format!("__serac_{name}"));
         let column = |name: &str| Expr::Column(Column::new_unqualified(name));

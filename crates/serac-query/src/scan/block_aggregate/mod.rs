@@ -198,8 +198,8 @@ impl BlockAggregateExec {
         scan.ok_or_else(|| DataFusionError::Internal("the aggregation of blocks has lost its scan".into()))
     }
 
-    /// The computation, as tasks of their own: no partition of the output has to be asked for the
-    /// others to come to an end.
+    /// The computation, as tasks of their own: the tasks end even if a partition of the output is
+    /// never read.
     fn run(&self, context: &TaskContext) -> Result<Running> {
         let (scan, plan) = (self.scan()?.clone(), self.plan.clone());
         let reservation = MemoryConsumer::new("BlockAggregate").register(context.memory_pool());
@@ -212,7 +212,7 @@ impl BlockAggregateExec {
             let len = plan.group_count(&columns);
             let workers = scan.partitions();
             let bytes = len * plan.states.words() * 8;
-            // Memory that a task does not write is not there, but may come to be.
+            // Memory that a task does not write takes no pages, but it may take them later.
             let shared = workers * bytes > OWN_BYTES || reservation.try_grow(workers * bytes).is_err();
             if shared {
                 reservation.try_grow(bytes)?;
@@ -291,7 +291,8 @@ impl Plan {
             let count = |&group: &usize| count.map_or_else(|| groups.rows(group), |count| groups.count(count, group));
             numbers.iter().map(count).collect()
         };
-        // A group without a value has no sum. That it has a row, all know but the one of no rows.
+        // A group without a value has no sum. Every group has a row, but for that of an aggregation
+        // without GROUP BY, which may be empty.
         let present = |count: Option<usize>| {
             let known = count.is_none() && !matches!(self.grouping, Grouping::Nothing);
             let counts = if known { Vec::new() } else { counts(count) };

@@ -30,11 +30,12 @@ use std::sync::Arc;
 
 /// Combinations of indexed values at the most.
 const MOST_COMBINATIONS: u64 = 1_024;
-/// Group numbers by slot are written for whole blocks: at least one row in so many must be wanted.
+/// Group numbers by slot are written for whole blocks: at least one row in this many must be
+/// wanted.
 const MOST_ROWS_PER_WANTED: f64 = 8.0;
-/// A range of keys may always have so many numbers, …
+/// A range of keys may always have this many numbers, …
 const SMALL_RANGE: u64 = 65_536;
-/// … so many for each row that is expected, …
+/// … this many for each row that is expected, …
 const NUMBERS_PER_ROW: f64 = 8.0;
 /// … and never more than these.
 const LARGEST_RANGE: u64 = 1 << 26;

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Up to so many combinations of bitvectors rows are added under masks.
+/// Up to this many combinations of bitvectors, rows are added under masks.
 pub(super) const MASKED_GROUPS: usize = 16;
 
 /// Groups with keys outside the range that was expected.
