@@ -21,20 +21,20 @@ pub enum CastContext {
 /// The method of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CastMethod {
-    /// It stays as it is.
+    /// The value stays as it is.
     Relabel,
-    /// It is computed.
+    /// A function computes the value.
     Function,
-    /// It is written as a text and read from it.
+    /// The value is written as a text and read from that text.
     Text,
 }
 
 /// A cast of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cast {
-    /// The type that it takes.
+    /// The type whose values the cast takes.
     pub from: TypeId,
-    /// The type that it gives.
+    /// The type whose values the cast gives.
     pub to: TypeId,
     /// Its number in `pg_cast`.
     pub number: u32,
@@ -109,7 +109,7 @@ pub fn cast(from: TypeId, to: TypeId, context: CastContext) -> Option<CastMethod
     }
 }
 
-/// Whether it happens without being told.
+/// Whether a value of `from` becomes one of `to` without CAST.
 pub fn is_implicit(from: TypeId, to: TypeId) -> bool {
     cast(from, to, CastContext::Implicit).is_some()
 }

@@ -37,25 +37,25 @@ pub enum FunctionKind {
     Aggregate,
     /// A window of rows.
     Window,
-    /// As one row; PostgreSQL's grammar has it, and not its catalog.
+    /// A function of one row that PostgreSQL's grammar has and its catalog lacks.
     Syntax,
 }
 
-/// The condition under which a function gives the same for the same arguments.
+/// The condition under which a function gives the same result for the same arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Volatility {
     /// Always.
     Immutable,
     /// Within a statement.
     Stable,
-    /// Not even there.
+    /// Not even within a statement.
     Volatile,
 }
 
 /// The ordered rows of an aggregate: WITHIN GROUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WithinGroup {
-    /// Its direct arguments are a row that is thought among the others.
+    /// Whether its direct arguments are a hypothetical row among the others.
     pub is_hypothetical: bool,
     /// The number of its direct arguments.
     pub direct: u8,
@@ -68,7 +68,7 @@ pub struct Function<S = Signature> {
     pub name: &'static str,
     /// Its number in `pg_proc`; 0 if it has no row there.
     pub number: u32,
-    /// PostgreSQL has no such function.
+    /// Whether PostgreSQL has no such function.
     pub is_own: bool,
     /// Its kind.
     pub kind: FunctionKind,
@@ -76,19 +76,19 @@ pub struct Function<S = Signature> {
     pub within_group: Option<WithinGroup>,
     /// Its volatility.
     pub volatility: Volatility,
-    /// It gives NULL if an argument is NULL.
+    /// Whether it gives NULL if an argument is NULL.
     pub is_strict: bool,
-    /// The last argument may come several times.
+    /// Whether the last argument may come several times.
     pub is_variadic: bool,
     /// The number of last arguments that may be left out.
     pub defaults: usize,
-    /// It gives a set of rows.
+    /// Whether it gives a set of rows.
     pub returns_set: bool,
     /// Its arguments and its value.
     pub signature: S,
 }
 
-/// The names of the types of a function that cannot be called, as they may not be here.
+/// The names of the types of a function that cannot be called. SeracDB may lack these types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeNames {
     /// The types of its arguments.

@@ -14,15 +14,15 @@ pub struct Operator {
     pub number: u32,
     /// Its operands, one or two, and its value.
     pub signature: Signature,
-    /// The number of the function that it is in PostgreSQL.
+    /// The number of PostgreSQL's function that computes it.
     pub function: u32,
     /// The number of the operator with exchanged operands; 0 if there is no such operator.
     pub commutator: u32,
     /// The number of the operator with the opposite result; 0 if there is no such operator.
     pub negator: u32,
-    /// Rows can be joined by it in the order of its operands.
+    /// Whether rows can be joined by it in the order of its operands.
     pub merges: bool,
-    /// Rows can be joined by it, by their hashes.
+    /// Whether rows can be joined by it, by their hashes.
     pub hashes: bool,
     /// PostgreSQL's names of the functions that estimate how many rows it keeps in a filter, and in
     /// a join.
@@ -55,7 +55,7 @@ static OTHERS: LazyLock<HashMap<&'static str, Vec<Vec<Option<TypeId>>>>> = LazyL
 });
 
 /// Whether PostgreSQL has an operator for these operands that is missing here, because one of its
-/// types is: a constant without a type may be of that.
+/// types is missing. A constant without a type may have that type.
 pub fn is_left_out(symbol: &str, operands: &[TypeId]) -> bool {
     let may_be = |wanted: &Vec<Option<TypeId>>| {
         let is_of =
@@ -93,7 +93,7 @@ pub fn callable() -> impl Iterator<Item = &'static Operator> {
     all().iter().filter(|operator| crate::reference::of_operator(operator).is_some())
 }
 
-/// The operators of a symbol with so many operands, one or two.
+/// The operators of a symbol with this number of operands, one or two.
 pub fn of_symbol(symbol: &str, operands: usize) -> impl Iterator<Item = &'static Signature> {
     let all = OPERATORS.signatures.get(symbol).map_or(&[][..], Vec::as_slice);
     all.iter().filter(move |operator| operator.arguments.len() == operands)

@@ -34,7 +34,7 @@ impl Example {
 pub struct Entry {
     /// The names; the symbol of operators, and SQL's name of a type.
     pub names: Vec<&'static str>,
-    /// The operands of operators: the name of a family of types. Nothing for others.
+    /// The operands of operators: the name of a family of types. Empty for other entries.
     pub family: &'static str,
     /// The description.
     pub text: &'static str,

@@ -36,7 +36,7 @@ pub enum Resolved<T> {
     Several,
 }
 
-/// The operator of `symbol` that is meant with these operands, one or two.
+/// The operator of `symbol` for these operands, one or two.
 pub fn operator(symbol: &str, operands: &[TypeId]) -> Resolved<&'static Signature> {
     let candidates: Vec<&Signature> = crate::operators::of_symbol(symbol, operands.len()).collect();
     if let [left, right] = *operands
@@ -50,7 +50,7 @@ pub fn operator(symbol: &str, operands: &[TypeId]) -> Resolved<&'static Signatur
     function(candidates, operands)
 }
 
-/// The candidate that is meant with these arguments; all of `candidates` have as many.
+/// The candidate for these arguments. All of `candidates` have as many.
 pub fn function<'c>(candidates: Vec<&'c Signature>, arguments: &[TypeId]) -> Resolved<&'c Signature> {
     if let Some(exact) = candidates.iter().find(|candidate| candidate.arguments == arguments) {
         return Resolved::One(exact);

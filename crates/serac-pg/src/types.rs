@@ -18,7 +18,7 @@ pub struct ModifiedType {
     pub modifier: i32,
 }
 
-/// That a type has no modifier.
+/// The modifier of a type that has none.
 pub const NO_MODIFIER: i32 = -1;
 
 /// The number that PostgreSQL adds to a length, and to packed digits.
@@ -234,9 +234,9 @@ constants! {
     NUMERIC = 1700 "numeric";
     /// A row.
     RECORD = 2249 "record";
-    /// No value, of a function's result. It is an empty text.
+    /// The result type of a function without a value. The value is an empty text.
     VOID = 2278 "void";
-    /// Any type, of an argument.
+    /// Any type, as the type of an argument.
     ANY = 2276 "any";
     /// The array of the type that ANYELEMENT stands for.
     ANYARRAY = 2277 "anyarray";
