@@ -45,7 +45,7 @@ pub struct Groups {
     rows: Option<Box<[AtomicU64]>>,
     counts: Vec<Box<[AtomicU64]>>,
     sums: Vec<Box<[AtomicI64]>>,
-    /// By sum and group: how often 2⁶⁴ is to be added to the 64 bits.
+    /// By sum and group: the number of times that 2⁶⁴ is to be added to the 64 bits.
     carries: Mutex<HashMap<(usize, usize), i128>>,
     /// For each, whether it is the smallest, and by group the value as [`encode`] makes it.
     extremes: Vec<(bool, Box<[AtomicU64]>)>,
@@ -370,7 +370,7 @@ pub fn sum_of_bits(numbers: &Numbers<'_>, mask: &[u64]) -> Option<i128> {
     })
 }
 
-/// Whether the sum of so many numbers with this bound fits 64 bits.
+/// Whether the sum of this many numbers with this bound fits 64 bits.
 fn fits(bound: u128, numbers: usize) -> bool {
     bound.saturating_mul(numbers as u128) <= i64::MAX as u128
 }
@@ -425,7 +425,7 @@ fn run_ends_avx512(keys: &[i64], ends: &mut Vec<u32>) {
         rows = _mm512_add_epi32(rows, _mm512_set1_epi32(LANES as i32));
         row += LANES;
     }
-    // SAFETY: so many have been written.
+    // SAFETY: this many have been written.
     unsafe { ends.set_len(count) };
     ends.extend((row + 1..keys.len()).filter(|&row| keys[row] != keys[row - 1]).map(|row| row as u32));
     ends.push(keys.len() as u32);
@@ -465,7 +465,7 @@ pub fn add_runs(
     let rows = runs.last().map_or(0, |run| run.1 as usize);
     match *numbers {
         Numbers::Narrow(values, bound) if fits(bound, rows) => {
-            // Sums of all rows up to each: how long runs are, no branch depends on.
+            // Sums of all rows up to each row. So no branch depends on how long runs are.
             sums.clear();
             sums.push(0);
             let mut total = 0;

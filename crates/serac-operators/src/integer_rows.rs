@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A thread gets no fewer bytes than this,
 const PART_BYTES: usize = 128 << 10;
-/// and no more than so many threads get any.
+/// and at most this many threads get any.
 const MOST_THREADS: usize = 16;
-/// Rows at the beginning that are parsed before threads are asked: if one of these is of another
-/// kind, threads would begin for little.
+/// Rows at the beginning that are parsed before threads start. If one of these rows is not plain,
+/// threads would start for little work.
 const FIRST_ROWS: usize = 1_024;
 /// Rows that a thread parses between two looks whether its part is still wanted.
 const ROWS_BETWEEN_LOOKS: usize = 4_096;
@@ -26,7 +26,7 @@ pub trait IntegerColumn {
     fn push(&mut self, number: i32);
     /// Takes an empty field; false if a plain row cannot have it.
     fn push_empty(&mut self) -> bool;
-    /// Gives the last of these back.
+    /// Removes the last number or empty field.
     fn pop(&mut self);
 }
 
@@ -86,7 +86,7 @@ impl From<NullableIntegers> for Int32Array {
     }
 }
 
-/// What ends plain rows.
+/// The line end that plain rows have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowEnd {
     /// A newline alone.
@@ -120,8 +120,8 @@ pub struct PlainRows<C> {
     pub end: usize,
 }
 
-/// Appends the plain rows at the beginning of `text` to `columns`, at most `most` of them: how many
-/// they are, and where the last one ends.
+/// Appends the plain rows at the beginning of `text` to `columns`, at most `most` of them. Returns
+/// their number and the end of the last one.
 pub fn plain_rows<C: IntegerColumn>(
     text: &[u8],
     delimiter: u8,
@@ -161,8 +161,8 @@ pub fn plain_rows<C: IntegerColumn>(
 }
 
 /// The plain rows at the beginning of `text`. If there are many, several threads find them, part by
-/// part: each part begins where the one before ends. `columns`: without rows, as each part begins
-/// with them.
+/// part: each part begins where the one before ends. Each part begins with a copy of `columns`,
+/// which have no rows.
 pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
     text: &[u8],
     delimiter: u8,
@@ -193,7 +193,7 @@ pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
         rest = others;
     }
     parts.push(rest);
-    // The first part that has a row of another kind: those behind it are not at the beginning.
+    // The first part that has a row that is not plain. Parts behind it do not count.
     let cut = AtomicUsize::new(usize::MAX);
     let parse = |number: usize, part: &[u8]| {
         let (mut columns, mut rows, mut end) = (columns.to_vec(), 0, 0);
@@ -216,7 +216,7 @@ pub fn plain_parts<C: IntegerColumn + Clone + Send + Sync>(
         }
         let own = parse(0, parts[0]);
         let others = parts.iter().enumerate().skip(1).zip(helpers).map(|((number, part), helper)| {
-            // A thread that has died has said nothing about its part.
+            // A thread that has panicked has no result, so this thread parses its part.
             helper.and_then(|helper| helper.join().ok()).unwrap_or_else(|| parse(number, part))
         });
         std::iter::once(own).chain(others).collect()

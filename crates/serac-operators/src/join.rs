@@ -39,7 +39,7 @@ pub enum JoinMethod {
 pub const MOST_KEYS: usize = u32::MAX as usize - 1;
 /// Keys of a block of a nested loop.
 const BLOCK: usize = 32 << 10;
-/// Comparisons, or probes, between two questions whether to go on.
+/// Comparisons, or probes, between two calls of `go_on`.
 const STEPS: usize = 1 << 18;
 /// Keys of a part of a Grace join: its table of about 24 bytes a key fits a second-level cache.
 const PART: usize = 1 << 15;
@@ -83,8 +83,8 @@ pub fn join<E>(
     Ok(out.pairs)
 }
 
-/// As [`join`], by at most `threads` threads, which may ask `go_on` at one time. At the end the
-/// pairs are there twice, until they are one pair of vectors.
+/// As [`join`], by at most `threads` threads, which may call `go_on` at the same time. At the end
+/// memory holds the pairs twice, until they are in one pair of vectors.
 ///
 /// # Errors
 /// The errors of `go_on`.
@@ -150,7 +150,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Bytes that a join of sides of these lengths takes beside its pairs, about.
 pub fn bytes(left: usize, right: usize, method: JoinMethod) -> u64 {
-    // By key: the places of buckets, of which there may be twice as many; of parts, key and place.
+    // For each entry of a table: the key, its place, and up to two starts of buckets. For each key
+    // of a part: the key and its place.
     const ENTRY: usize = size_of::<(i64, u32)>() + 2 * size_of::<u32>();
     const PARTED: usize = size_of::<i64>() + size_of::<u32>();
     let shorter = left.min(right);
@@ -182,7 +183,7 @@ fn chosen(method: JoinMethod, shorter: usize) -> Chosen {
 
 /// The results of a join's tasks.
 struct Joined<'g, E> {
-    /// Pairs of all tasks, as far as they have told.
+    /// The pairs of all tasks, as far as the tasks have reported them.
     total: AtomicUsize,
     go_on: &'g (dyn Fn(usize) -> Result<(), E> + Sync),
 }

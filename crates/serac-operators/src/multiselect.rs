@@ -64,7 +64,8 @@ impl Bounds {
 /// How a [`BlockSource`] hands out a block: its values, and which of them are not NULL.
 pub type UseBlock<'u, T> = &'u mut dyn FnMut(&[T], Option<&NullBuffer>);
 
-/// A column as a list of blocks, of those rows alone that are there, in the order of their ranks.
+/// A column as a list of blocks. The blocks have the rows that exist alone, in the order of their
+/// ranks.
 pub trait BlockSource<T, E>: Sync {
     /// The number of blocks.
     fn blocks(&self) -> usize;
@@ -185,8 +186,7 @@ impl Default for MultiselectSettings {
 const ENCODED: usize = Segments::MOST_CUTS / 2;
 /// Values of a piece at the most: places are 32-bit numbers, and a bitmap of 8 KiB.
 const PIECE: usize = 1 << 16;
-/// Parts that are there at one time, about: so many pieces times selects. More selects are
-/// evaluated in rounds.
+/// Parts that exist at one time, about: pieces times selects. More selects are evaluated in rounds.
 const MOST_PARTS: usize = 1 << 20;
 /// Values between two changes of select, 16 KiB of INTEGER: they stay in the first-level cache.
 const STRIDE: usize = 1 << 12;
@@ -245,7 +245,7 @@ enum Part {
         words: Vec<u64>,
         count: usize,
     },
-    /// The bitmap that the select has from the beginning has them, so many.
+    /// The select has a bitmap from the beginning, which has these rows. Their number.
     InBitmap(usize),
 }
 
@@ -312,7 +312,7 @@ impl Part {
         Self::of_words(&words, len)
     }
 
-    /// Writes the rows, and says how many there are.
+    /// Writes the rows, and returns their number.
     fn rows(&self, ranks: Range<u64>, base: &Runs, rows: &mut [u64]) -> usize {
         let first_rank = ranks.start;
         let mut ranges = base.parts(ranks.clone());
@@ -492,7 +492,7 @@ fn round<T: RangeValue, E: Send + Sync>(
     };
     let are_bits: Vec<bool> = (0..predicates.len()).map(is_bits).collect();
     let bitmaps = are_bits.iter().filter(|is_bits| **is_bits).count() as u64;
-    // Before they are there.
+    // Counted before they are allocated.
     let held = bitmaps * (rows / 8) + (parts * size_of::<OnceLock<Part>>()) as u64;
     go_on(held)?;
     let bitmaps = are_bits.into_iter().map(|is_bits| is_bits.then(|| SharedBits::new(rows as usize))).collect();
@@ -643,7 +643,7 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
                 self.put_together_in_parallel(select, threads)?;
             }
         }
-        // A column without rows has no task.
+        // A column without rows has no task, so its selections are made here.
         (0..selects).filter(|&s| self.selections[s].get().is_none()).try_for_each(|s| self.put_together(s))?;
         let counts: Vec<u64> = (0..selects).map(|select| self.count(select)).collect();
         let finish = |(select, count): (usize, u64)| match self.selections[select].take() {
@@ -748,7 +748,7 @@ impl<S: Sync, E: Send + Sync> Multiselect<'_, S, E> {
         }
     }
 
-    /// Asks whether so many more bytes may be held, and counts them.
+    /// Asks whether `bytes` more may be held, and counts them.
     fn hold(&self, bytes: u64) -> Result<(), E> {
         (self.go_on)(self.held.fetch_add(bytes, Ordering::Relaxed) + bytes)
     }
@@ -844,7 +844,7 @@ enum Form {
 }
 
 impl Form {
-    /// The form of a selection with so many rows of `all`.
+    /// The form of a selection with `count` of `all` rows.
     fn of(count: u64, all: u64, settings: &MultiselectSettings) -> Self {
         let except = all - count;
         if all == 0 {

@@ -1,12 +1,12 @@
 //! Rows in ascending order.
 
-/// Up to so many rows are sorted by comparison.
+/// Up to this many rows are sorted by comparison.
 const FEW: usize = 4_096;
 /// Bits of a digit: its counters stay in the first-level cache.
 const DIGIT: u32 = 11;
 
-/// Sorts row numbers, and leaves one of each. Many are sorted digit by digit, in linear time; it
-/// takes as much memory as they do.
+/// Sorts row numbers, and leaves one of each. Many rows are sorted digit by digit, in linear time.
+/// That takes as much memory again as the rows.
 pub fn sort_rows(rows: &mut Vec<u64>) {
     if !rows.is_sorted() {
         if rows.len() <= FEW {

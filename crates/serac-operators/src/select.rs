@@ -123,7 +123,7 @@ pub fn select_marked(codes: &[u16], marked: &[bool]) -> Vec<u32> {
 
 /// Constants up to which [`select_views`] beats a hash table.
 pub const MAX_VIEW_CONSTANTS: usize = 8;
-/// Values of up to so many bytes lie in their view.
+/// Values of up to this many bytes lie in their view.
 const INLINE_BYTES: usize = 12;
 /// The number of a value's bytes in the first half of its view, behind the length.
 const PREFIX_BYTES: usize = 4;

@@ -94,8 +94,8 @@ impl Runs {
         slice
     }
 
-    /// The ranges that rows with these ranks lie in: the ranks of a part of them, and the row of
-    /// the first.
+    /// The parts of ranges in which rows with these ranks lie: the ranks of each part, and its
+    /// first row.
     pub fn parts(&self, ranks: Range<u64>) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
         let first = self.ranks.partition_point(|first| *first <= ranks.start).saturating_sub(1);
         self.ranges.iter().zip(&self.ranks).skip(first).take_while(move |(_, rank)| **rank < ranks.end).filter_map(

@@ -1,9 +1,9 @@
 //! A bitmap that several threads write, each in ranges of its own.
 //!
-//! Ranges need not begin with a word. The words at both ends of a range, which other threads may
-//! write, too, take its bits by an atomic OR. The words between belong to the writer alone. All is
-//! `Relaxed`: a thread that reads the bits, or takes the words, has synchronised with the writers
-//! first.
+//! Ranges need not begin with a word. Other threads may also write the words at both ends of a
+//! range, so these words take its bits by an atomic OR. The words between belong to the writer
+//! alone. All accesses are `Relaxed`: a thread that reads the bits, or takes the words, has
+//! synchronised with the writers first.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
