@@ -44,9 +44,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
-    /// Says so.
+    /// Sets whether the server takes clients.
     pub fn set(&self, ready: bool) {
-        // Relaxed, as below: nothing else hangs on it.
+        // Relaxed, as below: no other data depends on it.
         self.0.store(ready, Ordering::Relaxed);
     }
 
@@ -133,7 +133,7 @@ impl HttpServer {
         Ok(Self { listener: TcpListener::bind(address).await?, shared: Arc::new(shared), timeout: CONNECTION_TIMEOUT })
     }
 
-    /// Lets only these see figures, wherever they are.
+    /// Restricts the figures to these callers, on any address.
     #[must_use]
     pub fn with_access(mut self, access: HttpAccess) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -175,7 +175,7 @@ impl HttpServer {
                             http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).max_buf_size(16 << 10);
                             http.keep_alive(false);
                             tokio::select! {
-                                // A client that breaks off is no business of ours.
+                                // A client that breaks off needs no handling.
                                 _ = http.serve_connection(TokioIo::new(socket), service) => {}
                                 () = place.ends(timeout) => {}
                             }

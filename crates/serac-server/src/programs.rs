@@ -39,7 +39,7 @@ impl Account for JobAccount {
     fn grow(&self, bytes: u64) -> Result<(), ComputeError> {
         let most = self.all.most_bytes;
         let grown = |held: u64| held.checked_add(bytes).filter(|held| *held <= most);
-        // Relaxed: a sum, and nothing hangs on it.
+        // Relaxed: a sum, on which no other data depends.
         if self.all.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_err() {
             let message = format!("jobs of at most {most} bytes run at a time, their inputs and outputs included");
             return Err(ComputeError::Refused { sqlstate: sqlstate::CONFIGURATION_LIMIT_EXCEEDED, message });

@@ -13,7 +13,7 @@ use tonic::transport::{Channel, Endpoint};
 /// The time that a connection may take to be established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of a message.
+/// The most bytes of a message.
 const MAX_MESSAGE: usize = 1 << 30;
 
 /// A server of Flight SQL, in a transaction of which several queries see one snapshot.

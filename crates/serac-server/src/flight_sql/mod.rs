@@ -7,19 +7,19 @@
 //!
 //! A query is planned at GetFlightInfo, for its schema, and runs at DoGet. Any other statement runs
 //! at GetFlightInfo, once, and its ticket, if it has rows, names the result. Statements run in
-//! sessions ([`seat`]): that of their transaction, that of the client if it keeps the server's
-//! cookie, or one of their own.
+//! sessions ([`session_lease`]): that of their transaction, that of the client if it keeps the
+//! server's cookie, or one of their own.
 //!
 //! | module | |
 //! |---|---|
 //! | [`service`] | which call goes where |
 //! | [`login`] | who calls |
-//! | [`shelf`] | what is kept for clients, for a time |
-//! | [`seat`] | sessions, and who has them |
+//! | [`expiring_map`] | what is kept for clients, for a time |
+//! | [`session_lease`] | sessions, and who has them |
 //! | [`stream`] | results as they are read |
 //! | [`statement`], [`parameters`] | statements, prepared or not |
 //! | [`transaction`] | transactions and savepoints |
-//! | [`form`], [`words`] | columns as the client wants them; dictionaries |
+//! | [`form`], [`result_dictionary`] | columns as the client wants them; dictionaries |
 //! | [`ingest`] | rows that come as batches |
 //! | [`metadata`], [`info`] | what there is |
 
@@ -66,18 +66,18 @@ pub struct FlightSqlOptions {
     /// Passwords of those who may connect, besides those of roles. If there are neither, and no
     /// token, everybody may.
     pub users: HashMap<String, Verifier>,
-    /// For how long the token that a user got for the password is good, from its last use on.
+    /// The time that a user's token is valid from its last use on.
     pub login: Duration,
-    /// For how long it is good from the login on, however often it is used.
+    /// The time that a user's token is valid from the login on, however often it is used.
     pub longest_login: Duration,
-    /// For how long a transaction stays open of which nothing is heard; then it is rolled back.
+    /// The time that an open transaction may be unused; then it is rolled back.
     pub transaction_timeout: Duration,
     /// The time that an unused session or prepared statement is kept.
     pub session_timeout: Duration,
-    /// For how long a client may read nothing of a result before that is given up.
+    /// The time that a client may read nothing of a result before the result is given up.
     pub stall: Duration,
-    /// Transactions, sessions and prepared statements at a time, of each so many. One user has half
-    /// of them at the most: see `shelf`.
+    /// The limit of transactions, of sessions and of prepared statements at a time, for each kind.
+    /// One user has half of them at the most: see `expiring_map`.
     pub max_sessions: usize,
 }
 

@@ -125,7 +125,7 @@ impl SessionLease {
         self.take().await
     }
 
-    /// Runs work to its end with a session of this seat; cancels it if the caller goes away.
+    /// Runs work to its end with this session; cancels it if the caller goes away.
     pub(super) async fn attend<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, SqlError>> + Send + 'static,

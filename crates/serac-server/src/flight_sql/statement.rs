@@ -216,7 +216,7 @@ fn count(result: &StatementResult) -> u64 {
     }
 }
 
-/// Reads to the end; how many rows there were.
+/// Reads to the end; returns the number of rows.
 async fn drain((_, mut batches): (SchemaRef, Batches)) -> Result<u64, Status> {
     let mut rows = 0;
     while let Some(batch) = batches.next().await {

@@ -42,8 +42,8 @@ pub(super) enum Work {
 /// The cancellation signals of running statements, by the marks of their tickets.
 pub(super) type Running = Arc<Mutex<HashMap<Vec<u8>, Arc<Notify>>>>;
 
-/// A statement that can be cancelled by the mark of its ticket. That it was cancelled before it has
-/// begun is not forgotten.
+/// A statement that can be cancelled by the mark of its ticket. A cancellation that comes before
+/// the statement begins is kept.
 pub(super) struct Cancellable {
     running: Running,
     mark: Vec<u8>,
@@ -195,8 +195,7 @@ impl Outlet {
                     // Between two executions no statement runs that could be cancelled, and an
                     // execution may yield to no other task.
                     consume_budget().await;
-                    // Relaxed: who reads it late executes once more. Pairs with the store in
-                    // `rows`.
+                    // Relaxed: a late read executes once more. Pairs with the store in `rows`.
                     if self.is_cancelled.load(Ordering::Relaxed) {
                         return Err(End::Failed(error(
                             sqlstate::QUERY_CANCELED,
@@ -280,7 +279,7 @@ pub(super) async fn rows(
         if let Err(End::Failed(status)) = result {
             *failed.lock() = Some(status);
         }
-        // The channel ends here: why is known before.
+        // The channel ends here; the reason is known before.
     });
     let Ok(schema) = has_begun.await else {
         let status = outcome.lock().take();

@@ -7,9 +7,9 @@
 //!            └── Running: cancel ─────▶│
 //! socket ◀──────────────── answers ────┘
 //! ```
-//! The reader notices a client that has gone while a statement runs, also when nothing more can be
-//! taken of it, and cancels the statement. The session goes with the connection, and its
-//! transaction is rolled back.
+//! The reader notices a client that has gone while a statement runs, even when the connection can
+//! take no more frames from the client. It then cancels the statement. The session goes with the
+//! connection, and its transaction is rolled back.
 
 use super::rows::Messages;
 use super::running::Running;
@@ -432,7 +432,7 @@ struct Connection {
     notifications: Notifications,
     /// A COPY has ended before its data.
     owes_data: bool,
-    /// Statements that take so long are logged.
+    /// Statements that take at least this long are logged.
     slow: Option<Duration>,
     images: Option<ImageSource>,
     user: String,

@@ -1,5 +1,5 @@
-//! To open a folder or to connect to the process that has it open, and sessions that do not show
-//! which.
+//! The database of a folder: opened in this process, or reached through the process that has it
+//! open. Sessions do not show which.
 //!
 //! ```no_run
 //! use serac_server::folder::{FolderDatabase, Opening, SessionOptions};
@@ -605,7 +605,7 @@ impl CancelRunning {
     /// folder open.
     pub fn cancel(&self) {
         match self.0.lock().clone() {
-            // Relaxed: nothing hangs on it but the end of the search.
+            // Relaxed: only the end of the search depends on it.
             Some(Cancels::Attaching(is_wanted)) => is_wanted.store(false, Ordering::Relaxed),
             Some(Cancels::Here(handle)) => handle.cancel(),
             Some(Cancels::There(handle)) => {

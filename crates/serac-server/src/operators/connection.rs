@@ -225,7 +225,7 @@ async fn read<R: AsyncRead + Unpin>(
     Ok(())
 }
 
-/// Writes answers until the thread has ended, or the client has taken nothing for so long.
+/// Writes answers until the thread has ended, or the client has taken nothing for `timeout`.
 async fn write<W: AsyncWrite + Unpin>(writer: &mut W, link: &Link, activity: &Activity, timeout: Duration) {
     let mut out = Vec::new();
     while link.take_answers(&mut out).await {

@@ -44,7 +44,7 @@ pub struct OperatorsOptions {
     pub statement_timeout: Option<Duration>,
     /// The time that a connection may be idle; `None` for no limit.
     pub idle_timeout: Option<Duration>,
-    /// Statements that take so long are logged; `None` for no log.
+    /// Statements that take at least this long are logged; `None` for no log.
     pub slow_statement: Option<Duration>,
     /// Bytes that the variables of all clients may hold; `None` for the language's own limit.
     pub memory_limit: Option<u64>,

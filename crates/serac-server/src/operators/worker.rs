@@ -20,7 +20,7 @@ pub(super) struct Worker {
     pub(super) context: Context,
     pub(super) link: Arc<Link>,
     pub(super) activity: Arc<Activity>,
-    /// Statements that take so long are logged.
+    /// Statements that take at least this long are logged.
     pub(super) slow: Option<Duration>,
     pub(super) user: String,
 }

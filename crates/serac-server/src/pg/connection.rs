@@ -56,7 +56,7 @@ pub(super) struct Connection<S> {
     asked: Option<Instant>,
     /// The loop's count at its last turn.
     turn: u64,
-    /// Statements that take so long are logged.
+    /// Statements that take at least this long are logged.
     pub(super) slow: Option<Duration>,
     /// The settings that the client knows, and the session's count of their changes at that time.
     reported: (u64, Reported),

@@ -71,7 +71,8 @@ pub(super) struct Portal {
     is_cursor: bool,
     /// Its transaction is over. It is not there for the client, and keeps its memory for the next.
     is_closed: bool,
-    /// The place where it was made, or has begun to run; `None` if no savepoint can remove it.
+    /// The place in the transaction where it was made, or has begun to run. `None` if no savepoint
+    /// can remove it.
     place: Option<Arc<PortalPlace>>,
 }
 
@@ -398,7 +399,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         prepared.description.clone().filter(|_| holds)
     }
 
-    /// Describe: a statement or a portal. None if that has been answered.
+    /// Describe: a statement or a portal. `None` if that has been answered.
     pub(super) fn describe(&mut self, body: &Bytes) -> Result<Option<Described>, WireError> {
         let mut body = Body(body);
         let (kind, name) = (body.byte()?, body.string()?);

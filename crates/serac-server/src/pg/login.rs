@@ -126,7 +126,8 @@ async fn startup<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Resul
     }
 }
 
-/// Up to the client's name and wishes; none if it wanted something else, and has got it.
+/// Reads up to the client's name and wishes. `None` if the client has asked for something else, and
+/// has got it.
 async fn begin<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     Origin { address, is_local }: Origin,

@@ -96,7 +96,7 @@ pub(super) struct Wishes {
     pub(super) unknown: Option<Vec<String>>,
 }
 
-/// Options of the protocol, not of the session, have names that begin so.
+/// Names of protocol options, which are no options of the session, begin with this.
 const PROTOCOL_OPTION: &str = "_pq_.";
 
 /// The length of the first message, once four bytes of it are there.

@@ -41,7 +41,7 @@ pub(super) fn describe(out: &mut Vec<u8>, schema: &Schema, formats: &Formats) {
         for (i, field) in schema.fields().iter().enumerate() {
             let column = field_type(field);
             put_string(out, field.name());
-            // No table, no number in it.
+            // The column belongs to no table, and has no number in one.
             put_i32(out, 0);
             put_i16(out, 0);
             put_i32(out, column.oid as i32);
@@ -56,7 +56,7 @@ pub(super) fn describe(out: &mut Vec<u8>, schema: &Schema, formats: &Formats) {
 #[derive(Clone, Copy)]
 struct Form<'s> {
     binary: bool,
-    /// The blanks behind a CHAR(n) make it so wide.
+    /// The width to which the blanks behind a CHAR(n) fill the value.
     width: Option<usize>,
     /// The session's settings of times; `None` for the defaults.
     style: Option<&'s TimeStyle>,

@@ -116,7 +116,7 @@ pub(super) struct Exchange {
     server_first: String,
     nonce: String,
     gs2_header: String,
-    /// The name is unknown: the exchange goes on as usual, and fails at its end.
+    /// Whether the name is unknown: then the exchange goes on as usual, and fails at its end.
     is_unknown: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct PgOptions {
     pub login_timeout: Duration,
     /// The time that statements may go on after the stop before they are cancelled.
     pub shutdown_timeout: Duration,
-    /// Statements that take so long are logged; `None` for no log.
+    /// Statements that take at least this long are logged; `None` for no log.
     pub slow_statement: Option<Duration>,
 }
 

@@ -120,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Writes a whole result, as text; the tag of its end.
+    /// Writes a whole result, as text; returns the tag of its end.
     async fn put_result(&mut self, result: StatementResult) -> Result<String, WireError> {
         let formats = Formats { style: self.session.time_style(), ..Formats::default() };
         if let StatementResult::Rows { schema, .. } = &result {
@@ -129,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.put_rows(result, &formats).await
     }
 
-    /// Writes the rows of a whole result; the tag of its end.
+    /// Writes the rows of a whole result; returns the tag of its end.
     pub(super) async fn put_rows(&mut self, result: StatementResult, formats: &Formats) -> Result<String, WireError> {
         match result {
             StatementResult::Command { tag, rows } => {
@@ -201,7 +201,7 @@ pub(crate) fn complete_tag(tag: &str, count: u64) -> String {
     if matches!(tag, "SHOW" | "EXPLAIN" | "CALL") { tag.into() } else { format!("{tag} {count}") }
 }
 
-/// Sends rows as they come; how many.
+/// Sends rows as they come; returns their number.
 pub(super) async fn send_rows<S: AsyncRead + AsyncWrite + Unpin>(
     wire: &mut Wire<S>,
     cancel: &CancelHandle,

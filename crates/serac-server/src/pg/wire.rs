@@ -128,12 +128,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
         (self.sent, self.closed) = (0, self.closed || result.is_err());
         self.out.clear();
-        // A large result shall not be kept in mind for ever.
+        // The memory of a large result is not kept for ever.
         self.out.shrink_to(2 * SEND_BYTES);
         Ok(result?)
     }
 
-    /// Whether so much has been written that it is to be sent.
+    /// Whether the written bytes are so many that they are to be sent.
     pub(super) fn is_full(&self) -> bool {
         self.out.len() >= SEND_BYTES
     }
