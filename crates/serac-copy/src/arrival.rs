@@ -1,18 +1,18 @@
-//! Input that may let its readers wait.
+//! Input whose readers may have to wait.
 //!
-//! A reader of rows gathers thousands of them before it hands them over. Where the next ones do not
-//! come soon, it hands over those that it has, so that what is wrong with them is known at once.
+//! A reader of rows collects thousands of them before it hands them over. If the next ones do not
+//! come soon, it hands over those that it has. So their errors are known at once.
 
 use std::io::Read;
 use std::time::Duration;
 
-/// How long a reader that has rows waits for more.
+/// The time that a reader that has rows waits for more.
 pub const COPY_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What COPY FROM reads.
+/// The input of COPY FROM.
 pub trait CopyInput: Read {
     /// Waits up to [`COPY_PATIENCE`] for bytes, or the end of the input; false if neither has come.
-    /// True for input that lets nobody wait.
+    /// True for input whose readers never wait.
     fn comes_soon(&mut self) -> bool {
         true
     }

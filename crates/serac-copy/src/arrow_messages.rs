@@ -1,8 +1,8 @@
 //! Arrow IPC messages from outside, read without trust.
 //!
-//! Arrow's own reader checks values, but believes what a header says of types, lengths and places:
-//! it slices, multiplies and allocates by it, and panics where that is wrong. So messages of
-//! clients and files are read here:
+//! Arrow's own reader checks values, but trusts the types, lengths and places in a header. It
+//! slices, multiplies and allocates by them, and panics if they are wrong. So messages of clients
+//! and files are read here:
 //!
 //! ```text
 //! header ──verify (flatbuffers)──▶ Schema ──every field checked──▶ arrow-schema
@@ -10,9 +10,10 @@
 //!                                  ▼
 //!        nodes, buffers ──bounds, sizes, decompression within limits──▶ ArrayData::build (values) ──▶ RecordBatch
 //! ```
-//! What a message makes of little input is bounded: rows ([`MAX_ROWS`]), what it unpacks to
+//! The memory that a small message can take is bounded: its rows ([`MAX_ROWS`]), its unpacked bytes
 //! ([`MAX_BODY`]), and the bytes that its views and codes name ([`MAX_NAMED`]). Dictionaries stay
-//! for the messages that follow: all of a stream take no more than one message may ([`MAX_BODY`]).
+//! for the messages that follow. All dictionaries of a stream together take no more than one
+//! message may ([`MAX_BODY`]).
 //!
 //! Types that no table and no parameter has (structures, maps, unions, runs) are refused: SQLSTATE
 //! 0A000.
@@ -38,7 +39,7 @@ const MAX_ROWS: usize = 1 << 24;
 const MAX_ELEMENTS: usize = 1 << 28;
 /// Bytes of a message's header.
 const MAX_HEADER: usize = 64 << 20;
-/// Bytes of a message's body, and of what it unpacks to.
+/// Bytes of a message's body, and of the body unpacked.
 const MAX_BODY: usize = 1 << 30;
 /// Bytes that a column's views, or codes of a dictionary, name.
 const MAX_NAMED: usize = 1 << 30;
@@ -46,21 +47,21 @@ const MAX_NAMED: usize = 1 << 30;
 const MAX_DEPTH: usize = 8;
 /// Columns of a schema.
 const MAX_COLUMNS: usize = 1 << 14;
-/// In a stream, what stands before the length of a header.
+/// The word that stands before the length of a header in a stream.
 const CONTINUATION: u32 = u32::MAX;
 /// Zeros before the first message of a file.
 const MAX_PADDING: usize = 128;
-/// What an Arrow file begins with, padded to eight bytes or more; behind that, it is a stream.
+/// The beginning of an Arrow file, padded to eight bytes or more. A stream follows.
 const FILE_MAGIC: &[u8; 8] = b"ARROW1\0\0";
 
-/// What a message was.
+/// The content of a message.
 #[derive(Debug)]
 pub enum ArrowMessage {
     /// The columns of the batches that follow.
     Schema(SchemaRef),
     /// Rows.
     Batch(RecordBatch),
-    /// Nothing to see: the words of a dictionary, or a message without content.
+    /// Nothing for the reader: the words of a dictionary, or a message without content.
     Nothing,
 }
 
@@ -76,7 +77,7 @@ pub struct ArrowMessages {
 #[derive(Debug)]
 struct Dictionary {
     words: ArrayRef,
-    /// Bytes that it keeps: the message's, or what that unpacked to.
+    /// Bytes that it keeps: those of the message, or of its unpacked buffers.
     bytes: usize,
 }
 
@@ -189,7 +190,7 @@ struct Reading<'a> {
     room: usize,
 }
 
-/// How many rows, and how many of them are NULL.
+/// The number of rows, and how many of them are NULL.
 #[derive(Clone, Copy)]
 struct Node {
     rows: usize,
@@ -239,16 +240,17 @@ impl<'a> Reading<'a> {
         self.room = self.room.checked_sub(buffer.len()).ok_or_else(|| too_large("its buffers"))?;
         Ok(buffer)
     }
-    /// The next buffer, of values of a fixed width: as many bytes as there must be.
+    /// The next buffer, of values of a fixed width, cut to the bytes that there must be.
     fn fixed(&mut self, bytes: usize) -> Result<Buffer> {
         let buffer = self.buffer()?;
-        // Arrow takes all of it for values, and panics where that does not come out even.
+        // Arrow takes the whole buffer for values, and panics if its length is no multiple of the
+        // width.
         match buffer.len() < bytes {
             true => Err(malformed("a buffer is too short for its rows")),
             false => Ok(buffer.slice_with_length(0, bytes)),
         }
     }
-    /// A buffer with its length before it: -1 for one that is not compressed.
+    /// Unpacks a buffer with its length before it: -1 for one that is not compressed.
     fn unpacked(&self, packed: &Buffer, codec: CompressionType) -> Result<Buffer> {
         let (length, rest) = packed.split_first_chunk::<8>().ok_or_else(|| malformed("a compressed buffer"))?;
         let length = i64::from_le_bytes(*length);
@@ -261,7 +263,7 @@ impl<'a> Reading<'a> {
         }
         let wrong = |error: std::io::Error| malformed(format!("a compressed buffer: {error}"));
         let mut bytes = Vec::new();
-        // Not more than is said, and one byte to see that there is no more.
+        // Not more than the announced length, and one byte that must not be there.
         let most = length as u64 + 1;
         let read = match codec {
             CompressionType::LZ4_FRAME => lz4_flex::frame::FrameDecoder::new(rest).take(most).read_to_end(&mut bytes),
@@ -274,7 +276,7 @@ impl<'a> Reading<'a> {
         read.map_err(wrong)?;
         if bytes.len() == length { Ok(Buffer::from_vec(bytes)) } else { Err(malformed("a compressed buffer")) }
     }
-    /// The bits that say which rows are not NULL; none if no row is.
+    /// The bits that say which rows are not NULL; `None` if no row is NULL.
     fn validity(&mut self, node: Node) -> Result<Option<Buffer>> {
         let least = if node.nulls > 0 { node.rows.div_ceil(8) } else { 0 };
         Ok(Some(self.fixed(least)?).filter(|_| node.nulls > 0))
@@ -328,7 +330,7 @@ impl<'a> Reading<'a> {
             DataType::Dictionary(codes, words) => {
                 #[allow(deprecated)]
                 let id = field.dict_id().ok_or_else(|| malformed("a dictionary without a number"))?;
-                // One whose rows are all NULL need not come.
+                // A dictionary whose rows are all NULL need not come.
                 let known = self.dictionaries.get(&id).map(|dictionary| dictionary.words.clone());
                 let words = known.unwrap_or_else(|| new_empty_array(words));
                 let width = codes.primitive_width().ok_or_else(|| malformed("the codes of a dictionary"))?;
@@ -359,8 +361,8 @@ fn built(builder: ArrayDataBuilder) -> Result<ArrayRef> {
     Ok(array)
 }
 
-/// Refuses values that their type does not have, of which Arrow does not know, and those that name
-/// far more than is there.
+/// Refuses values that their type does not have and that Arrow accepts. Also refuses views and
+/// codes that name far more bytes than there are.
 fn check_values(array: &ArrayRef) -> Result<()> {
     check_times(array)?;
     let named = match array.data_type() {
@@ -395,7 +397,7 @@ fn check_values(array: &ArrayRef) -> Result<()> {
 fn overflow() -> SqlError {
     SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
 }
-/// The sum of what views say of their lengths.
+/// The sum of the lengths that views state.
 fn lengths(views: &[u128]) -> usize {
     views.iter().map(|view| *view as u32 as usize).sum()
 }
@@ -410,8 +412,8 @@ impl ArrowMessages {
     /// Reads the next message: its header, and its body.
     ///
     /// # Errors
-    /// SQLSTATE 08P01 or 22P03 for what is malformed, 54000 for what is too large, 0A000 for types
-    /// and forms that are not known here, 22003 and 22008 for values that their types do not have.
+    /// SQLSTATE 08P01 or 22P03 for malformed messages, 54000 for messages that are too large, 0A000
+    /// for unknown types and forms, 22003 and 22008 for values that their types do not have.
     pub fn read(&mut self, header: &[u8], body: &Buffer) -> Result<ArrowMessage> {
         let message = ipc::root_as_message(header).map_err(|error| malformed(format!("its header: {error}")))?;
         if message.version() < MetadataVersion::V4 {
@@ -453,14 +455,14 @@ impl ArrowMessages {
                 };
                 let data = batch.data().ok_or_else(|| malformed("a dictionary without words"))?;
                 let words = Field::new("", *words, true);
-                // The one that it takes the place of goes first.
+                // The dictionary that it replaces goes first.
                 self.dictionaries.remove(&batch.id());
                 let kept: usize = self.dictionaries.values().map(|dictionary| dictionary.bytes).sum();
                 let room = MAX_BODY.saturating_sub(kept);
                 let (words, bytes) = {
                     let mut reading = Reading { room, ..Reading::new(data, body, &self.dictionaries)? };
                     let words = reading.array(&words, MAX_ROWS)?;
-                    // What is not packed lies in the message, of which all is kept.
+                    // Buffers that are not packed lie in the message, which is kept as a whole.
                     (words, body.len().max(room - reading.room))
                 };
                 if bytes > room {
@@ -477,7 +479,7 @@ impl ArrowMessages {
     }
 }
 
-/// The batches of a stream of bytes, which is Arrow's stream format, or a file's.
+/// The batches of a stream of bytes, in Arrow's stream format or its file format.
 pub struct ArrowStream<R> {
     input: R,
     messages: ArrowMessages,
@@ -495,7 +497,7 @@ impl<R: Read> ArrowStream<R> {
             Self { input, messages: ArrowMessages::default(), schema: Arc::new(Schema::empty()), ended: false };
         let (mut continuation, mut length) = (number(&first[..4]), number(&first[4..]));
         if is_file {
-            // Zeros up to a place that is good for the first message.
+            // Zeros that align the first message.
             for _ in 0..MAX_PADDING / 4 {
                 continuation = number(&stream.bytes(4)?);
                 if continuation != 0 {
@@ -519,7 +521,8 @@ impl<R: Read> ArrowStream<R> {
         &self.schema
     }
 
-    /// Exactly so many bytes. Room is made for what comes, not for what is promised.
+    /// Exactly `count` bytes. Memory is allocated for bytes that come, not for the announced
+    /// number.
     fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = (&mut self.input).take(count as u64).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -542,7 +545,7 @@ impl<R: Read> ArrowStream<R> {
         }
         self.rest_of_message(number(&head[4..]))
     }
-    /// What follows the length of a header; none at the end.
+    /// The header of this length and the body; `None` at the end of the stream.
     fn rest_of_message(&mut self, length: u32) -> Result<Option<(Vec<u8>, Buffer)>> {
         let length = length as usize;
         if length == 0 {

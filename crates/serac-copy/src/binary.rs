@@ -27,7 +27,7 @@ fn malformed(what: &str) -> SqlError {
     SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, format!("invalid COPY file: {what}"))
 }
 
-/// Whether bytes begin with a whole row, or with what is none.
+/// Whether bytes begin with a whole row, or with bytes that are no row.
 fn has_row(mut bytes: &[u8]) -> bool {
     fn split<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
         let (head, rest) = bytes.split_first_chunk()?;
@@ -57,7 +57,7 @@ impl<R: CopyInput> BinaryReader<R> {
         })?;
         Ok(bytes)
     }
-    /// Reads until the buffer is full or the input ends; how many bytes that are.
+    /// Reads until the buffer is full or the input ends; returns the number of bytes.
     fn read_up_to(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -70,8 +70,8 @@ impl<R: CopyInput> BinaryReader<R> {
         }
         Ok(filled)
     }
-    /// The number of a row's fields, -1 for the trailer; none at the end of the input, which needs
-    /// no trailer.
+    /// The number of a row's fields, -1 for the trailer. `None` at the end of the input, which
+    /// needs no trailer.
     fn field_count(&mut self) -> Result<Option<i16>> {
         let mut bytes = [0; 2];
         let read = self.read_up_to(&mut bytes)?;
@@ -161,14 +161,14 @@ impl<R: CopyInput> Iterator for BinaryReader<R> {
     }
 }
 
-/// Writes batches, a row in one piece; the header is in the same piece as what comes first behind
-/// it, as some readers expect.
+/// Writes batches, each row in one piece. The header is in the same piece as the first row or the
+/// trailer, as some readers expect.
 pub(super) struct BinaryWriter<W> {
     output: W,
     header: Vec<u8>,
-    /// Which columns are JSON, and no JSONB.
+    /// By column, whether it is JSON and not JSONB.
     json: Vec<bool>,
-    /// How many characters the columns of CHAR(n) show.
+    /// By column, the number of characters that a CHAR(n) shows.
     widths: Vec<Option<usize>>,
 }
 

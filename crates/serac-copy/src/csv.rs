@@ -4,8 +4,8 @@
 //! and a line without a character is a row with an empty field. A field is NULL if it has the text
 //! of NULL and no quotes. All lines end as the first one does.
 //!
-//! Where all columns are INTEGER, rows of plain numbers are parsed into numbers at once, many at a
-//! time and by several threads (`serac_operators::integer_rows`). The first row of another kind,
+//! If all columns are INTEGER, rows of plain numbers are parsed into numbers at once, many at a
+//! time and by several threads (`serac_operators::integer_rows`). The first row that is not plain,
 //! and some behind it, are read as texts: few if most rows are plain.
 
 use super::line_end::LineEnd;
@@ -20,10 +20,10 @@ use serac_values::{Result, SqlError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes of the input that are there at a time.
+/// Bytes of the input that are in memory at a time.
 const WINDOW_BYTES: usize = 1 << 20;
-/// Rows that are read as texts behind many plain ones. Twice as many each time that fewer plain
-/// ones follow, up to [`BATCH_ROWS`].
+/// Rows that are read as texts behind many plain ones. The number doubles each time that fewer
+/// plain ones follow, up to [`BATCH_ROWS`].
 const FEW_ROWS: usize = 64;
 
 /// A part of the input.
@@ -38,7 +38,7 @@ impl<R: CopyInput> Window<R> {
     fn new(input: R) -> Self {
         Self { input, bytes: vec![0; WINDOW_BYTES], from: 0, to: 0 }
     }
-    /// What is there and was not consumed.
+    /// The bytes that were read and not consumed.
     fn bytes(&self) -> &[u8] {
         &self.bytes[self.from..self.to]
     }
@@ -58,7 +58,7 @@ impl<R: CopyInput> Window<R> {
             }
         }
     }
-    /// Leaves out a mark of the byte order at the input's beginning.
+    /// Leaves out a byte order mark at the input's beginning.
     fn skip_mark(&mut self) -> Result<()> {
         let mark = "\u{feff}".as_bytes();
         while self.to < mark.len() && self.read()? {}
@@ -67,7 +67,7 @@ impl<R: CopyInput> Window<R> {
         }
         Ok(())
     }
-    /// Bytes of the input; none at its end.
+    /// Bytes of the input; empty at its end.
     fn some(&mut self) -> Result<&[u8]> {
         if self.from == self.to {
             (self.from, self.to) = (0, 0);
@@ -75,7 +75,7 @@ impl<R: CopyInput> Window<R> {
         }
         Ok(self.bytes())
     }
-    /// Whether the end of a line is there, or comes soon, or that of the input.
+    /// Whether the end of a line, or of the input, is there or comes soon.
     fn has_line_soon(&mut self) -> Result<bool> {
         loop {
             if self.bytes().iter().any(|byte| matches!(byte, b'\n' | b'\r')) || self.bytes().len() == self.bytes.len() {
@@ -91,8 +91,8 @@ impl<R: CopyInput> Window<R> {
             }
         }
     }
-    /// Many bytes of the input: all there is room for, once more than half of that are consumed, or
-    /// as many as come soon.
+    /// Many bytes of the input. A window of which at most half is unread is filled first, as far as
+    /// bytes come soon.
     fn many(&mut self) -> Result<&[u8]> {
         if self.to - self.from > self.bytes.len() / 2 {
             return Ok(self.bytes());
@@ -107,12 +107,12 @@ impl<R: CopyInput> Window<R> {
 /// A field of the present row.
 #[derive(Clone, Copy)]
 struct Field {
-    /// Where its bytes end among those of the row.
+    /// The end of its bytes among those of the row.
     end: usize,
     is_quoted: bool,
 }
 
-/// Where in a row the next byte stands.
+/// The place of the next byte in a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Unquoted,
@@ -125,7 +125,7 @@ enum Place {
     Return,
 }
 
-/// The numbers that plain rows may have.
+/// The fields that plain rows may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plain {
     /// No row is plain.
@@ -154,23 +154,23 @@ pub(super) struct CsvReader<R> {
     line_end: LineEnd,
     /// Whether a row `\.` ends the data.
     has_end_mark: bool,
-    /// That row has been read.
+    /// Whether the row that ends the data has been read.
     is_ended: bool,
     plain: Plain,
-    /// How many threads may look for plain rows.
+    /// The number of threads that may look for plain rows.
     threads: usize,
     /// Plain rows that were found.
     found: VecDeque<Rows>,
-    /// How many rows are read as texts before others are looked for.
+    /// The number of rows to read as texts before plain rows are looked for.
     text_rows: usize,
     /// The present row.
     bytes: Vec<u8>,
     fields: Vec<Field>,
-    /// What is wrong with the row behind those that were given.
+    /// The error of the row behind those that were given.
     failed: Option<SqlError>,
 }
 
-/// What plain rows may have, so that they can mean nothing but that.
+/// The fields that plain rows may have. A plain row must have no other meaning under these options.
 fn plain(options: &Options, types: &[ColumnType], nulls: &[Nulls]) -> Plain {
     let is_of_number = |byte: u8| byte.is_ascii_digit() || b"-\r\n".contains(&byte);
     let may_be = types.iter().all(|column_type| *column_type == ColumnType::Int32)
@@ -190,7 +190,7 @@ pub(super) fn in_line(sqlstate: &'static str, what: impl Into<String>, line: u64
     SqlError { detail: Some(format!("line {line}")), ..SqlError::new(sqlstate, what) }
 }
 
-/// The text that these bytes of a line are.
+/// The bytes of a line as text.
 pub(super) fn text_in_line(bytes: &[u8], line: u64) -> Result<&str> {
     utf8(bytes).map_err(|error| in_line(error.sqlstate, error.message, line))
 }
@@ -223,13 +223,14 @@ impl<R: CopyInput> CsvReader<R> {
         }
     }
 
-    /// The same, of data that a row `\.` ends: clients of PostgreSQL up to version 17 mark the end
-    /// so.
+    /// The same reader for data that a row `\.` ends: clients of PostgreSQL up to version 17 mark
+    /// the end with it.
     pub(super) fn until_mark(self) -> Self {
         Self { has_end_mark: true, ..self }
     }
 
-    /// Reads a row into `bytes` and `fields`: the line on which it begins. None behind the last.
+    /// Reads a row into `bytes` and `fields`; returns the line on which it begins. `None` behind
+    /// the last.
     fn read_row(&mut self) -> Result<Option<u64>> {
         self.bytes.clear();
         self.fields.clear();
@@ -323,8 +324,8 @@ impl<R: CopyInput> CsvReader<R> {
         }
     }
 
-    /// Ends the present row with its last field: none where it is the end mark. `end` is that of
-    /// its line, none at the end of the input.
+    /// Ends the present row with its last field; `None` if the row is the end mark. `end` is the
+    /// end of its line; `None` at the end of the input.
     fn end_row(&mut self, begun: u64, is_quoted: bool, end: Option<LineEnd>) -> Result<Option<u64>> {
         if let Some(end) = end
             && !self.line_end.takes(end)
@@ -342,13 +343,13 @@ impl<R: CopyInput> CsvReader<R> {
         if self.bytes.len() + self.fields.len() != mark.len() + 1 || self.fields.iter().any(|field| field.is_quoted) {
             return false;
         }
-        // The delimiter may be a byte of it.
+        // The delimiter may be a byte of the mark.
         let mut text = self.bytes.clone();
         self.fields.iter().rev().skip(1).for_each(|field| text.insert(field.end, self.delimiter));
         text == mark
     }
 
-    /// Looks for plain rows; how many there are.
+    /// Looks for plain rows; returns their number.
     fn find_plain<C>(&mut self) -> Result<usize>
     where
         C: IntegerColumn + Default + Clone + Send + Sync,
@@ -425,7 +426,7 @@ impl<R: CopyInput> CsvReader<R> {
         self.failed = failed;
         rows
     }
-    /// Reads a row of texts: the line on which it begins. None behind the last.
+    /// Reads a row of texts; returns the line on which it begins. `None` behind the last.
     fn text_row(&mut self, columns: &mut [StringViewBuilder]) -> Result<Option<u64>> {
         let Some(line) = self.read_row()? else { return Ok(None) };
         let (found, wanted) = (self.fields.len(), columns.len());

@@ -1,12 +1,11 @@
-//! Files of COPY: no thread that others need waits for one.
+//! Files of COPY. Opening, reading and writing them blocks no thread that others need.
 //!
-//! To open a named pipe takes until somebody opens its other end, and to read or write a pipe or a
+//! Opening a named pipe takes until somebody opens its other end. Reading or writing a pipe or a
 //! device takes as long as its other end likes. So a thread of its own opens, reads and writes each
 //! file, and the session waits for that thread as it waits for rows. Pipes and devices are opened
-//! without blocking (O_NONBLOCK) and polled, every [`ASKED`], which is when the thread of a
-//! statement that was cancelled finds that nobody wants the file ([`Wanted`]) and ends. Only a file
-//! system that does not answer can hold the thread up for longer, and it then holds up nothing
-//! else.
+//! without blocking (O_NONBLOCK) and polled every [`ASKED`]. If the statement was cancelled, its
+//! thread finds at the next poll that nobody wants the file ([`Wanted`]), and ends. Only a file
+//! system that does not answer can hold the thread up for longer. It then holds up nothing else.
 
 use super::options::Options;
 use super::sink::Sink;
@@ -58,12 +57,12 @@ impl Wanted {
 /// A file that is read or written no longer than it is wanted.
 pub(super) struct CopyFile {
     file: File,
-    /// Whether it may have the thread wait: a pipe or a device.
+    /// Whether reads and writes may block: for a pipe or a device.
     is_polled: bool,
     wanted: Wanted,
 }
 
-/// How files are opened, besides for what.
+/// The flags with which all files are opened.
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 
 impl CopyFile {
@@ -76,7 +75,7 @@ impl CopyFile {
     pub(super) fn open(path: &str, wanted: Wanted) -> std::io::Result<Self> {
         Self::new(OpenOptions::new().read(true).custom_flags(FLAGS).open(path)?, wanted)
     }
-    /// Opens a file to be written, and empties it. A pipe is waited for until somebody reads it.
+    /// Opens a file to be written, and empties it. Waits until somebody reads a pipe.
     pub(super) fn create(path: &str, wanted: Wanted) -> std::io::Result<Self> {
         let is_pipe = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
         loop {
@@ -98,8 +97,8 @@ impl CopyFile {
         let message = || format!("\"{path}\" is a pipe or a device, which cannot be read in this format");
         if self.is_polled { Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message())) } else { Ok(self.file) }
     }
-    /// Waits until a pipe or a device can be read or written. One that nobody has opened yet at its
-    /// other end cannot.
+    /// Waits until a pipe or a device can be read or written. It cannot be before somebody has
+    /// opened its other end.
     fn wait(&self, flags: PollFlags) -> std::io::Result<()> {
         let pause = Timespec::try_from(ASKED).map_err(std::io::Error::other)?;
         if !self.is_polled {
@@ -133,7 +132,7 @@ impl CopyInput for CopyFile {
     fn comes_soon(&mut self) -> bool {
         let pause = Timespec::try_from(COPY_PATIENCE);
         let mut asked = [PollFd::new(&self.file, PollFlags::IN)];
-        // Where that cannot be asked, the next read tells what is wrong.
+        // If polling fails, the next read reports the error.
         !self.is_polled || pause.is_err() || rustix::event::poll(&mut asked, pause.as_ref().ok()) != Ok(0)
     }
 }
@@ -155,7 +154,8 @@ impl Write for CopyFile {
 
 /// A file that COPY TO writes, on a thread of its own.
 pub struct FileSink {
-    /// Batches, and none for the end. An end of the channel without that is a cancellation.
+    /// Batches, and `None` for the end. If the channel ends without `None`, the statement is
+    /// cancelled.
     parts: mpsc::Sender<Option<RecordBatch>>,
     ended: oneshot::Receiver<Result<()>>,
     _want: Want,
@@ -178,7 +178,7 @@ impl FileSink {
                 Ok(sink) => sink,
                 Err(error) => return drop(opens.send(Err(error))),
             };
-            // Who has gone meanwhile sends nothing.
+            // A statement that has gone meanwhile sends nothing.
             let _ = opens.send(Ok(()));
             let result = loop {
                 match taken.blocking_recv() {
@@ -210,14 +210,14 @@ impl FileSink {
     /// Writes rows.
     ///
     /// # Errors
-    /// 58030 for what the file system says.
+    /// 58030 for an error of the file system.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         match self.parts.send(Some(batch.clone())).await {
             Ok(()) => Ok(()),
             Err(_) => self.end().await,
         }
     }
-    /// Writes what ends the format, and everything that is buffered.
+    /// Writes the end of the format, and everything that is buffered.
     pub async fn finish(mut self) -> Result<()> {
         // Without a receiver there is an error already.
         let _ = self.parts.send(None).await;

@@ -19,7 +19,7 @@ impl LineEnd {
     pub(super) fn may_be_pair(self) -> bool {
         matches!(self, Self::Unknown | Self::ReturnNewline)
     }
-    /// Takes note of the end of a line; false where earlier lines end otherwise.
+    /// Notes the end of a line; false if earlier lines end otherwise.
     #[must_use]
     pub(super) fn takes(&mut self, end: Self) -> bool {
         if *self == Self::Unknown {
@@ -27,8 +27,8 @@ impl LineEnd {
         }
         *self == end
     }
-    /// The message about this end in an input whose lines end otherwise. A format calls it a `kind`
-    /// newline.
+    /// The message about this end in an input whose lines end otherwise. `kind` is the format's
+    /// word for the newline.
     pub(super) fn misplaced(self, kind: &str) -> String {
         let name = if self == Self::Newline { "newline" } else { "carriage return" };
         format!("{kind} {name} found in data")

@@ -34,12 +34,12 @@ impl Format {
     }
 }
 
-/// Which fields of a column that have the text of NULL are NULL, in CSV.
+/// The rule by which fields with the text of NULL are NULL, for a column of CSV.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nulls {
-    /// Those in quotes: FORCE_NULL.
+    /// Whether quoted fields are: FORCE_NULL.
     pub quoted: bool,
-    /// Those without; not with FORCE_NOT_NULL.
+    /// Whether unquoted fields are; false with FORCE_NOT_NULL.
     pub bare: bool,
 }
 
@@ -49,13 +49,14 @@ impl Default for Nulls {
     }
 }
 
-/// Which bytes of CSV stand within quotes.
+/// Finds the bytes of CSV that stand within quotes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quotes {
     quote: u8,
     escape: u8,
     is_within: bool,
-    /// Behind an escape within quotes, which takes the next quote's meaning away.
+    /// Whether the last byte was an escape within quotes, which takes the next quote's meaning
+    /// away.
     is_escaped: bool,
 }
 
@@ -64,7 +65,7 @@ impl Quotes {
     pub fn new(quote: u8, escape: u8) -> Self {
         Self { quote, escape, is_within: false, is_escaped: false }
     }
-    /// Goes past a byte; whether what comes behind it stands within quotes.
+    /// Goes past a byte; returns whether the next one stands within quotes.
     pub fn pass(&mut self, byte: u8) -> bool {
         let is_escape = byte == self.escape && self.escape != self.quote && self.is_within;
         if byte == self.quote && !self.is_escaped {
@@ -75,40 +76,40 @@ impl Quotes {
     }
 }
 
-/// How the input of a COPY is read, or its output written.
+/// The form of the input, or the output, of a COPY.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The format.
     pub format: Format,
     /// Whether the first line has names, and not values.
     pub header: bool,
-    /// What stands between fields.
+    /// The byte between fields.
     pub delimiter: u8,
-    /// What fields of CSV are quoted with.
+    /// The byte around quoted fields of CSV.
     pub quote: u8,
-    /// What stands before a quote within quotes, and before itself.
+    /// The byte before a quote within quotes, and before itself.
     pub escape: u8,
     /// The text of NULL.
     pub null: String,
-    /// Whether only a table is copied into that was created or truncated in the transaction.
+    /// Whether the table must have been created or truncated in the same transaction.
     pub freeze: bool,
     /// The columns of FORCE_NULL.
     pub force_null: Vec<String>,
     /// The columns of FORCE_NOT_NULL.
     pub force_not_null: Vec<String>,
-    /// By column of the input; those that are not there have what is usual.
+    /// By column of the input; columns that are missing here have the default.
     pub nulls: Vec<Nulls>,
-    /// The session's settings of times, by which texts are written; none for the usual ones.
+    /// The session's settings of times, by which texts are written; `None` for the defaults.
     pub style: Option<Arc<TimeStyle>>,
 }
 
-/// What stands behind the last point of a file's name, in lower case.
+/// The part of a file's name behind the last point, in lower case.
 fn extension(path: &str) -> String {
     Path::new(path).extension().and_then(|extension| extension.to_str()).unwrap_or("").to_lowercase()
 }
 
 impl Options {
-    /// What is usual for a file of this name in a format.
+    /// The defaults for a file of this name in a format.
     pub fn new(path: &str, format: Format) -> Self {
         let is_text = format == Format::Text;
         Self {
@@ -125,11 +126,11 @@ impl Options {
             style: None,
         }
     }
-    /// The quotes of CSV; none in another format.
+    /// The quotes of CSV; `None` in another format.
     pub fn quotes(&self) -> Option<Quotes> {
         (self.format == Format::Csv).then(|| Quotes::new(self.quote, self.escape))
     }
-    /// What is usual for a file of this name, in the format that its extension says, or else
+    /// The defaults for a file of this name, in the format of its extension, or else in
     /// `otherwise`.
     pub fn of_file(path: &str, otherwise: Format) -> Self {
         Self::new(path, Format::of_name(&extension(path)).unwrap_or(otherwise))
@@ -187,7 +188,7 @@ impl Options {
         Ok(self)
     }
 
-    /// Those of CSV, for tests.
+    /// The options of CSV, for tests.
     #[cfg(test)]
     pub(super) fn csv(header: bool, delimiter: u8, null: &str) -> Self {
         let (force_null, force_not_null, nulls) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,15 +1,15 @@
-//! How far a COPY is.
+//! The progress of a COPY.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far a COPY is, to be read from any thread.
+/// The progress of a COPY, which any thread can read.
 #[derive(Debug, Default)]
 pub struct CopyProgress {
     /// Rows copied.
     pub rows: AtomicU64,
     /// Bytes or rows of the input that are read.
     pub done: AtomicU64,
-    /// How many there are; zero if that is unknown.
+    /// The bytes or rows of all input; zero if unknown.
     pub total: AtomicU64,
 }
 
@@ -18,7 +18,7 @@ impl CopyProgress {
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
-    /// How much of the input is read, and how much there is (zero if unknown), in bytes or rows.
+    /// The input that is read, and all of the input (zero if unknown), in bytes or rows.
     pub fn input(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// Rows of a batch.
 pub(super) const BATCH_ROWS: usize = 8_192;
 
-/// Bytes of a row of CSV or the text format: a client that never ends one would have the server
-/// keep all that it sends.
+/// The most bytes of a row of CSV or the text format. Without a limit, a client that never ends a
+/// row would have the server keep all that it sends.
 pub(super) const MAX_LINE: usize = 64 << 20;
 
 /// The error of a row that is longer.
@@ -17,20 +17,21 @@ pub(super) fn row_too_long() -> SqlError {
     SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("a row has more than {} MiB", MAX_LINE >> 20))
 }
 
-/// Rows that were read, and the line on which each begins, from 1; no lines where the format has
-/// none.
+/// Rows that were read, and the line on which each begins, from 1. There are no lines if the format
+/// has none.
 pub struct Rows {
     /// The rows.
     pub batch: RecordBatch,
-    /// Lines, one for each row; none where the format has none.
+    /// Lines, one for each row; empty if the format has none.
     pub lines: Vec<u64>,
 }
 
 impl Rows {
-    /// Reads up to `most` rows of texts; none behind the last. `read` appends the texts of a row
-    /// and gives the line on which it begins, or none where there is no next row, or where rows
-    /// have been read (it is told whether) and the next one does not come soon. What is wrong with
-    /// a row behind others waits in `failed`: something may be wrong with those, too.
+    /// Reads up to `most` rows of texts; `None` behind the last. `read` appends the texts of a row
+    /// and returns the line on which it begins. It is told whether rows have been read. It returns
+    /// `None` if there is no next row, or if rows have been read and the next one does not come
+    /// soon. The error of a row behind others waits in `failed`, because those rows may have
+    /// errors, too.
     pub(super) fn gather(
         columns: usize,
         most: usize,
@@ -52,7 +53,7 @@ impl Rows {
         }
         if lines.is_empty() { Ok(None) } else { Self::of_texts(&mut columns, lines).map(Some) }
     }
-    /// Rows of texts, one for each line. A column may have another text, of a row with an error.
+    /// Rows of texts, one for each line. A column may have one text more, of a row with an error.
     fn of_texts(columns: &mut [StringViewBuilder], lines: Vec<u64>) -> Result<Self> {
         let field = |i: usize| Field::new(format!("c{i}"), DataType::Utf8View, true);
         let schema = Arc::new(Schema::new((0..columns.len()).map(field).collect::<Vec<_>>()));

@@ -1,4 +1,4 @@
-//! What COPY TO writes.
+//! The writers of COPY TO.
 
 use super::binary::BinaryWriter;
 use super::options::{Format, Options};
@@ -31,10 +31,11 @@ fn parquet(error: ParquetError) -> SqlError {
 }
 
 impl Sink {
-    /// A sink of rows of a schema. `stream`: what reads the output may do so before it is complete.
+    /// A sink of rows of a schema. `stream`: a reader of the output may begin before it is
+    /// complete.
     ///
     /// # Errors
-    /// 58030 where the output cannot be written, 54000 where a row may have too many blanks.
+    /// 58030 if the output cannot be written, 54000 if a row may have too many blanks.
     pub fn new(output: Output, schema: &SchemaRef, options: &Options, stream: bool) -> Result<Self> {
         let writer = match options.format {
             Format::Csv | Format::Text | Format::Binary => {
@@ -59,7 +60,7 @@ impl Sink {
     /// Writes rows.
     ///
     /// # Errors
-    /// What the output says.
+    /// The errors of the output.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         match &mut self.0 {
             Writer::Lines(writer) => writer.write(batch)?,
@@ -71,10 +72,10 @@ impl Sink {
         Ok(())
     }
 
-    /// Writes what ends the format, and everything that is buffered.
+    /// Writes the end of the format, and everything that is buffered.
     ///
     /// # Errors
-    /// What the output says.
+    /// The errors of the output.
     pub fn finish(self) -> Result<()> {
         let mut output = match self.0 {
             Writer::Lines(writer) => writer.finish()?,

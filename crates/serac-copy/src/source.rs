@@ -1,4 +1,4 @@
-//! What COPY FROM reads: batches, made on a thread of their own.
+//! The readers of COPY FROM: batches, made on a thread of their own.
 
 use super::binary::BinaryReader;
 use super::csv::CsvReader;
@@ -27,11 +27,11 @@ use tokio::sync::mpsc::Receiver;
 /// Batches that reading may be ahead of writing.
 const BATCHES_AHEAD: usize = 4;
 
-/// Where the bytes come from.
+/// The origin of the bytes.
 pub enum Input {
     /// The file of this name.
     File(String),
-    /// What a client sends.
+    /// The data that a client sends.
     Stream(Box<dyn CopyInput + Send>),
 }
 
@@ -70,7 +70,7 @@ fn buffered<R: Read>(input: R) -> BufReader<R> {
     BufReader::with_capacity(1 << 20, input)
 }
 
-/// Of a format whose rows come one by one; none of another.
+/// The batches of a format whose rows come one by one; `None` for another format.
 fn row_batches(input: impl CopyInput + 'static, options: &Options, types: &[ColumnType]) -> Option<Batches> {
     match options.format {
         Format::Csv => Some(Box::new(CsvReader::new(input, options, types))),
@@ -117,7 +117,7 @@ fn file_batches(
 ///
 /// # Errors
 /// SQLSTATE 58P01 for a file that cannot be opened, 22P04 for one that is not of its format, 0A000
-/// for a format that says nothing of columns.
+/// for a format that does not describe columns.
 pub fn file_schema(path: &str) -> Result<SchemaRef> {
     let options = Options::of_file(path, Format::Csv);
     let file = File::open(path).map_err(|e| io(path, e))?;
@@ -148,8 +148,8 @@ fn stream_batches(
     }
 }
 
-/// Batches of an input as they are read. Those of the text format are texts, those of CSV texts or
-/// integers.
+/// Batches of an input as they are read. Batches of the text format are texts, batches of CSV are
+/// texts or integers.
 pub struct Source {
     batches: Receiver<Result<Rows>>,
     reader: Option<JoinHandle<()>>,
@@ -160,7 +160,7 @@ impl Source {
     /// Begins to read columns of these types.
     ///
     /// # Errors
-    /// Where no thread can be made.
+    /// When no thread can be started.
     pub fn start(input: Input, options: Options, types: Vec<ColumnType>, progress: Arc<CopyProgress>) -> Result<Self> {
         let (sender, batches) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
         let want = Want::default();
@@ -174,7 +174,7 @@ impl Source {
                 Ok(batches) => {
                     for batch in batches {
                         let failed = batch.is_err();
-                        // Nobody takes them any more after an error or a cancellation.
+                        // After an error or a cancellation nobody takes batches.
                         if sender.blocking_send(batch).is_err() || failed {
                             break;
                         }
@@ -183,23 +183,23 @@ impl Source {
                 Err(error) => drop(sender.blocking_send(Err(error))),
             }
         };
-        // Not of the runtime's blocking threads, for which its end would wait while this one waits
-        // for a terminal.
+        // No thread of the runtime's blocking pool: the runtime would wait for its end, while this
+        // thread waits for a terminal.
         let reader = std::thread::Builder::new().name("serac-copy".into()).spawn(read);
         let reader = reader
             .map_err(|e| SqlError::new(sqlstate::INSUFFICIENT_RESOURCES, format!("no thread for reading: {e}")))?;
         Ok(Self { batches, reader: Some(reader), _want: want })
     }
 
-    /// The next rows; none behind the last.
+    /// The next rows; `None` behind the last.
     ///
     /// # Errors
-    /// What is wrong with the input.
+    /// The errors of the input.
     pub async fn next(&mut self) -> Result<Option<Rows>> {
         if let Some(batch) = self.batches.recv().await {
             return batch.map(Some);
         }
-        // The thread has let go of its end: it has ended, or is about to.
+        // The channel is closed: the thread has ended, or is about to.
         match self.reader.take().map(JoinHandle::join) {
             Some(Err(_)) => Err(SqlError::new(sqlstate::INTERNAL_ERROR, "the input could not be read")),
             _ => Ok(None),

@@ -1,8 +1,8 @@
-//! COPY's text format, PostgreSQL's own, for reading: a line a row, columns with a delimiter
-//! between them, `\N` for NULL, backslashes before what would be misunderstood.
+//! COPY's text format, PostgreSQL's own, for reading: a line for each row, a delimiter between
+//! columns, `\N` for NULL, backslashes before bytes that would have another meaning.
 //!
-//! A backslash takes the meaning of the byte behind it away, that of an end of a line, too. Behind
-//! one, a point and the end of a line end the data.
+//! A backslash takes the meaning of the byte behind it away, also that of a line end. A backslash, a
+//! point and the end of a line end the data.
 
 use super::csv::{in_line, text_in_line};
 use super::line_end::LineEnd;
@@ -13,7 +13,7 @@ use datafusion::arrow::array::StringViewBuilder;
 use serac_values::{Result, SqlError};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
-/// Bytes of the input; none at its end.
+/// Bytes of the input; empty at its end.
 fn available<R: Read>(input: &mut BufReader<R>) -> Result<&[u8]> {
     while let Err(error) = input.fill_buf() {
         if error.kind() != ErrorKind::Interrupted {
@@ -23,14 +23,14 @@ fn available<R: Read>(input: &mut BufReader<R>) -> Result<&[u8]> {
     Ok(input.buffer())
 }
 
-/// Takes the next byte; none at the end of the input.
+/// Takes the next byte; `None` at the end of the input.
 fn next_byte<R: Read>(input: &mut BufReader<R>) -> Result<Option<u8>> {
     let byte = available(input)?.first().copied();
     input.consume(usize::from(byte.is_some()));
     Ok(byte)
 }
 
-/// Where the first backslash, newline or carriage return is; the end of the bytes where there is
+/// The place of the first backslash, newline or carriage return; the end of the bytes if there is
 /// none.
 fn special_at(bytes: &[u8]) -> usize {
     let is_special = |byte: &u8| matches!(byte, b'\n' | b'\r' | b'\\');
@@ -52,7 +52,7 @@ pub(super) struct TextReader<R> {
     /// Lines before the first row.
     header: bool,
     ended: bool,
-    /// What is wrong with the row behind those that were given.
+    /// The error of the row behind those that were given.
     failed: Option<SqlError>,
 }
 
@@ -172,7 +172,7 @@ impl<R: CopyInput> TextReader<R> {
         let ends_line = |byte: &u8| matches!(byte, b'\n' | b'\r');
         self.input.buffer().iter().any(ends_line) || self.input.get_mut().comes_soon()
     }
-    /// Reads a row: its line. None behind the last.
+    /// Reads a row; returns its line. `None` behind the last.
     fn row(
         &mut self,
         columns: &mut [StringViewBuilder],
@@ -219,7 +219,7 @@ impl<R: CopyInput> Iterator for TextReader<R> {
     }
 }
 
-/// Where a field ends: at the first delimiter without a backslash before it.
+/// The end of a field: the first delimiter without a backslash before it.
 fn field_end(text: &[u8], delimiter: u8) -> usize {
     let mut at = 0;
     while at < text.len() {
@@ -232,8 +232,8 @@ fn field_end(text: &[u8], delimiter: u8) -> usize {
     text.len()
 }
 
-/// Takes the backslashes out. One at the end, which only the input's end makes possible, means
-/// nothing.
+/// Takes the backslashes out. A backslash at the end, which only the input's end makes possible,
+/// means nothing.
 fn unescape(raw: &[u8], value: &mut Vec<u8>) {
     value.clear();
     let mut at = 0;

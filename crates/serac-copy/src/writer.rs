@@ -9,18 +9,18 @@ use serac_values::{Result, SqlError, TimeStyle};
 use std::io::Write;
 use std::sync::Arc;
 
-/// Writes batches, a row in one piece.
+/// Writes batches, each row in one piece.
 pub(super) struct LineWriter<W> {
     output: W,
     delimiter: u8,
     null: String,
-    /// Quote and escape of CSV; none in the text format.
+    /// Quote and escape of CSV; `None` in the text format.
     quotes: Option<(u8, u8)>,
     /// The names of the columns, before they are written.
     header: Option<Vec<String>>,
-    /// How many characters the columns of CHAR(n) show.
+    /// By column, the number of characters that a CHAR(n) shows.
     widths: Vec<Option<usize>>,
-    /// The session's settings of times; none for the usual ones.
+    /// The session's settings of times; `None` for the defaults.
     style: Option<Arc<TimeStyle>>,
 }
 
@@ -37,11 +37,11 @@ impl<W: Write> LineWriter<W> {
         Self { output, delimiter: options.delimiter, null, quotes, header, widths, style }
     }
 
-    /// Adds a value that is not NULL. `is_lone`: its line has no other.
+    /// Adds a value that is not NULL. `is_lone`: its line has no other value.
     fn put(&self, line: &mut Vec<u8>, value: &[u8], is_lone: bool) {
         let Some((quote, escape_byte)) = self.quotes else { return escape(line, value, self.delimiter) };
         let parts_lines = |byte: &u8| *byte == self.delimiter || *byte == quote || b"\r\n".contains(byte);
-        // What stands for NULL, or ends the data, means something else in quotes.
+        // The text of NULL, or of the end mark, has no special meaning in quotes.
         let means_more = value == self.null.as_bytes() || (is_lone && value == b"\\.");
         if !means_more && !value.iter().any(parts_lines) {
             return line.extend_from_slice(value);
@@ -111,7 +111,7 @@ impl<W: Write> LineWriter<W> {
     }
 }
 
-/// Adds a text with backslashes before what would be misunderstood.
+/// Adds a text with backslashes before bytes that would have another meaning.
 fn escape(line: &mut Vec<u8>, text: &[u8], delimiter: u8) {
     for &byte in text {
         let letter = match byte {
