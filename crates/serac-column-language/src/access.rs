@@ -6,13 +6,15 @@
 //! ```
 //! The entries are estimated from percentiles of the column. These, and the blocks that a range
 //! lies in, come from a sample of rows, spread evenly over the table. The costs are measured on the
-//! table itself, in a few milliseconds: they depend on the machine, on the width of the values, and
+//! lies in, come from a sample of rows, spread evenly over the table. The costs are measured on the
+//! table itself, in a few milliseconds. They depend on the machine, on the width of the values, and
 //! on whether blocks are frozen. Rows that lie in the order of a clustered index need no entries
-//! and no scan (see [`crate::clustered`]): only where too many rows do not are these paths asked.
+//! and no scan (see [`crate::clustered`]). These paths are used only if too many rows do not lie in
+//! that order.
 //!
-//! Both are taken when an index is made and when one is first asked for, and again when the table
-//! has grown or shrunk by a tenth, or when a fifth of its blocks have been frozen or thawed. A
-//! small table has assumed costs.
+//! Estimates and costs are found when an index is made and when they are first needed. They are
+//! found again when the table has grown or shrunk by a tenth, or when a fifth of its blocks has
+//! been frozen or thawed. A small table has assumed costs.
 
 use crate::error::Result;
 use crate::statement::Bounds;
@@ -38,35 +40,35 @@ use std::time::Instant;
 const SAMPLED_BLOCKS: u32 = 256;
 /// Rows that are sampled, about.
 const SAMPLED_ROWS: u32 = 1 << 16;
-/// Of a table with fewer rows, no costs are measured.
+/// A table with fewer rows has assumed costs.
 const MEASURED_ROWS: u64 = 1 << 17;
 /// Blocks that are read as a scan does, to measure it.
 const SCANNED_BLOCKS: u32 = 5;
-/// Entries of the index that are visited, to measure that.
+/// Entries of the index that are visited, to measure a visit.
 const VISITED_ENTRIES: usize = 1 << 13;
-/// Rows that are read one by one, to measure that.
+/// Rows that are read one by one, to measure such a read.
 const SINGLE_ROWS: u32 = 256;
-/// Rows of a block that are read together, to measure that.
+/// Rows of a block that are read together, to measure such a read.
 const BLOCK_ROWS: usize = 1 << 11;
-/// Columns of which something is known, at the most. Beyond, all is forgotten and found out anew.
+/// Columns with known statistics, at the most. When there are more, all are dropped and found anew.
 const MOST_COLUMNS: usize = 4_096;
-/// So much of a scan may be lost by trying an index first.
+/// The share of a scan's time that may be lost by trying an index first.
 const CHEAP_TRY: f64 = 0.08;
-/// An index that was chosen is not left for so few entries.
+/// Entries above the estimate for which a chosen index is not yet left for a scan.
 const FEW_ENTRIES: u64 = 16;
-/// Uses between two looks at how many blocks are frozen.
+/// Uses between two counts of the frozen blocks.
 const USES_BETWEEN_WALKS: u32 = 32;
-/// What one of many selects that share a scan costs, of a scan for one alone, at the least.
+/// The least cost of one of many selects that share a scan, as a share of a scan for one alone.
 const SHARED_SCAN: f64 = 0.25;
 
-/// What access paths cost, in nanoseconds.
+/// The costs of access paths, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Costs {
     /// A row of a scan.
     pub(crate) scanned_row: f64,
     /// A row that a scan puts on a list.
     pub(crate) listed_row: f64,
-    /// An entry of the index, until its row is in its place among the others.
+    /// An entry of the index, with the sorting of its row.
     pub(crate) entry: f64,
     /// A row that is read by itself.
     pub(crate) single_row: f64,
@@ -77,26 +79,26 @@ pub(crate) struct Costs {
 }
 
 impl Costs {
-    /// Of small tables. Estimates.
+    /// The costs of small tables: estimates.
     pub(crate) const ASSUMED: Self =
         Self { scanned_row: 0.5, listed_row: 4.0, entry: 15.0, single_row: 150.0, block: 2_000.0, block_row: 5.0 };
 
-    /// Whether so many rows of a block are better read one by one.
+    /// Whether this many rows of a block are better read one by one.
     pub(crate) fn reads_singly(&self, rows: usize) -> bool {
         rows as f64 * (self.single_row - self.block_row) <= self.block
     }
 }
 
-/// What is known of a block from its sampled rows.
+/// The known ranges of a block with sampled rows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct SampledBlock {
-    /// What its zone says of its values.
+    /// The range in its zone map.
     pub(crate) zone: Option<(i64, i64)>,
-    /// The range that its values lie in, by those that were sampled.
+    /// The range that its values lie in, estimated from the sampled values.
     pub(crate) sampled: Option<(i64, i64)>,
 }
 
-/// What is known of a column.
+/// The statistics of a column.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ColumnStatistics {
     /// Rows of the table.
@@ -106,8 +108,8 @@ pub(crate) struct ColumnStatistics {
     /// The share of rows with a value.
     pub(crate) present: f64,
     /// The smallest value, and the value up to which each thousandth of the values lies, as far as
-    /// a sample tells: ten for each percentile, so that also few rows are estimated well. Empty
-    /// where there are none.
+    /// a sample tells. Ten for each percentile, so that few rows are estimated well, too. Empty if
+    /// there are no values.
     pub(crate) quantiles: Vec<i64>,
     pub(crate) sampled: Vec<SampledBlock>,
 }
@@ -136,7 +138,7 @@ impl ColumnStatistics {
         let present = if seen == 0 { 0.0 } else { values.len() as f64 / seen as f64 };
         Ok(Self::of(data.approximate_rows(), blocks, present, values, sampled))
     }
-    /// Of sampled values.
+    /// The statistics of sampled values.
     fn of(rows: u64, blocks: u32, present: f64, mut values: Vec<i64>, sampled: Vec<SampledBlock>) -> Self {
         values.sort_unstable();
         let quantiles = match values.len() {
@@ -145,7 +147,7 @@ impl ColumnStatistics {
         };
         Self { rows, blocks, present, quantiles, sampled }
     }
-    /// The value up to which so many percent of the values lie.
+    /// The value up to which this percentage of the values lies.
     fn percentile(&self, percent: usize) -> Option<i64> {
         self.quantiles.get(percent * QUANTILES / 100).copied()
     }
@@ -159,12 +161,12 @@ impl ColumnStatistics {
         let part = number.abs_diff(before) as f64 / after.abs_diff(before) as f64;
         ((at - 1) as f64 + part) / QUANTILES as f64
     }
-    /// How many rows have values from `min` to `max`.
+    /// The estimated number of rows with values from `min` to `max`.
     pub(crate) fn rows_within(&self, min: i64, max: i64) -> f64 {
         let below = min.checked_sub(1).map_or(0.0, |before| self.share_up_to(before));
         (self.share_up_to(max) - below).max(0.0) * self.present * self.rows as f64
     }
-    /// The share of sampled blocks of which something holds; all where none was sampled.
+    /// The share of sampled blocks for which `holds` is true; 1 if no block was sampled.
     fn share_of_blocks(&self, holds: impl Fn(&SampledBlock) -> bool) -> f64 {
         match self.sampled.len() {
             0 => 1.0,
@@ -181,46 +183,46 @@ impl ColumnStatistics {
         let touches = |(low, high): (i64, i64)| high >= min && low <= max;
         (self.share_of_blocks(|block| block.sampled.is_some_and(touches)) * f64::from(self.blocks)).max(1.0)
     }
-    /// What a scan for values from `min` to `max` takes, of which there are so many.
+    /// The cost of a scan for values from `min` to `max`, which `rows` rows have.
     fn scan(&self, costs: &Costs, min: i64, max: i64, rows: f64) -> f64 {
-        // Beyond, the outcome is a bitmap.
+        // With more rows, the outcome is a bitmap.
         let listed = if rows * 64.0 <= self.rows as f64 { rows } else { 0.0 };
         self.scanned_blocks(min, max) * self.rows as f64 * costs.scanned_row + listed * costs.listed_row
     }
-    /// What so many entries of the index take, whose rows lie in so many blocks.
+    /// The cost of this many entries of the index, whose rows lie in this many blocks.
     fn index(costs: &Costs, entries: f64, blocks: f64) -> f64 {
-        // Of blocks with as many rows each, on average: those that have one.
+        // The expected number of blocks with at least one entry, if all blocks have as many rows.
         let met = blocks * -(-entries / blocks).exp_m1();
         let together = met * costs.block + entries * costs.block_row;
         entries * costs.entry + together.min(entries * costs.single_row)
     }
 }
 
-/// What is known of an indexed column, and what its access paths cost.
+/// The statistics of an indexed column, and the costs of its access paths.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) statistics: ColumnStatistics,
     pub(crate) costs: Costs,
-    /// Blocks that were frozen when this was found out.
+    /// Blocks that were frozen when these were found.
     frozen_blocks: u32,
-    /// How often it was asked for.
+    /// The number of times that they were used.
     uses: AtomicU32,
 }
 
-/// Which way to go.
+/// The access path of a select.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Path {
     Scan,
-    /// By the index, which is left for a scan if there are more entries: then the estimate was
-    /// wrong.
+    /// By the index. If there are more entries than this, the estimate was wrong, and a scan takes
+    /// over.
     Index {
         most_entries: u64,
     },
 }
 
 impl Known {
-    /// Whether about as many blocks are frozen as were; looked at now and then, as it is a walk
-    /// over the blocks.
+    /// Whether about as many blocks are frozen as were. It is looked at now and then, as it is a
+    /// walk over the blocks.
     fn has_blocks_of(&self, data: &DataTable) -> bool {
         // Relaxed: a counter.
         !self.uses.fetch_add(1, Ordering::Relaxed).is_multiple_of(USES_BETWEEN_WALKS) || {
@@ -242,13 +244,15 @@ impl Known {
         }
         fewer
     }
-    /// The way to the rows with values from `min` to `max`. So many `selects` share a scan.
+    /// The access path to the rows with values from `min` to `max`. This many `selects` share a
+    /// scan.
     pub(crate) fn path(&self, min: i64, max: i64, selects: usize) -> Path {
         let (statistics, costs) = (&self.statistics, &self.costs);
         let part = (1.0 / selects.max(1) as f64).max(SHARED_SCAN);
         let most = self.most_rows(min, max, part) as f64;
-        // Entries are counted exactly while they are collected. Where that costs little of a scan,
-        // an estimate need not be right: the index is tried for more, and left at its border.
+        // Entries are counted exactly while they are collected. If collecting costs little of a
+        // scan, the estimate need not be right: the index is tried for more entries, and left at
+        // its limit.
         let is_cheap_to_try = most * costs.entry <= statistics.scan(costs, min, max, most) * part * CHEAP_TRY;
         let (tried, left) = if is_cheap_to_try { (1.5, 1.0) } else { (1.0, 1.25) };
         if statistics.rows_within(min, max) > most * tried {
@@ -256,7 +260,7 @@ impl Known {
         }
         Path::Index { most_entries: (most * left) as u64 + FEW_ENTRIES }
     }
-    /// What the rows with values from `min` to `max` take by the index, in nanoseconds.
+    /// The cost of the rows with values from `min` to `max` by the index, in nanoseconds.
     pub(crate) fn index_cost(&self, min: i64, max: i64) -> f64 {
         let (rows, blocks) = (self.statistics.rows_within(min, max), self.statistics.touched_blocks(min, max));
         ColumnStatistics::index(&self.costs, rows, blocks)
@@ -295,14 +299,14 @@ impl fmt::Display for Known {
     }
 }
 
-/// The range that a block's values lie in, by a sample of them: some gaps of the sample wider.
+/// The range that a block's values lie in: that of a sample of them, widened by some of its gaps.
 fn range_of_block(sample: &[i64]) -> Option<(i64, i64)> {
     let (min, max) = (sample.iter().copied().min()?, sample.iter().copied().max()?);
     let gaps = (max.abs_diff(min) / sample.len() as u64).saturating_mul(4);
     Some((min.saturating_sub_unsigned(gaps), max.saturating_add_unsigned(gaps)))
 }
 
-/// So many of the numbers below `all`, spread evenly.
+/// `wanted` of the numbers below `all`, spread evenly.
 fn spread(all: u32, wanted: u32) -> impl Iterator<Item = u32> {
     (0..wanted).map(move |i| ((2 * u64::from(i) + 1) * u64::from(all) / (2 * u64::from(wanted))) as u32)
 }
@@ -330,7 +334,7 @@ fn push_integers(array: &ArrayRef, values: &mut Vec<i64>) {
 /// Makes the value of a number.
 pub(crate) type MakeValue = fn(i64) -> Value<'static>;
 
-/// The smallest and the largest number of a type of integers, and how one is a value.
+/// The smallest and the largest number of a type of integers, and the function that makes values.
 pub(crate) fn integers_of(column_type: ColumnType) -> Option<(i64, i64, MakeValue)> {
     match column_type {
         ColumnType::Int16 => Some((i16::MIN.into(), i16::MAX.into(), |v| Value::Int16(v as i16))),
@@ -345,8 +349,8 @@ pub(crate) fn keys(min: i64, max: i64, value: MakeValue) -> KeyRange<'static> {
     KeyRange::prefix(&[]).from(Bound::Included(value(min))).to(Bound::Included(value(max)))
 }
 
-/// Rows of one block, ascending, whose values lie within the bounds, as a snapshot sees them.
-/// Together, the block is looked at once for all of them.
+/// The rows of one block, ascending, whose values lie within the bounds, as a snapshot sees them.
+/// If the rows are read together, the block is opened once for all of them.
 ///
 /// # Errors
 /// A damaged file.
@@ -393,8 +397,8 @@ fn median(mut times: Vec<f64>) -> Option<f64> {
 }
 
 impl Costs {
-    /// Measures them on a table and one of its indexes. What is read is read once, as by a select:
-    /// its memory is as cold as theirs.
+    /// Measures the costs on a table and one of its indexes. Each row is read once, as by a select,
+    /// so its memory is as cold as a select finds it.
     ///
     /// # Errors
     /// A damaged file.
@@ -472,17 +476,17 @@ impl Costs {
     }
 }
 
-/// What all clients know of indexed columns.
+/// The known statistics and costs of indexed columns, for all clients.
 #[derive(Debug, Default)]
 pub(crate) struct AccessPaths(Mutex<HashMap<(TableId, usize), Arc<Known>>>);
 
 impl AccessPaths {
-    /// What is known of a column alone, which may be out of date.
+    /// The known statistics and costs of a column, which may be out of date.
     pub(crate) fn known(&self, data: &DataTable, column: usize) -> Option<Arc<Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(data.id(), column)).cloned()
     }
-    /// What is known of an indexed column of integers, found out where it is not, or no longer so;
-    /// none of other columns.
+    /// The statistics and costs of an indexed column of integers. They are found if they are
+    /// missing or out of date. `None` for other columns.
     ///
     /// # Errors
     /// A damaged file.

@@ -1,5 +1,5 @@
-//! Statements that change the database, each one transaction: its commit is durable when they
-//! return.
+//! Statements that change the database. Each is one transaction, whose commit is durable when the
+//! statement returns.
 //!
 //! Tables with rules that are SQL's to keep (CHECK, generated columns, cascades) are not changed
 //! here.
@@ -20,16 +20,16 @@ use serac_operators::row_order::sort_rows;
 use serac_storage::{ColumnType, RowBuffer, RowId, Value};
 use std::sync::Arc;
 
-/// Rows between two questions whether to go on.
+/// Rows between two checks for cancellation.
 const ROWS_BETWEEN_CHECKS: usize = 4_096;
 
-/// Commits, and waits until that is durable.
+/// Commits, and waits until the commit is durable.
 pub(crate) fn commit(txn: Transaction) -> Result<()> {
     txn.commit()?.wait()?;
     Ok(())
 }
 
-/// As the language calls what the engine says exists.
+/// The language's error for an object that exists already, made of the engine's error.
 fn exists(kind: &'static str, name: impl Into<String>) -> impl FnOnce(EngineError) -> OperatorError {
     let name = name.into();
     move |error| match error {
@@ -61,7 +61,7 @@ pub(crate) fn create_table(mut txn: Transaction, name: &TableName, columns: u32)
 
 /// `create(col,…)`
 pub(crate) fn create_column(mut txn: Transaction, rights: &Rights, name: &ColumnName, sorted: bool) -> Result<()> {
-    // Before an error tells more about the table.
+    // Checked first, before an error tells more about the table.
     rights.check_owner(&name.table)?;
     let table = find_table(txn.catalog(), &name.table)?;
     if table.definition.column(&name.column).is_some() {
@@ -218,14 +218,14 @@ pub(crate) fn insert(mut txn: Transaction, rights: &Rights, name: &TableName, va
 fn distinct_rows(snapshot: &Snapshot, name: &TableName, positions: &Positions) -> Result<Vec<u64>> {
     let (_, rows) = snapshot.table(name)?;
     let selection = rows_of(snapshot, rows, positions)?;
-    // The list, and as much again while it is sorted.
+    // The list of rows, and as much again while it is sorted.
     let _taken = snapshot.memory().take(selection.len().saturating_mul(16))?;
     let mut list = selection.to_list();
     sort_rows(&mut list);
     Ok(list)
 }
 
-/// Calls `f` with the rows, some at a time, after a look whether they are there.
+/// Calls `f` with each row, after a check that the row is there.
 fn for_each_row(
     snapshot: &Snapshot,
     table: &Table,
@@ -237,7 +237,7 @@ fn for_each_row(
         snapshot.check()?;
         for &row in part {
             let row = RowId::from_u64(row);
-            // Of no column: a table of SQL may have none.
+            // Reads no column, as a table of SQL may have none.
             if !table.data.read(snapshot.storage(), row, &[], &mut buffer)? {
                 return Err(OperatorError::RowDeleted);
             }

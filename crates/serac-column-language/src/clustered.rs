@@ -1,8 +1,8 @@
-//! Selects on the column that a table is clustered by: ranges of rows, which nobody reads.
+//! Selects on the column that a table is clustered by: ranges of rows, found without reading them.
 //!
 //! The rows of a clustered table are written in the order of its column, a load or a
 //! `create(idx,…)` at a time. Rows that are inserted or updated later are not in order, and
-//! compaction moves rows. So what lies in order is found out for each block (see
+//! compaction moves rows. So each block is asked which of its rows lie in order (see
 //! [`DataTable::find_in_order`]):
 //! ```text
 //! block         values       select(c,20,45)
@@ -16,8 +16,9 @@
 //! `sorted` or as `btree` makes no difference: the smallest and largest values of the blocks are
 //! the inner nodes, and the blocks are the leaves.
 //!
-//! Where more than a quarter of the rows is not in order, or where the tree finds the few rows of
-//! the range sooner than these are read, the usual access paths are taken.
+//! The usual access paths are taken in two cases: if more than a quarter of the rows is not in
+//! order, or if the index finds the few rows of the range sooner than the rows out of order are
+//! read.
 
 use crate::column::find_out_paths;
 use crate::error::Result;
@@ -28,7 +29,7 @@ use serac_operators::selection::{Runs, Selection};
 use serac_storage::{BlockNo, DataTable, RowId, Slot};
 use std::ops::{Range, RangeInclusive};
 
-/// Of so many rows, one may be out of order.
+/// One row in this many may be out of order.
 const MOST_UNORDERED: u64 = 4;
 
 /// Whether the rows of the column's table are written in its order.
@@ -37,7 +38,7 @@ pub(crate) fn is_clustered(column: &Column<'_>) -> bool {
     cluster.is_some_and(|(at, order)| *at == column.at && !order.descending)
 }
 
-/// What has rows of the range.
+/// A part of a block that has, or may have, rows of the range.
 enum Found {
     /// Slots of a block: all their rows, and no others of the block.
     Slots(BlockNo, Range<u32>),
@@ -45,8 +46,8 @@ enum Found {
     Block(BlockNo),
 }
 
-/// What has rows of the range, block by block, and how many rows of it are to be read; none if they
-/// are too many.
+/// The parts of blocks that have rows of the range, and the number of rows that are to be read.
+/// `None` if these are too many.
 fn look_up(
     snapshot: &Snapshot,
     column: &Column<'_>,
@@ -71,7 +72,7 @@ fn look_up(
     Ok(Some((found, unordered)))
 }
 
-/// The rows whose values, from `wanted`, lie within the bounds; none where the usual access paths
+/// The rows whose values, from `wanted`, lie within the bounds. `None` if the usual access paths
 /// are better.
 ///
 /// # Errors

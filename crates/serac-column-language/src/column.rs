@@ -1,7 +1,7 @@
 //! Columns, block by block: selections on them, and their values at positions.
 //!
-//! A block that no snapshot disagrees about is read as a whole, a frozen one without a copy; one
-//! whose smallest and largest value decide is not read at all. Few rows of a block are read one by
+//! A block that all snapshots see alike is read as a whole, a frozen one without a copy. A block is
+//! not read at all if its smallest and largest value decide. Few rows of a block are read one by
 //! one.
 
 use crate::access::{Costs, Known, Path, integers_of, keep_qualifying, keys};
@@ -22,9 +22,9 @@ use serac_storage::{BlockNo, ColumnId, RowBuffer, RowId, ScanColumn};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// Of a block with fewer rows than this, each is read by itself.
+/// If fewer rows of a block than this are wanted, each is read by itself.
 const FEW_ROWS: u64 = 24;
-/// Rows between two questions whether to go on.
+/// Rows between two checks for cancellation.
 const ROWS_BETWEEN_CHECKS: usize = 4_096;
 
 /// The rows of a column whose values lie within the bounds, ascending.
@@ -63,7 +63,8 @@ pub fn scan(snapshot: &Snapshot, column: &Column<'_>, bounds: Bounds) -> Result<
     Ok((base, bits.finish()))
 }
 
-/// Whether all values of a block lie within the bounds, or none does, as far as its zone tells.
+/// Whether all values of a block lie within the bounds (true), or none does (false). `None` if its
+/// zone does not tell.
 fn verdict(reader: &serac_storage::BlockReader<'_>, column: &Column<'_>, bounds: Bounds) -> Option<bool> {
     if column.kind != NumberKind::Integers {
         return None;
@@ -130,7 +131,7 @@ pub(crate) fn has_index(column: &Column<'_>) -> bool {
     index_of(column).is_some() || is_clustered(column)
 }
 
-/// Finds out what the access paths of an indexed column cost, if that is not known.
+/// Finds the costs of an indexed column's access paths, if they are not known.
 ///
 /// # Errors
 /// A damaged file.
@@ -139,8 +140,8 @@ pub(crate) fn find_out_paths(snapshot: &Snapshot, column: &Column<'_>) -> Result
     snapshot.paths().find_out(column.data(), snapshot.storage(), column.at, column.column_type, index)
 }
 
-/// As [`select`], by the order of the rows or by an index; none where there is neither, or where a
-/// scan is cheaper that so many `selects` share.
+/// As [`select`], by the order of the rows or by an index. `None` if there is neither, or if a scan
+/// that this many `selects` share is cheaper.
 pub(crate) fn select_by_index(
     snapshot: &Snapshot,
     column: &Column<'_>,
@@ -179,7 +180,7 @@ pub(crate) fn select_by_index(
     let (mut rows, mut ended) = (Vec::new(), Ok(()));
     index.candidates(&keys(min, max, value), |row| {
         if rows.len().is_multiple_of(ROWS_BETWEEN_CHECKS) {
-            // The entries, a second time while they are sorted, and what is found.
+            // The entries, a second time while they are sorted, and the result.
             ended = snapshot.check().and_then(|()| snapshot.memory().check(rows.len() as u64 * 24));
         }
         rows.push(row.as_u64());
@@ -236,7 +237,7 @@ pub fn aggregate(snapshot: &Snapshot, column: &Column<'_>, aggregate: Aggregate)
     aggregation(snapshot, column)?.result(aggregate)
 }
 
-/// What all aggregates of a column follow from.
+/// The numbers from which all aggregates of a column follow.
 pub(crate) fn aggregation(snapshot: &Snapshot, column: &Column<'_>) -> Result<Aggregation> {
     let mut all = Aggregation::new(column.kind);
     snapshot.for_each_block(column.data(), |mut reader| {
@@ -266,7 +267,7 @@ pub(crate) fn gather_all(snapshot: &Snapshot, columns: &[Column<'_>], rows: &Sel
         rows.for_each_range(|range| gathering.add(range))?;
         return gathering.finish();
     }
-    // In the order of the rows, each once, and then to where they are wanted.
+    // The rows are read in their order, each once, and their values then put in the wanted order.
     let list = rows.to_list();
     let _sorting = snapshot.memory().take(len.saturating_mul(32))?;
     let mut order: Vec<(u64, u64)> = list.iter().copied().zip(0..).collect();
@@ -293,7 +294,7 @@ struct Gathering<'g> {
     ids: Vec<ColumnId>,
     scanned: Vec<ScanColumn>,
     values: Vec<ValuesBuilder>,
-    /// The block of the ranges, and these: rows of it that are still to be read.
+    /// The block of `ranges`, which are rows of it that are still to be read.
     block: BlockNo,
     ranges: Vec<Range<u32>>,
     count: u64,
@@ -404,7 +405,7 @@ fn has_all(visible: &serac_storage::Selection, ranges: &[Range<u32>]) -> bool {
     }
 }
 
-/// Asks at one call in so many whether to go on.
+/// Checks for cancellation at one call in [`ROWS_BETWEEN_CHECKS`].
 fn check_now_and_then(snapshot: &Snapshot, calls: &mut usize) -> Result<()> {
     *calls += 1;
     if calls.is_multiple_of(ROWS_BETWEEN_CHECKS) { snapshot.check() } else { Ok(()) }
@@ -437,7 +438,8 @@ pub fn numbers(snapshot: &Snapshot, positions: &Positions) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Positions as rows of a table: of another table, or of a vector, as the rows with these numbers.
+/// Positions as rows of a table. Positions in another table, or in a vector, are taken as numbers
+/// of rows.
 ///
 /// # Errors
 /// As [`numbers`], and [`OperatorError::PositionOutOfRange`].

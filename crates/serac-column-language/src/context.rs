@@ -30,22 +30,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A batch has at most so many statements.
+/// Statements of a batch at the most.
 pub const MOST_BATCH_STATEMENTS: usize = 1 << 16;
-/// Bytes that the variables of all clients may hold, where nothing else is said.
+/// Bytes that the variables of all clients may hold by default.
 const DEFAULT_MEMORY: u64 = 8 << 30;
-/// Bytes that a name costs beside what it stands for.
+/// Bytes that a name costs beside its variable.
 const NAME_BYTES: u64 = 64;
 
-/// Asked by all that takes long: who sets it ends the statement that runs, with an error.
+/// Ends the running statement with an error once it is set. All long work checks it.
 pub type Cancel = Arc<AtomicBool>;
 
 /// Takes the text that a statement prints.
 pub trait Output {
-    /// Takes some of it.
+    /// Takes a part of the text.
     ///
     /// # Errors
-    /// When nobody takes it any more; the statement ends then.
+    /// When nobody takes the text any more; the statement ends then.
     fn write(&mut self, text: &str) -> std::io::Result<()>;
 }
 
@@ -56,19 +56,18 @@ impl Output for String {
     }
 }
 
-/// What is left to do after a statement.
+/// The caller's work after a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Nothing.
     Done,
     /// The caller sends the client's file with this path: [`Context::begin_load`].
     WantsFile(String),
-    /// The caller ends the server, when the statements that run have ended. No others begin any
-    /// more.
+    /// The caller ends the server when the running statements have ended. No others begin.
     Shutdown,
 }
 
-/// What all clients of a database share. Cheap to clone.
+/// The state that all clients of a database share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Operators(Arc<Shared>);
 
@@ -86,8 +85,8 @@ impl Operators {
     pub fn new(database: Arc<Database>) -> Self {
         Self::with(database, DEFAULT_MEMORY, Settings::default())
     }
-    /// With a limit for the bytes that the variables of all clients hold, and with what clients
-    /// find set.
+    /// With a limit for the bytes that the variables of all clients hold, and with the initial
+    /// settings of clients.
     pub fn with(database: Arc<Database>, memory_limit: u64, settings: Settings) -> Self {
         let memory = Memory::new(memory_limit);
         Self(Arc::new(Shared {
@@ -106,7 +105,7 @@ impl Operators {
     pub fn memory(&self) -> &Arc<Memory> {
         &self.0.memory
     }
-    /// What is known of access paths.
+    /// The known access paths.
     pub(crate) fn paths(&self) -> &Arc<AccessPaths> {
         &self.0.paths
     }
@@ -123,12 +122,12 @@ impl Operators {
             role: RoleId::BOOTSTRAP,
         }
     }
-    /// From now on, no statement begins.
+    /// Prevents further statements.
     pub fn shut_down(&self) {
         // Release: pairs with the Acquire below.
         self.0.shutting_down.store(true, Ordering::Release);
     }
-    /// Whether that is so.
+    /// Whether further statements are prevented.
     pub fn is_shutting_down(&self) -> bool {
         self.0.shutting_down.load(Ordering::Acquire)
     }
@@ -158,12 +157,12 @@ pub(crate) struct Waiting {
     _taken: Taken,
 }
 
-/// What a batch has given.
+/// The results of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct BatchResults {
     /// For each name, the newest variable.
     pub(crate) variables: HashMap<String, Held>,
-    /// What failed, in the order of the lines.
+    /// The errors, in the order of the lines.
     pub(crate) reports: Vec<Report>,
 }
 
@@ -188,25 +187,25 @@ impl Context {
     pub fn with_role(self, role: RoleId) -> Self {
         Self { role, ..self }
     }
-    /// What ends the statement that runs. Whoever has set it clears it before the next one.
+    /// The flag that ends the running statement. Its setter clears it before the next one.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
-    /// The client's settings, as a statement that begins now finds them.
+    /// The client's settings, as a statement that begins now gets them.
     pub fn settings(&self) -> Settings {
         let threads = if self.single_core { 1 } else { self.settings.threads };
         Settings { threads, ..self.settings.clone() }
     }
-    /// What a variable holds.
+    /// The variable of a name.
     pub fn variable(&self, name: &str) -> Option<&Variable> {
         self.variables.get(name).map(|held| &held.variable)
     }
 
-    /// Carries out the statement in line `line` of the client's input, if that is one. What it
-    /// prints goes to `output`.
+    /// Runs the statement in line `line` of the client's input, if the line has one. Printed text
+    /// goes to `output`.
     ///
     /// # Errors
-    /// What is wrong with it, and, of `batch_execute`, with each statement of the batch.
+    /// The error of the statement; for `batch_execute`, the errors of all statements of the batch.
     pub fn execute(
         &mut self,
         line: u64,
@@ -274,7 +273,7 @@ impl Context {
             Statement::CreateIndex { column, form, clustered } => {
                 let (txn, rights) = begin();
                 change::create_index(txn, &rights, column, *form, *clustered)?;
-                // What cannot be found out now is when the index is first used.
+                // If this fails, the costs are found when the index is first used.
                 if let Ok((snapshot, _)) = self.open(&[&column.table]) {
                     _ = snapshot.column(column).and_then(|column| column::find_out_paths(&snapshot, &column));
                 }

@@ -1,15 +1,15 @@
-//! What can be wrong with a statement.
+//! The errors of statements.
 
 use serac_engine::EngineError;
 use std::fmt;
 
-/// What is wrong. Each kind that the language tells apart is a variant.
+/// An error. Each kind that the language tells apart is a variant.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
     /// The line is no statement.
     #[error("syntax error: {0}")]
     Syntax(String),
-    /// A longer line is not looked at.
+    /// A line longer than this limit is not parsed.
     #[error("the line is longer than {0} bytes")]
     LineTooLong(usize),
     /// No such command.
@@ -22,7 +22,7 @@ pub enum OperatorError {
         command: String,
         /// "2 arguments", "3 or 4 arguments", …
         expected: String,
-        /// How many there are.
+        /// The number of arguments.
         found: usize,
     },
     /// Too few or too many names on the left.
@@ -32,10 +32,10 @@ pub enum OperatorError {
         command: String,
         /// "2 results", …
         expected: &'static str,
-        /// How many names there are.
+        /// The number of names.
         found: usize,
     },
-    /// What should be a number is none.
+    /// A word that is no number stands in a number's place.
     #[error("bad number \"{0}\"")]
     BadNumber(String),
     /// A number that its place cannot hold.
@@ -56,14 +56,14 @@ pub enum OperatorError {
     /// No such setting, or a value that it does not have.
     #[error("unknown setting: {0}")]
     UnknownSetting(String),
-    /// Something of another kind was expected.
+    /// An argument is of the wrong kind.
     #[error("{what} is {found}, but {expected} belongs here")]
     WrongKind {
-        /// Which argument.
+        /// The argument.
         what: String,
-        /// What it is.
+        /// Its kind.
         found: String,
-        /// What it should be.
+        /// The kind that is expected.
         expected: String,
     },
     /// Vectors that go together have different lengths.
@@ -77,7 +77,7 @@ pub enum OperatorError {
     TableIncomplete {
         /// The table.
         table: String,
-        /// How many are missing.
+        /// The number of missing columns.
         missing: u32,
     },
     /// A table that has all its columns.
@@ -96,7 +96,7 @@ pub enum OperatorError {
         file: String,
         /// The line.
         line: u64,
-        /// What is wrong.
+        /// The problem with the line.
         problem: String,
     },
     /// A line of a file is no row of the table.
@@ -108,7 +108,7 @@ pub enum OperatorError {
         line: u64,
         /// The field, from 1.
         field: u64,
-        /// What is wrong.
+        /// The problem with the field.
         problem: String,
     },
     /// A position at which there is nothing.
@@ -120,10 +120,10 @@ pub enum OperatorError {
     /// The positions' table was dropped, or its rows were written anew.
     #[error("the rows at these positions are gone: table \"{0}\" was dropped or rewritten")]
     RowsGone(String),
-    /// What may not stand in a batch.
+    /// A statement that may not stand in a batch.
     #[error("{0} may not stand in a batch")]
     InBatch(&'static str),
-    /// What must stand in a batch, or behind `single_core`.
+    /// A statement that must stand in a batch, or behind `single_core`.
     #[error("not here: {0}")]
     NotHere(&'static str),
     /// A batch that has grown too long.
@@ -141,7 +141,7 @@ pub enum OperatorError {
     /// Variables would take more memory than there is for them.
     #[error("out of memory limit: {wanted} bytes more than the {limit} bytes for variables")]
     OutOfMemory {
-        /// What is wanted.
+        /// The bytes that are wanted.
         wanted: u64,
         /// The limit.
         limit: u64,
@@ -166,7 +166,7 @@ pub enum OperatorError {
     Engine(EngineError),
 }
 
-/// Result of what a statement does.
+/// The result of a statement's work.
 pub type Result<T, E = OperatorError> = std::result::Result<T, E>;
 
 impl From<EngineError> for OperatorError {
@@ -189,12 +189,12 @@ impl From<serac_storage::StorageError> for OperatorError {
     }
 }
 
-/// What is wrong with the statement in one line of the input.
+/// The error of the statement in one line of the input.
 #[derive(Debug)]
 pub struct Report {
     /// The line, from 1.
     pub line: u64,
-    /// What is wrong.
+    /// The error.
     pub error: OperatorError,
 }
 
@@ -204,8 +204,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Why a statement failed: one report, or, of `batch_execute`, one for each statement of the batch
-/// that failed. It is shown as a line of text for each.
+/// The failure of a statement: one report, or, for `batch_execute`, one for each failed statement
+/// of the batch. It is shown as a line of text for each report.
 #[derive(Debug)]
 pub struct StatementError {
     reports: Vec<Report>,
@@ -216,7 +216,7 @@ impl StatementError {
     pub fn new(line: u64, error: OperatorError) -> Self {
         Self { reports: vec![Report { line, error }] }
     }
-    /// The failures of several statements; none if there are none.
+    /// The failures of several statements; `Ok` if there are none.
     pub fn of_batch(reports: Vec<Report>) -> std::result::Result<(), Self> {
         if reports.is_empty() { Ok(()) } else { Err(Self { reports }) }
     }
@@ -224,7 +224,7 @@ impl StatementError {
     pub fn reports(&self) -> &[Report] {
         &self.reports
     }
-    /// The same, to be kept.
+    /// The reports, by value.
     pub fn into_reports(self) -> Vec<Report> {
         self.reports
     }

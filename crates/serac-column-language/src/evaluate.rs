@@ -1,4 +1,4 @@
-//! The operators: what a statement that only reads makes of its inputs.
+//! The operators: the results of statements that only read, as functions of their inputs.
 
 use crate::column::{self, ascending, gather, numbers, represent, rows_of, whole};
 use crate::error::{OperatorError, Result};
@@ -40,7 +40,7 @@ impl<'i> Inputs<'i> {
     }
 }
 
-/// Where values come from.
+/// The source of values.
 enum Source<'s> {
     Column(Column<'s>),
     Values(Values),
@@ -80,15 +80,15 @@ fn places(len: u64) -> Arc<Runs> {
     Arc::new(all)
 }
 
-/// What a statement that may stand in a batch gives, in the order of [`Statement::outputs`]: also
-/// where these have no names.
+/// The results of a statement that may stand in a batch, in the order of [`Statement::outputs`],
+/// also of outputs without names.
 ///
-/// `inputs` are the variables of [`Statement::inputs`], in that order. Nothing but the snapshot and
-/// the inputs is looked at, and nothing is changed, so statements that do not depend on each other
-/// may be evaluated by several threads.
+/// `inputs` are the variables of [`Statement::inputs`], in that order. The function reads the
+/// snapshot and the inputs alone, and changes nothing. So several threads may evaluate statements
+/// that do not depend on each other.
 ///
 /// # Errors
-/// What is wrong with the inputs, or with what is read.
+/// The errors of the inputs, and of reading.
 pub fn evaluate(snapshot: &Snapshot, statement: &Statement, inputs: &[Variable]) -> Result<Vec<Variable>> {
     snapshot.check()?;
     let mut inputs = Inputs { names: statement.inputs().into_iter(), variables: inputs.iter() };
@@ -169,7 +169,7 @@ pub fn evaluate(snapshot: &Snapshot, statement: &Statement, inputs: &[Variable])
             let (left, right) = (Side::new(snapshot, &left, left_rows)?, Side::new(snapshot, &right, right_rows)?);
             joined(snapshot, &left, &right, *algorithm)?
         }
-        // A batch takes nothing else, and a context carries the others out itself.
+        // A batch has no other statements, and a context runs the others itself.
         other => return Err(OperatorError::NotHere(other.command())),
     };
     Ok(results)
@@ -234,7 +234,7 @@ impl<'p> Side<'p> {
         if keys.len() > MOST_KEYS {
             return Err(OperatorError::TooLong("join", MOST_KEYS as u64));
         }
-        // The list of positions; where there are NULLs, a second one and the keys without them.
+        // The list of positions; if there are NULLs, a second list and the keys without NULLs.
         let lists = if keys.nulls().is_some() { 3 } else { 1 };
         let _taken = snapshot.memory().take(positions.len().saturating_mul(8 * lists))?;
         let (origin, rows) = (&positions.origin, positions.selection.to_list());
@@ -260,7 +260,7 @@ fn joined(snapshot: &Snapshot, left: &Side<'_>, right: &Side<'_>, algorithm: Joi
     };
     let threads = snapshot.settings().threads as usize;
     let _taken = snapshot.memory().take(join::bytes(left.keys.len(), right.keys.len(), method))?;
-    // A pair: two places of 4 bytes, and two positions of 8.
+    // The bytes of a pair: two places of 4 bytes, and two positions of 8.
     let go_on = |pairs: usize| {
         snapshot.check()?;
         snapshot.memory().check(pairs as u64 * 24)

@@ -1,4 +1,4 @@
-//! How a client and a server of the operator language talk: frames on a stream of bytes.
+//! The protocol of clients and servers of the operator language: frames on a stream of bytes.
 //!
 //! A frame is a byte for its kind, four bytes for the length of its body (big endian), and the
 //! body. Numbers in bodies are big endian. Each kind has a greatest length, and a longer or unknown
@@ -16,19 +16,20 @@
 //!                           ◀─────────────────────  Bye(why), and the end
 //! ```
 //! The client need not wait for anything: it may send all its statements behind the Hello. The
-//! server answers each with a Done, in their order; what stands before the Done belongs to it.
+//! server answers each with a Done, in their order. The frames before a Done belong to its
+//! statement.
 //!
-//! The client sees by itself that a line is a load, and sends the file behind the statement, so a
+//! The client sees by itself that a line is a load, and sends the file behind the statement. So a
 //! load costs no round trip and the server never opens a path. The server may refuse the statement,
-//! or find a bad row, before it has read the whole file. It then answers at once and drops what
-//! comes up to the LoadEnd. A client that meets that Done while it sends may cut the file short,
+//! or find a bad row, before it has read the whole file. It then answers at once and drops the
+//! frames up to the LoadEnd. A client that gets that Done while it sends may cut the file short,
 //! with a LoadEnd.
 //!
-//! A Cancel names the line of the statement that it means. It overtakes the statements that wait:
-//! if another one is running, its own is cancelled when its turn comes.
+//! A Cancel names the line of its statement. It overtakes the statements that wait: if another one
+//! is running, its own is cancelled when its turn comes.
 //!
-//! Both sides read only as much as they have room for, so that the stream itself holds up a sender
-//! that is too fast.
+//! Both sides read only as much as they have room for, so the stream itself holds up a sender that
+//! is too fast.
 
 use std::fmt;
 
@@ -42,9 +43,9 @@ pub const MOST_CHUNK_BYTES: usize = 1 << 20;
 pub const MOST_ROWS_BYTES: usize = 1 << 20;
 /// The longest line of a statement.
 pub const MOST_LINE_BYTES: usize = crate::parse::MOST_LINE_BYTES;
-/// The longest text of a Report; more of it is cut off.
+/// The longest text of a Report; a longer one is cut off.
 pub const MOST_REPORT_BYTES: usize = 64 << 10;
-/// The longest text of a LoadEnd, a Welcome, a Refused or a Bye; more of it is cut off.
+/// The longest text of a LoadEnd, a Welcome, a Refused or a Bye; a longer one is cut off.
 pub const MOST_WORD_BYTES: usize = 4 << 10;
 /// The longest user name, and the longest password.
 pub const MOST_LOGIN_BYTES: usize = 2 << 10;
@@ -65,7 +66,7 @@ mod kind {
     pub(super) const BYE: u8 = b'B';
 }
 
-/// What is wrong with a frame.
+/// The error of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameError {
     /// There is no such kind.
@@ -79,7 +80,7 @@ pub enum FrameError {
         /// The greatest length.
         most: usize,
     },
-    /// The body is none of such a frame.
+    /// The body does not have the form of its kind.
     Malformed(u8),
 }
 
@@ -103,7 +104,7 @@ impl std::error::Error for FrameError {}
 pub enum Sender {
     /// A client that has not logged in.
     Stranger,
-    /// A client that has.
+    /// A client that has logged in.
     Client,
     /// The server.
     Server,
@@ -134,10 +135,10 @@ pub fn header(bytes: [u8; HEADER_BYTES], sender: Sender) -> Result<(u8, usize), 
     if length <= most { Ok((kind, length)) } else { Err(FrameError::TooLong { kind, length, most }) }
 }
 
-/// What a client says.
+/// A client's frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientFrame<'a> {
-    /// Who it is: the first frame.
+    /// The client's login: the first frame.
     Hello {
         /// Its version of the protocol.
         version: u16,
@@ -153,20 +154,20 @@ pub enum ClientFrame<'a> {
         /// The line's text.
         text: &'a str,
     },
-    /// The file of the load before it begins.
+    /// The file of the load that the statement before names begins.
     LoadBegin,
     /// A part of the file.
     LoadChunk(&'a [u8]),
-    /// The file's end, or why there is no more of it.
+    /// The file's end, or the reason why the rest is missing.
     LoadEnd(Result<(), &'a str>),
-    /// The statement of this line shall stop.
+    /// Cancels the statement of this line.
     Cancel {
         /// The line.
         line: u64,
     },
 }
 
-/// What a server says.
+/// A server's frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerFrame<'a> {
     /// The client has logged in.
@@ -176,20 +177,20 @@ pub enum ServerFrame<'a> {
         /// The server's name and version.
         name: &'a str,
     },
-    /// The client has not, and the connection ends.
+    /// The client is refused, and the connection ends.
     Refused {
         /// Whether a password would help, and none was given.
         wants_password: bool,
-        /// Why.
+        /// The reason.
         why: &'a str,
     },
     /// A part of a statement's result: text, cut anywhere.
     Rows(&'a [u8]),
-    /// What is wrong with the statement of a line.
+    /// The error of the statement of a line.
     Report {
         /// The line.
         line: u64,
-        /// What is wrong.
+        /// The error's text.
         text: &'a str,
     },
     /// The end of a statement's answer.
@@ -199,7 +200,7 @@ pub enum ServerFrame<'a> {
         /// Whether it succeeded.
         ok: bool,
     },
-    /// The server ends the connection.
+    /// The server ends the connection, for this reason.
     Bye(&'a str),
 }
 
@@ -212,7 +213,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out[start + 1..start + HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
 }
 
-/// The beginning of a text, in at most so many bytes.
+/// The beginning of a text, in at most `most` bytes.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
@@ -224,7 +225,7 @@ fn put_word(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What is left of a body.
+/// The unread rest of a body.
 struct Body<'a> {
     kind: u8,
     rest: &'a [u8],
@@ -274,8 +275,8 @@ impl<'a> Body<'a> {
 }
 
 impl<'a> ClientFrame<'a> {
-    /// Writes the frame. A statement has at most [`MOST_LINE_BYTES`], and a part of a file at most [`MOST_CHUNK_BYTES`]:
-    /// what is longer is cut, and the caller sees to it that nothing is.
+    /// Writes the frame. A statement has at most [`MOST_LINE_BYTES`], and a part of a file at most
+    /// [`MOST_CHUNK_BYTES`]. A longer one is cut, so the caller must not pass one.
     pub fn put(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Hello { version, user, password } => frame(out, kind::HELLO, |out| {

@@ -8,8 +8,8 @@ use serac_engine::security::{Privilege, RoleId};
 use std::fmt::Write;
 
 /// Writes a line for each database, table and index, as far as a role may see them: databases with
-/// USAGE, tables and columns with any privilege, indexes with all their columns. What is known of
-/// an index's values needs SELECT.
+/// USAGE, tables and columns with any privilege, indexes with all their columns. Statistics of an
+/// index's values need SELECT.
 pub(crate) fn info(operators: &Operators, role: RoleId, output: &mut dyn Output) -> Result<()> {
     let txn = operators.database().begin();
     let rights = Rights::of(&txn, role);

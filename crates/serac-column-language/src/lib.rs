@@ -1,5 +1,5 @@
-//! The operator language: statements of one line each, physical operators on whole columns, glued
-//! by variables.
+//! The operator language: statements of one line each. Their physical operators work on whole
+//! columns, and variables connect them.
 //!
 //! It stands on the engine as SQL does. A database of the language is a schema, a table is a table
 //! of the same catalog, with the same transactions, blocks and indexes. It knows no SQL and no

@@ -1,11 +1,11 @@
 //! `load`: a client's CSV file, chunk by chunk.
 //!
-//! The first line names the columns in full, in any order; each line behind it is a row of
-//! integers. Complete lines are parsed where they lie in the chunk; what a chunk ends with in the
-//! middle of a line is kept until the rest of the line comes. Rows go into blocks of one
-//! transaction, batch by batch, so memory is bounded. Those of a clustered table are kept, within
-//! the memory of variables, and sorted at the end. Nobody sees a row before [`Load::finish`] has
-//! returned, or ever, if anything is wrong with the file.
+//! The first line names the columns in full, in any order. Each line behind it is a row of
+//! integers. Complete lines are parsed where they lie in the chunk. An incomplete line at a chunk's
+//! end is kept until the rest of the line comes. Rows go into blocks of one transaction, batch by
+//! batch, so memory is bounded. Rows of a clustered table are kept, within the memory of variables,
+//! and sorted at the end. Nobody sees a row before [`Load::finish`] has returned. If there is any
+//! error in the file, nobody ever sees one.
 
 use crate::change::{check_writable, commit};
 use crate::context::{Cancel, Operators};
@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 const MOST_LINE_BYTES: usize = 1 << 20;
 /// Rows that go into the table together.
 const BATCH_ROWS: usize = 65_536;
-/// So many rows at a time are inserted one by one.
+/// Rows that go where single inserts go, at a time.
 const SINGLE_ROWS: usize = 1_000;
 
 /// A file that is being loaded.
@@ -36,25 +36,25 @@ pub struct Load {
     cancel: Cancel,
     line: u64,
     reading: Reading,
-    /// What the last chunk has of a line whose end it does not have.
+    /// The incomplete line at the end of the last chunk.
     rest: Vec<u8>,
     failed: bool,
 }
 
-/// How far it has come.
+/// The progress of a load.
 #[derive(Debug)]
 struct Reading {
     file: String,
-    /// The line of the file that comes next.
+    /// The number of the file's next line.
     line: u64,
-    /// How many threads may look for numbers.
+    /// The number of threads that may parse numbers.
     threads: usize,
     role: RoleId,
-    /// From the header on.
+    /// The table; `None` before the header.
     target: Option<Target>,
 }
 
-/// Where rows go.
+/// The table that rows go into.
 #[derive(Debug)]
 struct Target {
     txn: Transaction,
@@ -65,7 +65,7 @@ struct Target {
     rows: usize,
     /// Whether rows were appended already.
     has_appended: bool,
-    /// Of a clustered table.
+    /// The rows of a clustered table.
     kept: Vec<(RecordBatch, Taken)>,
 }
 
@@ -110,7 +110,7 @@ impl ColumnBuffer {
 /// Values by field.
 #[derive(Debug)]
 enum FieldValues {
-    /// All columns are INTEGER, as those are that the language makes.
+    /// All columns are INTEGER, as the columns are that the language makes.
     Plain(Vec<Vec<i32>>),
     Mixed(Vec<ColumnBuffer>),
 }
@@ -158,9 +158,9 @@ impl Reading {
         Err(OperatorError::BadHeader { file: self.file.clone(), line: self.line, problem: problem.into() })
     }
 
-    /// Takes the lines of `bytes`, of which the last one is complete, too.
+    /// Takes the lines of `bytes`, which are all complete.
     fn lines(&mut self, mut bytes: &[u8], operators: &Operators) -> Result<()> {
-        // Once for the bytes: behind a line of another kind, one thread goes on.
+        // Once for these bytes: behind a line that is not plain, one thread goes on.
         if let Some(target) = self.target.as_mut().filter(|target| target.is_plain())
             && self.threads > 1
         {
@@ -195,7 +195,7 @@ impl Reading {
         if line.len() > MOST_LINE_BYTES {
             return self.bad_row(0, format!("the line is longer than {MOST_LINE_BYTES} bytes"));
         }
-        // Some programs begin a text with a mark of its byte order.
+        // Some programs begin a text with a byte order mark.
         let mark = "\u{feff}".as_bytes();
         let line = trimmed(line.strip_prefix(mark).filter(|_| self.line == 1).unwrap_or(line));
         if line.is_empty() {
@@ -278,7 +278,7 @@ impl Reading {
             at += usize::from(is_negative);
             let (from, mut number, mut fits) = (at, 0_i64, true);
             while let Some(digit) = line.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
-                // Downwards, where there is one number more.
+                // Counted down from 0, as there is one more negative number than positive ones.
                 let next = number.checked_mul(10).and_then(|number| number.checked_sub(digit.into()));
                 fits &= next.is_some();
                 number = next.unwrap_or_default();
@@ -331,17 +331,17 @@ impl Target {
         }
         Ok(())
     }
-    /// Notes rows whose values are there.
+    /// Notes rows whose values have been added.
     fn note_rows(&mut self, rows: usize, operators: &Operators) -> Result<()> {
         self.rows += rows;
         if self.rows == BATCH_ROWS { self.flush(operators) } else { Ok(()) }
     }
-    /// With fewer rows than this in all, they go to where single inserts go: blocks of their own
-    /// would be all but empty.
+    /// A load with fewer rows than this puts them where single inserts go: blocks of their own
+    /// would be nearly empty.
     fn few_rows(&self) -> usize {
         self.table.data.layout().slot_count() as usize / 4
     }
-    /// Puts few rows to the others.
+    /// Inserts few rows where single inserts go.
     fn insert(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut from = 0;
         while from < batch.num_rows() {
@@ -420,8 +420,8 @@ impl Load {
     /// Takes the next bytes of the file, of which there may be any number.
     ///
     /// # Errors
-    /// What is wrong with a line. Nothing of the file is loaded then, and all that follows is an
-    /// error, too.
+    /// The error of a line. Then nothing of the file is loaded, and each further call is an error,
+    /// too.
     pub fn push(&mut self, bytes: &[u8]) -> std::result::Result<(), StatementError> {
         let taken = self.take(bytes);
         if taken.is_err() {
@@ -462,8 +462,7 @@ impl Load {
     /// Takes the end of the file. When it returns, the rows are there, in all indexes, and durable.
     ///
     /// # Errors
-    /// What is wrong with the last line, or keeps the rows from going in. No row of the file is
-    /// there then.
+    /// The error of the last line, or of the commit. Then no row of the file is there.
     pub fn finish(mut self) -> std::result::Result<(), StatementError> {
         let line = self.line;
         self.end().map_err(|error| StatementError::new(line, error))

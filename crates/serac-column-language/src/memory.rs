@@ -1,4 +1,4 @@
-//! The memory of variables, and of statements while they run: what all clients hold together is
+//! The memory of variables, and of statements while they run. The bytes of all clients together are
 //! bounded.
 
 use crate::context::Cancel;
@@ -7,7 +7,7 @@ use serac_engine::{EngineError, Watch};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many bytes variables hold, and may hold.
+/// The number of bytes that variables hold, and may hold.
 #[derive(Debug)]
 pub struct Memory {
     used: AtomicU64,
@@ -24,7 +24,7 @@ impl Memory {
         // Relaxed, here and below: a figure, which orders nothing.
         self.used.load(Ordering::Relaxed)
     }
-    /// Says whether so many bytes more may be held: for what grows, and is not held yet.
+    /// Checks whether `bytes` more may be held, for memory that grows and is not taken yet.
     ///
     /// # Errors
     /// [`OperatorError::OutOfMemory`].
@@ -57,7 +57,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Holds as many bytes as this, if that is more than before.
+    /// Grows to `bytes`, if that is more than before.
     ///
     /// # Errors
     /// [`OperatorError::OutOfMemory`].
@@ -75,7 +75,7 @@ impl Drop for Taken {
 }
 
 /// Ends the engine's long work for a statement that is cancelled, or for which there is no memory.
-/// What the work holds counts from then on to the end of its transaction.
+/// The bytes that the work holds count until its transaction ends.
 #[derive(Debug)]
 pub(crate) struct StatementWatch {
     cancel: Cancel,

@@ -343,11 +343,10 @@ fn algorithm(argument: &Argument<'_>) -> Result<JoinAlgorithm> {
     })
 }
 
-/// The statement of a line; none in a line that is empty or a comment.
+/// The statement of a line; `None` for a line that is empty or a comment.
 ///
 /// # Errors
-/// What is wrong with the line, as far as that can be said without a look at the catalog and the
-/// variables.
+/// The errors of the line that show without the catalog and the variables.
 pub fn parse(line: &str) -> Result<Option<Statement>> {
     if line.len() > MOST_LINE_BYTES {
         return Err(OperatorError::LineTooLong(MOST_LINE_BYTES));

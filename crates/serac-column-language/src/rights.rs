@@ -1,4 +1,4 @@
-//! What a client's role may do: what SQL would allow, by the engine's own checks.
+//! The rights of a client's role: those that SQL gives it, checked by the engine.
 //!
 //! | statement | what it needs | asked in |
 //! |---|---|---|
@@ -63,7 +63,7 @@ impl Rights {
     pub(crate) fn sees_database(&self, name: &str) -> bool {
         self.check_usage(name).is_ok()
     }
-    /// By column, whether the role has a privilege on it; none if it has none on the table.
+    /// By column, whether the role has a privilege on it; `None` if it has none on the table.
     pub(crate) fn seen_columns(&self, table: &Table) -> Option<Vec<bool>> {
         let definition = &table.definition;
         let all = definition.columns.len();

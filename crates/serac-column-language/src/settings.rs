@@ -1,8 +1,8 @@
-//! What a client can set with `set(name,value)`.
+//! The settings that a client can change with `set(name,value)`.
 
 use crate::error::{OperatorError, Result};
 
-/// How a batch is run.
+/// The method of running a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BatchHeuristic {
     /// In the order written, by one thread.
@@ -11,24 +11,24 @@ pub enum BatchHeuristic {
     Breadth,
     /// Level by level, selects on one column together.
     BreadthMultiselect,
-    /// Selects on one column together, each in the way that its selectivity asks for.
+    /// Selects on one column together, each with the algorithm that suits its selectivity.
     #[default]
     Smart,
 }
 
-/// How the parts of a shared scan put their results together.
+/// The way in which the parts of a shared scan are put together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Multiselect {
-    /// One select after the other.
+    /// By tasks of their own, one select after the other, once all parts are there.
     Block,
-    /// All at a time.
+    /// By the task that finishes a select's last part, all selects at a time.
     NoBlock,
-    /// Whichever is better.
+    /// With the heuristic `smart` the better of both, otherwise [`NoBlock`](Self::NoBlock).
     #[default]
     Auto,
 }
 
-/// When something is done that may pay or not.
+/// Whether to use a method that may pay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Switch {
     /// Always.
@@ -40,14 +40,14 @@ pub enum Switch {
     Auto,
 }
 
-/// How a select finds rows.
+/// The access path of selects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Access {
     /// By looking at every value.
     Scan,
-    /// By an index, where there is one.
+    /// By an index, if there is one.
     Index,
-    /// By an index where it is cheaper.
+    /// By an index if it is cheaper.
     #[default]
     Auto,
 }
@@ -67,7 +67,7 @@ pub struct Settings {
     pub chunk_kib: u32,
     /// `selects_per_task`.
     pub selects_per_task: u32,
-    /// `threads`: how many may work on a statement.
+    /// `threads`: the number of threads that may work on a statement.
     pub threads: u32,
 }
 
@@ -94,7 +94,7 @@ fn number(name: &str, value: &str, most: u32) -> Result<u32> {
 }
 
 impl Settings {
-    /// Sets one of them.
+    /// Changes one setting.
     ///
     /// # Errors
     /// [`OperatorError::UnknownSetting`] for a name or a word that is not known;

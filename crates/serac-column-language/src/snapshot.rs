@@ -1,4 +1,4 @@
-//! What a statement, or a batch, sees.
+//! The snapshot of a statement or a batch.
 //!
 //! The rows of every table that it names are pinned **before** the storage snapshot is taken (see
 //! `serac_storage`'s row pins), so that positions found in it can be kept. A table may be dropped
@@ -21,10 +21,10 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So often the tables may be rewritten while a snapshot is being taken.
+/// The number of times that tables may be rewritten while a snapshot is being taken.
 const MOST_ATTEMPTS: usize = 100;
 
-/// What a statement, or a batch, sees. Threads share it.
+/// The catalog, the rows and the settings that a statement or a batch sees. Threads share it.
 #[derive(Debug)]
 pub struct Snapshot {
     storage: serac_storage::Snapshot,
@@ -88,8 +88,8 @@ pub(crate) fn find_table<'c>(catalog: &'c Catalog, name: &TableName) -> Result<&
 }
 
 impl Snapshot {
-    /// A snapshot for statements of a role that name these tables, and the transaction whose it is;
-    /// a caller that only reads drops that.
+    /// A snapshot for statements of a role that name these tables, and its transaction. A caller
+    /// that only reads drops the transaction.
     ///
     /// # Errors
     /// [`OperatorError::Conflict`] when the tables are rewritten all the time.
@@ -152,7 +152,7 @@ impl Snapshot {
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
-    /// What the client's role may do.
+    /// The rights of the client's role.
     pub(crate) fn rights(&self) -> &Rights {
         &self.rights
     }
@@ -164,11 +164,11 @@ impl Snapshot {
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
-    /// What is known of access paths.
+    /// The known access paths.
     pub(crate) fn paths(&self) -> &AccessPaths {
         &self.paths
     }
-    /// Whether to go on: asked by every loop over blocks.
+    /// Checks for cancellation. Every loop over blocks calls it.
     ///
     /// # Errors
     /// [`OperatorError::Cancelled`].
@@ -176,7 +176,7 @@ impl Snapshot {
         // Relaxed: whoever sets it waits for nothing that was done before.
         if self.cancel.load(Ordering::Relaxed) { Err(OperatorError::Cancelled) } else { Ok(()) }
     }
-    /// Waits until all that was read is durable: before any of it leaves.
+    /// Waits until everything that was read is durable. Called before any result leaves.
     ///
     /// # Errors
     /// When the log has failed.
@@ -200,10 +200,10 @@ impl Snapshot {
         Err(OperatorError::UnknownTable(name.to_string()))
     }
     /// A column of numbers that the statement names, and that the client's role may read. No
-    /// statement reads a column in another way, so this is where SELECT is asked for.
+    /// statement reads a column in another way, so the SELECT privilege is checked here.
     ///
     /// # Errors
-    /// That it is not there, may not or cannot be read, or has no numbers.
+    /// The column does not exist, may not or cannot be read, or has no numbers.
     pub fn column(&self, name: &ColumnName) -> Result<Column<'_>> {
         let (table, rows) = self.table(&name.table)?;
         let Some(at) = table.definition.column(&name.column) else {

@@ -1,4 +1,4 @@
-//! What can be said: a statement of each kind, with its arguments.
+//! The statements of the language: a variant for each kind, with its arguments.
 
 pub use serac_engine::catalog::definition::IndexForm;
 use std::fmt;
@@ -33,10 +33,10 @@ impl fmt::Display for ColumnName {
     }
 }
 
-/// Where values come from.
+/// The source of values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Operand {
-    /// What a variable holds.
+    /// A variable.
     Variable(String),
     /// All rows of a column.
     Column(ColumnName),
@@ -45,9 +45,9 @@ pub enum Operand {
 /// lo ≤ x < hi.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bounds {
-    /// The smallest value that qualifies; none: there is no such.
+    /// The smallest value that qualifies; `None` for no lower bound.
     pub lower: Option<i64>,
-    /// The smallest value above those that qualify; none: there is no such.
+    /// The smallest value above those that qualify; `None` for no upper bound.
     pub upper: Option<i64>,
 }
 
@@ -73,7 +73,7 @@ pub enum Combination {
     Sub,
 }
 
-/// How a join is to be computed.
+/// The algorithm of a join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JoinAlgorithm {
     /// The system chooses among the hash joins.
@@ -98,7 +98,7 @@ pub enum Statement {
     CreateTable {
         /// Its name.
         name: TableName,
-        /// How many columns it has.
+        /// The number of its columns.
         columns: u32,
     },
     /// `create(col,"C",D.T)`
@@ -149,9 +149,9 @@ pub enum Statement {
     Select {
         /// The position vector.
         output: Option<String>,
-        /// What is selected on.
+        /// The values to select on.
         source: Operand,
-        /// What qualifies.
+        /// The values that qualify.
         bounds: Bounds,
     },
     /// `P=select(P0,V,lo,hi)`
@@ -162,14 +162,14 @@ pub enum Statement {
         positions: String,
         /// Values that stand beside the positions, or a column.
         source: Operand,
-        /// What qualifies.
+        /// The values that qualify.
         bounds: Bounds,
     },
     /// `V=fetch(X,P)`
     Fetch {
         /// The value vector.
         output: Option<String>,
-        /// Where the values come from.
+        /// The source of the values.
         source: Operand,
         /// A position vector.
         positions: String,
@@ -178,9 +178,9 @@ pub enum Statement {
     Aggregate {
         /// The scalar.
         output: Option<String>,
-        /// Which.
+        /// The aggregate.
         aggregate: Aggregate,
-        /// Of what.
+        /// The values.
         source: Operand,
     },
     /// `P,s=min(P0,V)`, `P,s=max(P0,V)`
@@ -189,7 +189,7 @@ pub enum Statement {
         outputs: Option<[String; 2]>,
         /// Whether it is the largest value.
         largest: bool,
-        /// A position vector; none: places within the values.
+        /// A position vector; `None` for places within the values.
         positions: Option<String>,
         /// The values.
         source: Operand,
@@ -198,7 +198,7 @@ pub enum Statement {
     Combine {
         /// The value vector.
         output: Option<String>,
-        /// Which.
+        /// The operation.
         operation: Combination,
         /// The left operand.
         left: Operand,
@@ -213,12 +213,12 @@ pub enum Statement {
         left: (Operand, String),
         /// Values and a position vector.
         right: (Operand, String),
-        /// How.
+        /// The algorithm.
         algorithm: JoinAlgorithm,
     },
     /// `print(a,b,…)`
     Print {
-        /// What.
+        /// The vectors.
         arguments: Vec<Operand>,
     },
     /// `batch_queries()`
@@ -233,14 +233,14 @@ pub enum Statement {
     Time {
         /// The instant, or the duration.
         output: Option<String>,
-        /// Since when.
+        /// The instant from which the duration is measured.
         since: Option<String>,
     },
     /// `set(name,value)`
     Set {
-        /// Which setting.
+        /// The setting's name.
         name: String,
-        /// What it is to be.
+        /// Its new value.
         value: String,
     },
     /// `info()`
@@ -282,7 +282,7 @@ impl Statement {
         }
     }
 
-    /// Whether it may stand in a batch: it reads, and all it does is to give variables.
+    /// Whether it may stand in a batch: it reads, and changes nothing but variables.
     pub fn is_batchable(&self) -> bool {
         matches!(
             self,
@@ -313,7 +313,7 @@ impl Statement {
     }
 
     /// The names of the variables that it reads: first those that stand for values, then those that
-    /// stand for positions, each group in the order in which they are written, repeats included.
+    /// stand for positions. Each group has the order of the text, with repeats.
     pub fn inputs(&self) -> Vec<&str> {
         let (operands, positions) = self.parts();
         let named = operands.into_iter().filter_map(|operand| match operand {
@@ -333,7 +333,7 @@ impl Statement {
         columns.collect()
     }
 
-    /// The names of the variables that it gives.
+    /// The names of the variables that it assigns.
     pub fn outputs(&self) -> &[String] {
         match self {
             Self::Select { output, .. }

@@ -9,7 +9,7 @@ pub(crate) enum Token<'t> {
     Word(&'t str),
     /// An integer, as it is written.
     Number(&'t str),
-    /// What stands between quotes.
+    /// The text between quotes.
     Text(&'t str),
     /// One of `( ) , = . -`.
     Mark(char),

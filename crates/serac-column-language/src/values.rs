@@ -1,8 +1,8 @@
 //! Vectors of numbers.
 //!
 //! Columns that the language makes hold integers, and so do all vectors made of them: 64 bits,
-//! without NULLs. Columns that SQL has made may hold NULLs, decimals and floats: a vector of theirs
-//! has the same kind of numbers.
+//! without NULLs. Columns that SQL has made may hold NULLs, decimals and floats. A vector of such a
+//! column has the same kind of numbers.
 
 use crate::error::{OperatorError, Result};
 use crate::statement::{Aggregate, Bounds, Combination};
@@ -27,7 +27,7 @@ pub enum Values {
     Floats(Float64Array),
 }
 
-/// Of which kind the numbers of a column are.
+/// The kind of the numbers of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NumberKind {
     Integers,
@@ -36,7 +36,7 @@ pub(crate) enum NumberKind {
 }
 
 impl NumberKind {
-    /// None for a type that is no number.
+    /// The kind for a column type; `None` for a type that is no number.
     pub(crate) fn of(column_type: ColumnType) -> Option<Self> {
         match column_type {
             ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 => Some(Self::Integers),
@@ -64,7 +64,7 @@ impl From<Vec<i64>> for Values {
 }
 
 impl Values {
-    /// How many numbers.
+    /// The number of numbers.
     pub fn len(&self) -> usize {
         self.array().len()
     }
@@ -84,7 +84,7 @@ impl Values {
     pub fn bytes(&self) -> usize {
         self.len() * self.kind().width() as usize + self.array().nulls().map_or(0, |nulls| nulls.len().div_ceil(8))
     }
-    /// The integers, where there is no other kind of number.
+    /// The integers; `None` for another kind of numbers.
     pub fn integers(&self) -> Option<&Int64Array> {
         if let Self::Integers(array) = self { Some(array) } else { None }
     }
@@ -168,7 +168,7 @@ impl Values {
         let values = values.filter(|values| values.iter().all(|v| v.unsigned_abs() < 10_u128.pow(38)));
         Ok(Self::Decimals(decimals(values.ok_or_else(overflow)?.into(), nulls, scale)))
     }
-    /// The numbers as floats, whatever stands for NULL.
+    /// The numbers as floats; the places of NULLs have any number.
     fn as_floats(&self) -> Vec<f64> {
         match self {
             Self::Integers(array) => array.values().iter().map(|v| *v as f64).collect(),
@@ -179,8 +179,8 @@ impl Values {
             Self::Floats(array) => array.values().to_vec(),
         }
     }
-    /// Integers and decimals in a scale that is not below theirs; none where one does not fit.
-    /// NULLs count 0.
+    /// Integers and decimals in a scale that is at least their own; `None` if one does not fit.
+    /// NULLs become 0.
     fn scaled(&self, scale: i8) -> Option<Vec<i128>> {
         let factor = 10_i128.checked_pow((scale - self.scale()).try_into().ok()?)?;
         match self {
@@ -192,8 +192,8 @@ impl Values {
         }
     }
 
-    /// The place of the smallest, or the largest, number: the first that has it. None where there
-    /// is none but NULLs.
+    /// The place of the smallest, or the largest, number: the first that has it. `None` if there
+    /// are only NULLs.
     pub fn extreme(&self, largest: bool) -> Option<(usize, Variable)> {
         fn first<T: Copy>(values: &[T], nulls: Option<&NullBuffer>, better: impl Fn(T, T) -> bool) -> Option<usize> {
             let mut best: Option<(usize, T)> = None;
@@ -210,7 +210,7 @@ impl Values {
             (Self::Integers(array), true) => first(array.values(), nulls, |v, best| v > best),
             (Self::Decimals(array), false) => first(array.values(), nulls, |v, best| v < best),
             (Self::Decimals(array), true) => first(array.values(), nulls, |v, best| v > best),
-            // In the total order: NaN is the largest.
+            // By the total order: NaN is the largest.
             (Self::Floats(array), false) => first(array.values(), nulls, |v, best| v.total_cmp(&best).is_lt()),
             (Self::Floats(array), true) => first(array.values(), nulls, |v, best| v.total_cmp(&best).is_gt()),
         }?;
@@ -218,7 +218,7 @@ impl Values {
     }
 }
 
-/// Numbers beside each other through `f`, and whether one that counts has overflowed.
+/// The results of `f` for pairs of numbers, and whether one that is not NULL has overflowed.
 fn combine(
     left: &[i64],
     right: &[i64],
@@ -232,14 +232,15 @@ fn combine(
         value
     });
     let values: Vec<i64> = values.collect();
-    // What stands for a NULL may overflow.
+    // The number in the place of a NULL may overflow.
     if let (true, Some(nulls)) = (any, nulls) {
         any = nulls.valid_indices().any(|place| f(left[place], right[place]).1);
     }
     (values, any)
 }
 
-/// The smallest and the largest integer within bounds; the smallest is larger where there is none.
+/// The smallest and the largest integer within bounds. The smallest is larger if no integer lies
+/// within.
 pub(crate) fn integer_range(bounds: Bounds) -> (i64, i64) {
     match bounds.upper.map(|upper| upper.checked_sub(1)) {
         None => (bounds.lower.unwrap_or(i64::MIN), i64::MAX),
@@ -431,7 +432,7 @@ impl Aggregation {
         for run in values.chunks(RUN) {
             let (Some(&min), Some(&max)) = (run.iter().min(), run.iter().max()) else { continue };
             let (min, max): (i64, i64) = (min.into(), max.into());
-            // The sum of so many numbers between these fits 64 bits.
+            // The sum of a run of numbers between these fits 64 bits.
             const MOST: i64 = i64::MAX / RUN as i64;
             let sum = if (-MOST..=MOST).contains(&min) && (-MOST..=MOST).contains(&max) {
                 run.iter().map(|v| (*v).into()).sum::<i64>().into()
@@ -459,7 +460,7 @@ impl Aggregation {
         self.float_range = Some((smaller, larger));
     }
 
-    /// The aggregate of what was noted; of nothing, 0.
+    /// The aggregate of the noted numbers; 0 if none was noted.
     ///
     /// # Errors
     /// [`OperatorError::Overflow`].
@@ -514,7 +515,7 @@ impl Values {
     pub fn aggregate(&self, aggregate: Aggregate) -> Result<Variable> {
         self.aggregation().result(aggregate)
     }
-    /// What all aggregates of the numbers follow from.
+    /// The numbers from which all aggregates of the vector follow.
     pub(crate) fn aggregation(&self) -> Aggregation {
         let mut all = Aggregation::new(self.kind());
         all.note(self.array());

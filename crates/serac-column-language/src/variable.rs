@@ -1,4 +1,4 @@
-//! What a name may stand for.
+//! The variables of a client.
 
 use crate::error::{OperatorError, Result};
 use crate::values::Values;
@@ -8,8 +8,8 @@ use serac_storage::{DataTable, RowPin, TableId};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The data of a table that positions were taken from: pinned, so that a row id names one row for
-/// as long as this lives. It does not keep the data of a table that was dropped in memory.
+/// The pinned rows of a table in which positions were found. A row id names one row as long as this
+/// lives. It does not keep the data of a dropped table in memory.
 #[derive(Debug)]
 pub struct TableRows {
     pin: RowPin,
@@ -19,7 +19,7 @@ pub struct TableRows {
 }
 
 impl TableRows {
-    /// Pins a table's rows. Before the snapshot is taken in which positions are found.
+    /// Pins a table's rows. Called before the snapshot is taken in which positions are found.
     pub(crate) fn new(data: &Arc<DataTable>, name: String) -> Arc<Self> {
         Arc::new(Self { pin: data.pin_rows(), id: data.id(), name })
     }
@@ -36,7 +36,7 @@ impl TableRows {
     }
 }
 
-/// What positions are positions in.
+/// The object that positions belong to.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// A table: they are row ids.
@@ -48,7 +48,7 @@ pub enum Origin {
 /// A position vector. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Positions {
-    /// What they are positions in.
+    /// The object that they belong to.
     pub origin: Origin,
     /// The positions.
     pub selection: Arc<Selection>,
@@ -59,7 +59,7 @@ impl Positions {
     pub fn new(origin: Origin, selection: Selection) -> Self {
         Self { origin, selection: Arc::new(selection) }
     }
-    /// How many.
+    /// The number of positions.
     pub fn len(&self) -> u64 {
         self.selection.len()
     }
@@ -84,7 +84,7 @@ impl Moment {
     }
 }
 
-/// What a variable holds. Cheap to clone.
+/// The content of a variable. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Variable {
     /// Of `select`, `join`, and the first result of a two-result aggregate.
@@ -102,7 +102,7 @@ pub enum Variable {
 }
 
 impl Variable {
-    /// What it is, for messages.
+    /// Its kind, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Positions(_) => "a position vector",
@@ -113,7 +113,7 @@ impl Variable {
             Self::Duration(_) => "a duration",
         }
     }
-    /// How many rows it prints.
+    /// The number of rows that it prints.
     pub fn rows(&self) -> u64 {
         match self {
             Self::Positions(positions) => positions.len(),
@@ -125,7 +125,8 @@ impl Variable {
     pub fn bytes(&self) -> u64 {
         let held = match self {
             Self::Positions(positions) => {
-                // A base may be shared, and counts with each: rather too much than too little.
+                // Several selections may share a base, which counts for each: rather too much than
+                // too little.
                 let base = match &*positions.selection {
                     Selection::Bits { base, .. } | Selection::Inverse { base, .. } => base.bytes(),
                     Selection::List(_) | Selection::Range(_) => 0,
@@ -141,7 +142,7 @@ impl Variable {
         let what = format!("\"{name}\"");
         Err(OperatorError::WrongKind { what, found: self.kind().into(), expected: expected.into() })
     }
-    /// Its numbers, where it stands for such.
+    /// Its numbers, if it holds numbers.
     ///
     /// # Errors
     /// [`OperatorError::WrongKind`], about the variable `name`.
@@ -153,7 +154,7 @@ impl Variable {
             other => other.wrong_kind(name, "a value vector"),
         }
     }
-    /// Its positions, where it stands for such.
+    /// Its positions, if it holds positions.
     ///
     /// # Errors
     /// [`OperatorError::WrongKind`], about the variable `name`.

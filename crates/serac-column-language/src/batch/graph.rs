@@ -9,7 +9,7 @@
 use crate::statement::Statement;
 use std::collections::HashMap;
 
-/// Where an input of a link comes from.
+/// The source of an input of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Input {
     /// An output of a link above.
@@ -18,7 +18,7 @@ pub(crate) enum Input {
     Before(usize),
 }
 
-/// A statement and what it uses.
+/// A statement and its inputs.
 #[derive(Debug)]
 pub(crate) struct Link<'b> {
     pub(crate) line: u64,
@@ -27,14 +27,14 @@ pub(crate) struct Link<'b> {
     pub(crate) inputs: Vec<Input>,
     /// By output, the link and output that assigned the name before.
     pub(crate) earlier: Vec<Option<(usize, usize)>>,
-    /// By output, which assignment to the name it is, from 1.
+    /// By output, the number of the assignment to its name, from 1.
     pub(crate) versions: Vec<u32>,
     pub(crate) depth: usize,
-    /// How many inputs of other links it is.
+    /// The number of inputs of other links that it feeds.
     pub(crate) uses: usize,
 }
 
-/// The statements of a batch and what they use.
+/// The statements of a batch and their inputs.
 #[derive(Debug, Default)]
 pub(crate) struct Graph<'b> {
     pub(crate) links: Vec<Link<'b>>,
@@ -48,7 +48,7 @@ impl<'b> Graph<'b> {
     /// The graph of statements with their lines.
     pub(crate) fn new(batch: impl Iterator<Item = (u64, &'b Statement)>) -> Self {
         let mut graph = Self::default();
-        // By name, its newest version, and how many there are.
+        // By name, its newest version, and the number of versions.
         let mut newest: HashMap<&str, (usize, usize, u32)> = HashMap::new();
         let mut before: HashMap<&str, usize> = HashMap::new();
         for (at, (line, statement)) in batch.enumerate() {

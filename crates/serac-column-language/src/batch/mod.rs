@@ -8,9 +8,9 @@
 //! | `breadth_multiselect` | the same, but selects on one column or vector are one multiselect ([`shared_scan`]), compared value by value |
 //! | `smart` | the same, with the cheaper algorithm and form of each select; fetches through one selection read each block once for all their columns, aggregates of one vector or column are one pass; selects that an index answers cheaply use it |
 //!
-//! Whatever the heuristic and the threads, the outcome is that of the statements in the order
-//! written: a name keeps its newest version that succeeded, and a link that uses a version that
-//! failed fails. A version is dropped once nobody uses it and a newer one of its name is there.
+//! With any heuristic and number of threads, the outcome is that of the statements in the order
+//! written. A name keeps its newest version that succeeded, and a link that uses a failed version
+//! fails. A version is dropped once nobody uses it and a newer one of its name is there.
 
 mod graph;
 mod shared_scan;
@@ -62,7 +62,7 @@ impl Unit {
     }
 }
 
-/// What links of one level share, if they do.
+/// The input that links of one level share.
 #[derive(PartialEq, Eq, Hash)]
 enum Shared<'b> {
     SelectColumn(String),
@@ -72,7 +72,7 @@ enum Shared<'b> {
     AggregateValues(Input),
 }
 
-/// What a link has come to.
+/// The state of a link.
 #[derive(Default)]
 enum State {
     #[default]
@@ -93,19 +93,19 @@ struct Batch<'b> {
     graph: &'b Graph<'b>,
     before: Vec<Option<Variable>>,
     states: Vec<State>,
-    /// By link, inputs of links that are not done.
+    /// By link, the inputs that use it of links that are not done.
     uses: Vec<usize>,
     /// By link and output, whether a newer version of the name is there.
     superseded: Vec<Vec<bool>>,
     reports: Vec<Report>,
-    /// By link, the rows of what it has given, if that has a name.
+    /// By link, the number of rows of its result, if that has a name.
     rows: Vec<Option<u64>>,
-    /// What was run, and how long it took.
+    /// By unit that was run, its level and its time.
     log: Vec<(usize, Unit, Duration)>,
 }
 
-/// Runs the statements of a batch. `before` gives the variables from before it. Returns a
-/// description of the graph, too.
+/// Runs the statements of a batch. `before` gives the variables from before the batch. Also returns
+/// a description of the graph.
 pub(crate) fn run(
     snapshot: &Snapshot,
     batch: &[Waiting],
@@ -139,7 +139,7 @@ pub(crate) fn run(
 }
 
 impl<'b> Batch<'b> {
-    /// What an input stands for; an error if that has failed, or is not there.
+    /// The variable of an input; an error if its link has failed, or if there is no such variable.
     fn find(&self, link: usize, at: usize) -> Found {
         match self.graph.links[link].inputs[at] {
             Input::Link { link: used, output } => match &self.states[used] {
@@ -192,8 +192,8 @@ impl<'b> Batch<'b> {
                 },
             }
         }
-        // A group of one is evaluated as outside a batch, but for a select, which several threads
-        // may share.
+        // A group of one link is evaluated as outside a batch. A single select stays in its group,
+        // because several threads may share it.
         for unit in &mut units {
             let links = unit.links();
             if links.len() == 1 && (!matches!(unit, Unit::Multiselect(_)) || self.snapshot.settings().threads == 1) {
@@ -264,7 +264,7 @@ impl<'b> Batch<'b> {
         finished.into_iter().for_each(|(link, result)| self.complete(link, result));
     }
 
-    /// What each link of a unit gives.
+    /// The results of each link of a unit.
     fn evaluate(&self, unit: &Unit) -> Vec<Result<Vec<Held>>> {
         let links = unit.links();
         let mut inputs: Vec<Result<Vec<Variable>>> = links.iter().map(|link| self.inputs(*link)).collect();
@@ -280,7 +280,8 @@ impl<'b> Batch<'b> {
             let statement = self.graph.links[*link].statement;
             let given = match together.as_mut().and_then(Iterator::next) {
                 Some(given) => given,
-                // Alone; also what failed together, so that each link says what is wrong with it.
+                // Links that are alone, and links that failed together, so that each has its own
+                // error.
                 None => {
                     let inputs = std::mem::replace(inputs, Ok(Vec::new()))?;
                     evaluate(self.snapshot, statement, &inputs)?
@@ -314,7 +315,7 @@ impl<'b> Batch<'b> {
         };
         let column = self.snapshot.column(name)?;
         let origin = Origin::Table(column.rows.clone());
-        // What an index answers cheaply takes no part in the scan.
+        // A select that an index answers cheaply takes no part in the scan.
         let by_index: Vec<Mutex<Option<_>>> = bounds.iter().map(|_| Mutex::new(None)).collect();
         if column::has_index(&column) {
             tasks::run(self.snapshot.settings().threads as usize, bounds.len(), |at| {
@@ -368,7 +369,7 @@ impl<'b> Batch<'b> {
         links.iter().map(|link| Ok(vec![all.result(wanted(link))?])).collect()
     }
 
-    /// Notes what a link has come to, and drops what nobody needs any more.
+    /// Notes the result of a link, and drops variables that nobody needs any more.
     fn complete(&mut self, link: usize, result: Result<Vec<Held>>) {
         let (graph, done) = (self.graph, result.is_ok());
         self.states[link] = match result {
@@ -465,7 +466,7 @@ impl<'b> Batch<'b> {
     }
 }
 
-/// What a unit has given, link by link, and how long it took.
+/// The results of a unit, link by link, and its time.
 struct Outcome {
     results: Vec<Result<Vec<Held>>>,
     took: Duration,

@@ -60,7 +60,7 @@ where
     }
 }
 
-/// How a client's settings have several selects evaluated.
+/// The settings of a multiselect, from a client's settings.
 fn settings_of(settings: &Settings) -> MultiselectSettings {
     let smart = settings.batch_heuristic == BatchHeuristic::Smart;
     MultiselectSettings {
@@ -99,7 +99,7 @@ fn evaluate<T: RangeValue>(
     };
     let settings = settings_of(snapshot.settings());
     let selections = multiselect(source, base, &predicates(bounds), &settings, &go_on)?;
-    // Rows that lie together are kept as ranges, as those of a select alone are.
+    // Rows that lie together are kept as ranges, as a select outside a batch keeps them.
     let smallest = |selection| match selection {
         Selection::List(rows) => ascending(rows),
         Selection::Bits { base, bits, .. } => represent(&base, bits, snapshot.settings()),
