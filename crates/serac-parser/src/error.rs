@@ -3,14 +3,14 @@
 use crate::tree::Span;
 use std::fmt;
 
-/// Why a text is no statement.
+/// The reason why a text is no statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Five characters, as PostgreSQL uses them.
+    /// Its SQLSTATE, in five characters.
     pub sqlstate: &'static str,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// The byte of the text where it is.
+    /// The byte of the text at which the error is.
     pub position: u32,
 }
 

@@ -1,16 +1,16 @@
-//! Keywords, and where they may be names.
+//! Keywords, and the places in which they may be names.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Where a keyword may be a name.
+/// The places in which a keyword may be a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Category {
-    /// Anywhere.
+    /// In all places.
     Unreserved,
-    /// Of columns and tables, and not of functions and types.
+    /// As a name of columns and tables, not of functions and types.
     ColumnName,
-    /// Of functions and types, and not of columns and tables.
+    /// As a name of functions and types, not of columns and tables.
     TypeOrFunction,
     /// As a label only.
     Reserved,
@@ -20,7 +20,7 @@ pub(crate) enum Category {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keyword {
     pub(crate) category: Category,
-    /// It may be the label of a column without AS.
+    /// Whether it may be the label of a column without AS.
     pub(crate) is_bare_label: bool,
 }
 
@@ -40,7 +40,7 @@ static KEYWORDS: LazyLock<HashMap<&'static str, Keyword>> = LazyLock::new(|| {
     rows.filter_map(keyword).collect()
 });
 
-/// The keyword that a word in lower case is.
+/// The keyword for a word in lower case; `None` if it is no keyword.
 pub(crate) fn keyword(word: &str) -> Option<Keyword> {
     KEYWORDS.get(word).copied()
 }

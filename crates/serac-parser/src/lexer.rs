@@ -12,11 +12,11 @@ use crate::tree::Span;
 pub(crate) struct Token {
     pub(crate) kind: Kind,
     pub(crate) span: Span,
-    /// How many parentheses and brackets are open around it.
+    /// The number of parentheses and brackets that are open around it.
     pub(crate) nesting: u32,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// A word without quotes, folded to lower case.
@@ -47,25 +47,26 @@ pub(crate) enum Kind {
     Assign,
     /// `=>`.
     Arrow,
-    /// What is no token, as the last one: nobody learns of it but who comes to it.
+    /// The error of a text that is no token, as the last token. Only a parser that reaches it
+    /// reports it.
     Wrong(Box<ParseError>),
     /// The end of the text.
     End,
 }
 
-/// A token, for who needs no tree of a text.
+/// A token, for callers that need no tree of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainToken {
-    /// What it is.
+    /// Its kind.
     pub kind: PlainKind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What a [`PlainToken`] is.
+/// The kind of a [`PlainToken`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainKind {
-    /// A word, folded to lower case, or what stands in double quotes.
+    /// A word, folded to lower case, or the text in double quotes.
     Name(String),
     /// An operator.
     Operator,
@@ -160,8 +161,7 @@ impl Lexer<'_> {
         let place = if text.is_empty() { "end of input".to_owned() } else { format!("or near \"{text}\"") };
         ParseError::new(sqlstate::SYNTAX_ERROR, format!("{message} at {place}"), start as u32)
     }
-    /// An error of half a character, with what stands at its place: the text up to `end`, or one
-    /// character.
+    /// An error of half a character, with the text at its place: up to `end`, or one character.
     fn shown(&self, error: ParseError, end: Option<usize>) -> ParseError {
         let at = error.position as usize;
         let end = end.unwrap_or_else(|| at + self.text(at, self.sql.len()).chars().next().map_or(0, char::len_utf8));
@@ -271,8 +271,8 @@ impl Lexer<'_> {
         }
         Ok(name)
     }
-    /// A string whose quote comes so many bytes after its start. Strings go on behind blanks with a
-    /// line break.
+    /// A string whose quote comes `quote` bytes after its start. A string goes on behind blanks
+    /// with a line break.
     fn string(&mut self, start: usize, quote: usize, has_escapes: bool) -> Result<String> {
         self.at += quote + 1;
         let mut text = Unescaped::default();
@@ -303,7 +303,7 @@ impl Lexer<'_> {
             }
         }
     }
-    /// Whether the string goes on in another line; then behind its quote.
+    /// Whether the string goes on in another line. If so, moves behind the quote there.
     fn goes_on_below(&mut self) -> bool {
         let after = self.at;
         let mut has_break = false;
@@ -383,7 +383,7 @@ impl Lexer<'_> {
         self.at += digits;
         u32::from_str_radix(text, 16).ok()
     }
-    /// What stands in `U&'…'`, whose escape is a backslash, or what UESCAPE says behind it.
+    /// The text of `U&'…'`. Its escape is a backslash, or the character behind UESCAPE.
     fn unicode(&mut self, text: String, start: usize) -> Result<String> {
         let after = self.at;
         self.skip_blanks()?;
@@ -418,8 +418,8 @@ impl Lexer<'_> {
         } else {
             self.at = after;
         }
-        // Where PostgreSQL finds what comes before so much: it counts from behind the quote, with
-        // doubled quotes once.
+        // The place that PostgreSQL reports for `behind`. PostgreSQL counts from behind the quote, and
+        // counts a doubled quote once.
         let place = |behind: &str| start + 3 + text.len() - behind.len();
         let invalid = |behind: &str| {
             let at = place(behind) - escape.len_utf8();
@@ -553,7 +553,7 @@ impl Lexer<'_> {
             }
         }
     }
-    /// The longest operator: up to a comment, and without signs at its end where none of its other
+    /// The longest operator: up to a comment, and without signs at its end unless one of its other
     /// characters allows them.
     fn operator(&mut self, start: usize) -> Kind {
         self.skip_while(is_operator);
@@ -629,7 +629,7 @@ impl Unescaped {
             Ok(_) => "0x00".to_owned(),
             Err(error) => {
                 let bytes = error.as_bytes().get(error.utf8_error().valid_up_to()..).unwrap_or_default();
-                // As many as the first of them says that there are.
+                // The first byte tells the number of bytes.
                 let length = match bytes.first() {
                     Some(0xc0..=0xdf) => 2,
                     Some(0xe0..=0xef) => 3,

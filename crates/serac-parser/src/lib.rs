@@ -1,9 +1,9 @@
 //! From the text of a statement to its [tree].
 //!
-//! The parser goes from token to token and never back, but for what a matching parenthesis tells:
-//! the first token that cannot go on is where PostgreSQL finds the error, too. Time and memory are
-//! linear in the length of the text. The depth of a tree is bounded by [`MAX_DEPTH`], and the stack
-//! grows while a deep one is parsed.
+//! The parser goes from token to token and never back, except to look for a matching parenthesis.
+//! So it finds an error at the token at which PostgreSQL finds it. Time and memory are linear in
+//! the length of the text. [`MAX_DEPTH`] bounds the depth of a tree, and the stack grows while a
+//! deep one is parsed.
 #![warn(missing_docs)]
 
 mod error;
@@ -21,9 +21,9 @@ pub const MAX_DEPTH: usize = 5_000;
 /// Parses a script: statements between semicolons.
 ///
 /// # Errors
-/// The first error of syntax (SQLSTATE 42601), also of a string (22025, 22021), and of a statement
-/// that is nested too deeply (54001). What PostgreSQL's grammar takes to refuse it at once has its
-/// code: 0A000, 22023, 42710, 42939, 42P20.
+/// The first error of syntax (SQLSTATE 42601), of a string (22025, 22021), or of a statement that
+/// is nested too deeply (54001). Statements that PostgreSQL's grammar accepts only to refuse them
+/// have PostgreSQL's codes: 0A000, 22023, 42710, 42939, 42P20.
 pub fn parse(sql: &str) -> Result<Vec<tree::Statement>, ParseError> {
     parser::Parser::new(sql)?.script()
 }

@@ -8,7 +8,7 @@ use crate::tree::{
     EnableWhich, IdentityChange, RelationKind, ReplicaIdentity, SequenceOptionKind, StatementKind,
 };
 
-/// What ALTER changes and SeracDB does not have, by the first word.
+/// First words of the objects that PostgreSQL's ALTER changes and that SeracDB does not have.
 const OTHERS: [&str; 18] = [
     "aggregate",
     "collation",
@@ -104,7 +104,7 @@ impl Parser<'_> {
             Ok(AlterAction { kind, span: start.to(parser.last_span()) })
         })
     }
-    /// A change that has no others beside it, if one comes.
+    /// A change that allows no others beside it, if one comes.
     fn action_alone(&mut self, kind: RelationKind, if_exists: bool) -> Result<Option<AlterActionKind>> {
         use AlterActionKind as K;
         use RelationKind as R;
@@ -341,7 +341,7 @@ impl Parser<'_> {
             _ => self.new_type(),
         }
     }
-    /// IF EXISTS where no name may come.
+    /// IF EXISTS at a place where no name may come.
     fn if_exists_alone(&mut self) -> Result<bool> {
         let comes = self.take_word("if");
         if comes {
@@ -405,7 +405,7 @@ impl Parser<'_> {
         }
         Ok(ColumnChange::Identity(changes))
     }
-    /// Whether a text comes so far ahead.
+    /// Whether a text comes this many tokens ahead.
     pub(super) fn is_text(&self, ahead: usize) -> bool {
         matches!(self.kind_ahead(ahead), Kind::String(_))
     }

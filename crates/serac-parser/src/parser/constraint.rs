@@ -12,7 +12,7 @@ use crate::tree::{
 impl Parser<'_> {
     // ---- of columns
 
-    /// What follows a column's type.
+    /// The constraints behind a column's type.
     pub(super) fn column_constraints(&mut self) -> Result<Vec<ColumnConstraint>> {
         let mut all = Vec::new();
         loop {
@@ -168,7 +168,7 @@ impl Parser<'_> {
         }
         Ok(references)
     }
-    /// What follows ON DELETE, or ON UPDATE at a place.
+    /// The action behind ON DELETE, or behind ON UPDATE, whose place is given.
     fn key_action(&mut self, update: Option<Span>) -> Result<KeyAction> {
         let word = self.one_of(&["no", "restrict", "cascade", "set"])?;
         let action = match word.name.as_str() {
@@ -296,7 +296,7 @@ impl Parser<'_> {
         self.at += 1;
         Ok(Operator { schema, symbol, span: start.to(self.last_span()) })
     }
-    /// What may stand behind a constraint.
+    /// The attributes that may stand behind a constraint.
     pub(super) fn constraint_attributes(&mut self) -> Result<ConstraintAttributes> {
         let start = self.span();
         let behind = self.last_span().end;
@@ -389,8 +389,8 @@ impl Parser<'_> {
         let text = call.span;
         Ok((call, text))
     }
-    /// The text of an expression that is the tokens from `first` up to `end`, without parentheses
-    /// around all of it, but for those that make it a row or a subquery.
+    /// The text of an expression that is the tokens from `first` up to `end`. Parentheses around
+    /// all of it are left out, unless they make it a row or a subquery.
     fn without_parentheses(&self, first: usize, end: usize, expr: &Expr) -> Span {
         let tokens = &self.tokens[first..end];
         let is = |sign: u8| move |token: &&Token| token.kind == Kind::Sign(sign);

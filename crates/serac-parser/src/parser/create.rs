@@ -9,7 +9,7 @@ use crate::tree::{
     RoleWord, SequenceOption, SequenceOptionKind, StatementKind,
 };
 
-/// What CREATE makes and SeracDB does not have, by the first word.
+/// First words of the objects that PostgreSQL's CREATE makes and that SeracDB does not have.
 const OTHERS: [&str; 22] = [
     "access",
     "aggregate",
@@ -34,7 +34,7 @@ const OTHERS: [&str; 22] = [
     "text",
     "transform",
 ];
-/// Of these, and of the ones below, what may be replaced.
+/// First words behind which OR REPLACE is allowed, of these objects and of those below.
 const REPLACED: [&str; 8] =
     ["aggregate", "constraint", "language", "procedural", "rule", "transform", "trigger", "trusted"];
 
@@ -87,7 +87,7 @@ impl Parser<'_> {
     pub(super) fn is_user_mapping(&self) -> bool {
         self.are_words(&["user", "mapping"]) && matches!(self.word_ahead(2), Some("for" | "if"))
     }
-    /// What CREATE TEMPORARY or UNLOGGED makes.
+    /// The statement behind CREATE TEMPORARY or UNLOGGED.
     fn create_persistent(&mut self, or_replace: bool) -> Result<StatementKind> {
         let persistence = self.persistence()?;
         match self.word() {

@@ -45,7 +45,7 @@ impl Parser<'_> {
         }
         Ok(StatementKind::Deallocate(self.ident_or_all()?))
     }
-    /// A name, or none for ALL.
+    /// A name, or `None` for ALL.
     fn ident_or_all(&mut self) -> Result<Option<Ident>> {
         if self.take_word("all") { Ok(None) } else { self.ident().map(Some) }
     }

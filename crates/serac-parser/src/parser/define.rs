@@ -8,7 +8,7 @@ use crate::tree::{
     TableLike, TableSource, TableStorage,
 };
 
-/// What LIKE may take along.
+/// The properties that LIKE may copy.
 const LIKE_OPTIONS: [&str; 10] = [
     "comments",
     "compression",
@@ -23,7 +23,8 @@ const LIKE_OPTIONS: [&str; 10] = [
 ];
 
 impl Parser<'_> {
-    /// CREATE TABLE, up to whose word TABLE has been read; with `only_as` it must be one with AS.
+    /// CREATE TABLE, of which the words up to TABLE have been read. With `only_as` it must be one
+    /// with AS.
     pub(super) fn create_table(&mut self, persistence: Persistence, only_as: bool) -> Result<StatementKind> {
         let if_not_exists = self.if_not_exists()?;
         let name = self.relation_name()?;
@@ -166,8 +167,7 @@ impl Parser<'_> {
         }
         Ok(TableLike { table, options, span: start.to(self.last_span()) })
     }
-    /// What is said of the columns of a type or of the table around a partition, if a parenthesis
-    /// comes.
+    /// The columns' constraints in a table of a type or in a partition, if a parenthesis comes.
     fn typed_elements(&mut self) -> Result<Vec<TableElement>> {
         if !self.is_sign(b'(') {
             return Ok(Vec::new());

@@ -4,7 +4,8 @@ use super::Parser;
 use crate::error::Result;
 use crate::tree::{Comment, CommentTarget, Drop, DropDatabase, DropRole, DropType, Name, ObjectKind, StatementKind};
 
-/// What DROP removes, COMMENT describes, and SeracDB does not have, by the first word.
+/// First words of the objects that PostgreSQL's DROP and COMMENT know and that SeracDB does not
+/// have.
 const OTHERS: [&str; 19] = [
     "access",
     "aggregate",

@@ -37,7 +37,7 @@ const ZONE: u8 = 11;
 const COLLATE: u8 = 12;
 const SIGN: u8 = 13;
 
-/// Which operators an expression may have.
+/// The operators that an expression may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kinds {
     /// All.
@@ -46,12 +46,12 @@ enum Kinds {
     Restricted,
 }
 
-/// The operand that has been read, and what may still be added to it.
+/// The operand that has been read, and the operators that may still be added to it.
 struct Left {
     expr: Expr,
-    /// The level of the list that it is, if it has been made here.
+    /// The level of the operand's list, if the list has been made here.
     open: Option<u8>,
-    /// The level that must not come again beside it.
+    /// The level whose operators must not come again beside it.
     closed: Option<u8>,
 }
 
@@ -87,7 +87,7 @@ impl Parser<'_> {
             }
             let at = self.at;
             let operand = self.at_level(NOT + 1, kinds).map_err(|error| {
-                // NOT stands well before what cannot follow it.
+                // An error at NOT itself belongs to the token behind it.
                 let is_here = self.at == at && error.position == self.last_span().start;
                 if is_here { self.unexpected_at(self.span()) } else { error }
             })?;
@@ -120,10 +120,10 @@ impl Parser<'_> {
         let span = start.to(operand.span);
         Ok(Expr { kind: ExprKind::Prefix(prefixes, Box::new(operand)), span })
     }
-    /// NOT of NOT is a tower: two of them ask only whether the operand is true.
+    /// A row of NOTs is a tower of nodes. Two of them only require that the operand is a condition.
     fn negated(&self, operand: Expr, count: usize, start: Span) -> Expr {
         let span = start.to(operand.span);
-        // An even number of them is at least two, which keep that the operand must be a condition.
+        // Of an even number two are kept, which still require that the operand is a condition.
         let kept = if count > 2 { 2 - count % 2 } else { count };
         (0..kept).fold(operand, |operand, _| Expr { kind: ExprKind::Not(Box::new(operand)), span })
     }
@@ -164,7 +164,7 @@ impl Parser<'_> {
         self.sign(b')')?;
         Ok(Operator { schema, span: start.to(self.last_span()), ..operator })
     }
-    /// The level of the operator that comes; none if none does.
+    /// The level of the operator that comes; `None` if no operator comes.
     fn level(&self, kinds: Kinds) -> Option<u8> {
         let of_word = |word: &str| match word {
             "or" => Some(OR),
@@ -229,7 +229,7 @@ impl Parser<'_> {
         };
         ends && self.is_part(self.item)
     }
-    /// Whether the token that comes stands as deep in parentheses as what is read.
+    /// Whether the token that comes stands in as many parentheses as the expression that is read.
     fn is_part(&self, nesting: Option<u32>) -> bool {
         nesting.is_some() && nesting == self.nesting()
     }
@@ -325,7 +325,7 @@ impl Parser<'_> {
             _ => {}
         }
         let negated = self.take_word("not");
-        // Before the AND of BETWEEN, IS asks for two things alone.
+        // Before the AND of BETWEEN, IS allows only two tests.
         if kinds == Kinds::Restricted && !self.is_one_of(&["distinct", "document"]) {
             return Err(self.unexpected());
         }
@@ -438,7 +438,7 @@ impl Parser<'_> {
 /// An operand with something behind it.
 fn followed(left: Left, postfix: Postfix, end: Span, level: u8) -> Left {
     let span = left.expr.span.to(end);
-    // A list of what follows goes on at any of its levels.
+    // A list of postfixes goes on at any of its levels.
     let is_open = matches!(left.open, Some(IS | ZONE | COLLATE));
     let kind = match left.expr {
         Expr { kind: ExprKind::Postfix(operand, mut all), .. } if is_open => {

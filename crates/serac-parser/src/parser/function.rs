@@ -240,8 +240,8 @@ impl Parser<'_> {
         };
         Ok(StatementKind::AlterFunction(Box::new(AlterFunction { kind, function, change })))
     }
-    /// A change that many kinds of things have; which of them this has is told by their first
-    /// words.
+    /// A change that objects of many kinds have. The first words in `allowed` say which changes
+    /// this kind has.
     pub(super) fn object_change(&mut self, allowed: &[&str]) -> Result<ObjectChange> {
         if allowed.contains(&"depends") && self.is_one_of(&["no", "depends"]) {
             let is_not = self.take_word("no");

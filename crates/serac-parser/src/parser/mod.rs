@@ -52,20 +52,20 @@ use crate::keyword::Category;
 use crate::lexer::{Kind, Token, tokens};
 use crate::tree::{Expr, Ident, KeptExpr, Name, Span, Statement, StatementKind};
 
-/// Bytes of stack that are left when a new one is taken, and of the new one.
+/// Bytes of stack below which a new stack is taken, and bytes of the new stack.
 const STACK: (usize, usize) = (256 << 10, 4 << 20);
 
-/// What is left of a text.
+/// The unread rest of a text.
 pub(crate) struct Parser<'t> {
     sql: &'t str,
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
-    /// How deep in parentheses the item of SELECT stands that is read.
+    /// The depth in parentheses of the SELECT item that is being read.
     item: Option<u32>,
-    /// The same of the first argument of SUBSTRING.
+    /// The depth in parentheses of the first argument of SUBSTRING that is being read.
     substring: Option<u32>,
-    /// What CREATE SCHEMA makes is read: no table of a query is.
+    /// Whether an element of CREATE SCHEMA is being read, which may not be CREATE TABLE … AS.
     in_schema: bool,
     /// Changes and claims of rows so far.
     acts: usize,
@@ -73,7 +73,7 @@ pub(crate) struct Parser<'t> {
     claims: usize,
 }
 
-/// Where a statement begins.
+/// The beginning of a statement.
 #[derive(Clone, Copy)]
 struct Start {
     span: Span,
@@ -99,7 +99,7 @@ impl<'t> Parser<'t> {
             }
         }
     }
-    /// Where the statement begins that comes.
+    /// The beginning of the statement that comes.
     fn start(&self) -> Start {
         Start { span: self.span(), acts: self.acts, claims: self.claims }
     }
@@ -130,11 +130,11 @@ impl<'t> Parser<'t> {
     fn span(&self) -> Span {
         self.tokens.get(self.at).or(self.tokens.last()).map_or(Span::default(), |token| token.span)
     }
-    /// That of the token before.
+    /// The span of the token before.
     fn last_span(&self) -> Span {
         self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(Span::default(), |token| token.span)
     }
-    /// How deep in parentheses the token that comes stands.
+    /// The depth in parentheses of the token that comes.
     fn nesting(&self) -> Option<u32> {
         self.tokens.get(self.at).map(|token| token.nesting)
     }
@@ -226,13 +226,13 @@ impl<'t> Parser<'t> {
             _ => false,
         }
     }
-    /// The error of what stands behind parentheses that should open a query.
+    /// The error behind parentheses that should open a query.
     fn unexpected_inside(&mut self) -> ParseError {
         while self.take_sign(b'(') {}
         self.take_word("values");
         self.unexpected()
     }
-    /// What `parse` makes a level deeper.
+    /// Runs `parse` a level deeper.
     fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= MAX_DEPTH {
             return Err(ParseError::new(
@@ -246,7 +246,7 @@ impl<'t> Parser<'t> {
         self.depth -= 1;
         result
     }
-    /// One or more of something, with commas between them.
+    /// One or more elements, with commas between them.
     fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut all = vec![one(self)?];
         while self.take_sign(b',') {
@@ -263,7 +263,7 @@ impl<'t> Parser<'t> {
 
     // ---- names
 
-    /// Whether the token that comes so far ahead is a name, where keywords of these categories are.
+    /// Whether the token this many tokens ahead is a name. Keywords of these categories are names.
     fn is_name(&self, ahead: usize, categories: &[Category]) -> bool {
         if self.is_pair(self.at + ahead) {
             return false;
@@ -361,7 +361,7 @@ impl<'t> Parser<'t> {
         }
         self.starts_query(at - self.at)
     }
-    /// Whether a query without parentheses starts so far ahead.
+    /// Whether a query without parentheses starts this many tokens ahead.
     fn starts_query(&self, ahead: usize) -> bool {
         match self.word_ahead(ahead) {
             // It is a name elsewhere.

@@ -1,4 +1,4 @@
-//! Operands: constants, names, calls, CASE, and what stands in parentheses.
+//! Operands: constants, names, calls, CASE, and operands in parentheses.
 
 use super::Parser;
 use crate::error::{ParseError, Result};
@@ -8,11 +8,11 @@ use crate::tree::{
     Postfix, Query, QueryBody, Span, TypeName, Window,
 };
 
-/// What stands in parentheses.
+/// The content of parentheses.
 pub(super) enum Inside {
     /// A query.
     Query(Box<Query>),
-    /// Expressions, several with commas between them.
+    /// Expressions, with commas between them if there are several.
     Exprs(Vec<Expr>),
 }
 
@@ -27,8 +27,8 @@ impl Parser<'_> {
         let (operand, has_parts) = self.operand()?;
         self.postfixes(operand, has_parts, false)
     }
-    /// What binds closest behind an operand. Columns, parameters and what stands in parentheses
-    /// have parts: subscripts and fields.
+    /// The postfixes that bind closest. Columns, parameters and operands in parentheses have parts:
+    /// subscripts and fields.
     fn postfixes(&mut self, operand: Expr, mut has_parts: bool, has_casts: bool) -> Result<Expr> {
         let is_name = matches!(operand.kind, ExprKind::Name(_));
         let mut all = Vec::new();
@@ -109,8 +109,8 @@ impl Parser<'_> {
                 // Behind it a field may be named, where a name alone would go on.
                 return match (&expr.kind, self.kind()) {
                     (ExprKind::Name(_), Kind::Sign(b'.')) => self.field_of(expr, span),
-                    // It stands where it stands, without the parentheses, as PostgreSQL's places
-                    // have it.
+                    // The operand has its own place, without the parentheses, as PostgreSQL reports
+                    // it.
                     _ => Ok((expr, true)),
                 };
             }
@@ -133,8 +133,8 @@ impl Parser<'_> {
         let span = span.to(self.last_span());
         Ok((Expr { kind: ExprKind::Postfix(Box::new(row), vec![field]), span }, !is_all))
     }
-    /// What a parenthesis holds. Whether it is a query or an expression that begins with one is
-    /// known only behind the inner one, so that both are read here.
+    /// The content of a parenthesis. Only behind an inner query is it known whether the content is
+    /// a query or an expression that begins with one. So both are read here.
     pub(super) fn parenthesis(&mut self) -> Result<Inside> {
         self.deeper(|parser| {
             parser.sign(b'(')?;
@@ -552,7 +552,7 @@ fn check_frame(first: &FrameBound, end: Option<&FrameBound>, start_at: Span, end
     Err(ParseError::new(sqlstate::WINDOWING_ERROR, message, at.start))
 }
 
-/// What `f(5)` is as a type with modifiers; none if it can only be a call.
+/// `f(5)` as a type with modifiers; `None` if it can only be a call.
 fn type_of_call(call: &Call, span: Span) -> Option<TypeName> {
     let is_plain = !call.star
         && !call.distinct
@@ -589,7 +589,7 @@ impl TypeName {
     pub(super) fn of(name: Name, modifiers: Vec<Expr>, span: Span) -> Self {
         Self { name, modifiers, fields: None, dimensions: 0, is_set: false, of_column: false, span }
     }
-    /// One of PostgreSQL's own.
+    /// One of PostgreSQL's own types.
     pub(super) fn own(name: &str, modifiers: Vec<Expr>, span: Span) -> Self {
         let ident = Ident { name: name.to_owned(), span };
         Self::of(Name { parts: vec![ident], span }, modifiers, span)

@@ -167,7 +167,7 @@ impl Parser<'_> {
             _ => Err(self.unexpected()),
         }
     }
-    /// SELECT; of one that begins with FROM, that has been read.
+    /// SELECT. If it begins with FROM, that has been read.
     fn select(&mut self, mut from: Vec<crate::tree::TableExpr>, start: Span) -> Result<Select> {
         let is_from_first = !from.is_empty();
         let mut distinct = Distinct::All;
@@ -213,8 +213,7 @@ impl Parser<'_> {
         let span = start.to(self.last_span());
         Ok(Select { distinct, items, into, from, filter, group_by, having, windows, qualify, span })
     }
-    /// Whether a clause has nothing in it: the end of the query comes, or one of the clauses behind
-    /// it.
+    /// Whether a clause is empty: the end of the query comes, or one of the clauses behind it.
     fn ends_clause(&self, next: &[&str]) -> bool {
         matches!(self.kind(), Kind::End | Kind::Sign(b')' | b';')) || self.is_one_of(next) || self.goes_on_as_query()
     }
@@ -372,7 +371,7 @@ impl Parser<'_> {
         }
         Ok(())
     }
-    /// Clauses that a query in parentheses has, too, are not said again behind it.
+    /// Refuses clauses behind a query in parentheses that the query has itself.
     fn check_tail(&self, query: &Query) -> Result<()> {
         let has_order = |query: &Query| !query.order_by.is_empty() || query.order_by_all.is_some();
         let (mut is_ordered, mut inner) = (has_order(query), &query.body);
@@ -404,7 +403,7 @@ impl Parser<'_> {
         }
         Ok(())
     }
-    /// Whether what follows may stand behind DuckDB's ORDER BY ALL.
+    /// Whether the tokens behind DuckDB's ORDER BY ALL may stand there.
     fn ends_order_by_all(&self) -> bool {
         match self.kind_ahead(3) {
             Kind::End | Kind::Sign(b')' | b';') => true,
@@ -431,8 +430,8 @@ impl Parser<'_> {
         self.expect_word(if query.with_ties { "ties" } else { "only" })?;
         Ok(())
     }
-    /// What FETCH may have: a number with its sign, or an operand without casts. None for what else
-    /// begins an expression.
+    /// The count of FETCH: a number with its sign, or an operand without casts. `None` for other
+    /// beginnings of an expression.
     fn fetched(&mut self) -> Result<Option<Expr>> {
         let start = self.span();
         let is_number = matches!(self.kind_ahead(1), Kind::Integer(_) | Kind::Numeric(_));

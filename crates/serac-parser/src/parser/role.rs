@@ -153,7 +153,7 @@ impl Parser<'_> {
     pub(super) fn grant(&mut self) -> Result<StatementKind> {
         self.grant_or_revoke(false, true)
     }
-    /// GRANT that is not of roles.
+    /// GRANT of privileges, not of roles.
     pub(super) fn grant_privileges(&mut self) -> Result<StatementKind> {
         self.grant_or_revoke(false, false)
     }

@@ -31,7 +31,7 @@ impl Parser<'_> {
         }
         Ok(StatementKind::Set(Set { scope, change: self.setting_or_modes()? }))
     }
-    /// What is set: a setting, or how transactions run.
+    /// The subject of SET: a setting, or the modes of transactions.
     pub(super) fn setting_or_modes(&mut self) -> Result<SetChange> {
         if self.is_word("transaction") && !self.is_setting_behind(1) && self.word_ahead(1) != Some("snapshot") {
             self.at += 1;
@@ -44,7 +44,7 @@ impl Parser<'_> {
         }
         self.setting()
     }
-    /// What is set, as functions may have it.
+    /// The subject of SET, as functions may have it.
     pub(super) fn setting(&mut self) -> Result<SetChange> {
         if self.is_setting_behind(1) {
             return self.plain_setting(true);
@@ -169,7 +169,7 @@ impl Parser<'_> {
         }
         Ok(SetValue::Interval { text, fields, precision })
     }
-    /// What RESET is about, and SHOW, whose word has been read.
+    /// The subject of RESET, and of SHOW, whose word has been read.
     fn reset_name(&mut self) -> Result<Name> {
         let start = self.span();
         let (words, name): (&[&str], _) = match self.word() {

@@ -1,4 +1,4 @@
-//! Which statement a text is, by its first words; EXPLAIN.
+//! Finds the statement of a text by its first words; EXPLAIN.
 
 use super::Parser;
 use crate::error::Result;

@@ -7,7 +7,7 @@ use crate::tree::{
     Alias, ColumnType, Expr, ExprKind, Join, JoinKind, JoinOn, Query, QueryBody, Relation, Sample, TableExpr, TableKind,
 };
 
-/// What a parenthesis of FROM holds.
+/// The content of a parenthesis of FROM.
 enum Inside {
     /// A query.
     Query(Box<Query>),
@@ -15,7 +15,7 @@ enum Inside {
     Table(TableExpr),
 }
 
-/// The names of an item, and the types where these are said, too.
+/// The names of an item, and their types if these are written.
 #[derive(Default)]
 struct Names {
     alias: Option<Alias>,
@@ -38,8 +38,8 @@ impl Parser<'_> {
         }
         Ok(self.joined(first, joins))
     }
-    /// The joins up to one without a condition of its own: what comes then is that of the join
-    /// around them.
+    /// The joins up to one without a condition of its own: the condition that comes then belongs to
+    /// the join around them.
     fn inner_joins(&mut self, first: TableExpr) -> Result<TableExpr> {
         let mut joins = Vec::new();
         while !matches!(self.word(), Some("on" | "using")) {
@@ -66,7 +66,7 @@ impl Parser<'_> {
         } else if is_natural {
             JoinOn::Natural
         } else {
-            // `a JOIN b JOIN c ON … ON …`: what follows belongs to the right side until its own
+            // `a JOIN b JOIN c ON … ON …`: further joins belong to the right side until its own
             // condition comes.
             if !matches!(self.word(), Some("on" | "using")) {
                 right = self.deeper(|parser| parser.inner_joins(right))?;
@@ -156,7 +156,7 @@ impl Parser<'_> {
             let Names { alias, columns } = self.names(true)?;
             TableKind::Functions { lateral, calls, rows_from: false, ordinality, alias, columns }
         } else if lateral || !self.is_column_name(0) && self.is_function_name(0) {
-            // What is no table's name here is a function's.
+            // A name that is no table's name here is a function's.
             self.function_name()?;
             return Err(self.unexpected());
         } else {
@@ -178,7 +178,7 @@ impl Parser<'_> {
         self.take_operator("*");
         Ok(Relation { name, only: false })
     }
-    /// Whether a call comes: a name with a parenthesis behind it, or a function that has none.
+    /// Whether a call comes: a name with a parenthesis behind it, or a function known by its word.
     fn is_function_in_from(&self) -> bool {
         if let Some(word) = self.word() {
             if word == "only" {
@@ -250,7 +250,7 @@ impl Parser<'_> {
             Ok(inside)
         })
     }
-    /// What LATERAL has: a query.
+    /// The parenthesis of LATERAL, which has a query.
     fn parenthesis_of_query(&mut self) -> Result<Inside> {
         let query = self.deeper(|parser| parser.in_parentheses(Self::query))?;
         Ok(Inside::Query(Box::new(query)))
@@ -304,7 +304,7 @@ impl Parser<'_> {
     }
     /// Whether a name comes that is an alias without AS.
     fn is_alias(&self) -> bool {
-        // These are names elsewhere, and here begin what follows.
+        // These words are names elsewhere, and begin a clause here.
         self.is_column_name(0) && !self.is_word("qualify") && !self.are_words(&["cluster", "by"])
     }
     pub(super) fn column_type(&mut self) -> Result<ColumnType> {

@@ -33,7 +33,7 @@ impl Parser<'_> {
     fn bound_of_array(&mut self) -> Result<()> {
         self.integer().map(drop)
     }
-    /// A type without what may stand around it.
+    /// A type without SETOF and array brackets.
     pub(super) fn simple_type(&mut self) -> Result<TypeName> {
         match self.type_of_words(true)? {
             Some(name) => Ok(name),
@@ -50,7 +50,7 @@ impl Parser<'_> {
         let modifiers = self.modifiers()?;
         Ok(TypeName::of(name, modifiers, span))
     }
-    /// The type of a parameter, or of what a function gives: it may be that of a column.
+    /// The type of a parameter or of a function's result, which may be that of a column.
     pub(super) fn function_type(&mut self) -> Result<TypeName> {
         let start = self.span();
         let mut of = self.type_name()?;
@@ -210,7 +210,8 @@ impl Parser<'_> {
         }
         Ok(Some(fields))
     }
-    /// `date '2020-01-01'` of a type that the grammar has words for, if such comes.
+    /// A constant such as `date '2020-01-01'` of a type that the grammar has words for, if one
+    /// comes.
     pub(super) fn typed_constant(&mut self) -> Result<Option<Expr>> {
         let start = self.span();
         if !self.is_constant() {

@@ -1,4 +1,4 @@
-//! What many statements have: numbers, texts, options, roles, IF EXISTS, CASCADE.
+//! Common parts of many statements: numbers, texts, options, roles, IF EXISTS, CASCADE.
 
 use super::Parser;
 use crate::error::{ParseError, Result};
@@ -12,14 +12,14 @@ use crate::tree::{
 impl Parser<'_> {
     // ---- words
 
-    /// A word that is none of the reserved ones.
+    /// Whether a word comes that is not reserved.
     pub(super) fn is_unreserved(&self) -> bool {
         self.is_name(0, &[Category::Unreserved, Category::ColumnName, Category::TypeOrFunction])
     }
     pub(super) fn unreserved(&mut self) -> Result<Ident> {
         if self.is_unreserved() { Ok(self.take_ident()) } else { Err(self.unexpected()) }
     }
-    /// The word that comes, whatever it is, as an identifier.
+    /// One of these words, as an identifier.
     pub(super) fn one_of(&mut self, words: &[&str]) -> Result<Ident> {
         if self.is_one_of(words) { Ok(self.take_ident()) } else { Err(self.unexpected()) }
     }
@@ -27,7 +27,7 @@ impl Parser<'_> {
     pub(super) fn expect_words(&mut self, words: &[&str]) -> Result<()> {
         words.iter().try_for_each(|word| self.expect_word(word))
     }
-    /// One of two words: whether it is the first.
+    /// One of two words; returns whether it is the first.
     pub(super) fn either(&mut self, first: &str, second: &str) -> Result<bool> {
         let is_first = self.take_word(first);
         if !is_first {
@@ -35,7 +35,7 @@ impl Parser<'_> {
         }
         Ok(is_first)
     }
-    /// An identifier for what the grammar says in words of its own.
+    /// An identifier for a name that the grammar writes in words of its own.
     pub(super) fn named(name: &str, span: Span) -> Ident {
         Ident { name: name.to_owned(), span }
     }
@@ -55,7 +55,7 @@ impl Parser<'_> {
         let _ = cascade || self.take_word("restrict");
         cascade
     }
-    /// What behind a name tells that it is a setting's.
+    /// Whether the token behind a name shows that the name is a setting's.
     pub(super) fn is_setting_behind(&self, ahead: usize) -> bool {
         match self.kind_ahead(ahead) {
             Kind::Word(word, _) => matches!(word.as_str(), "to" | "from"),
@@ -77,7 +77,7 @@ impl Parser<'_> {
             _ => Err(self.unexpected()),
         }
     }
-    /// Whether a whole number of 32 bits comes, so far ahead.
+    /// Whether a whole number of 32 bits comes this many tokens ahead.
     pub(super) fn is_integer(&self, ahead: usize) -> bool {
         matches!(self.kind_ahead(ahead), Kind::Integer(digits) if digits.parse::<i32>().is_ok())
     }
@@ -123,11 +123,11 @@ impl Parser<'_> {
         }
         self.number()
     }
-    /// Whether a word or a text comes that an option may be set to.
+    /// Whether a word or a text comes that may be the value of an option.
     pub(super) fn is_word_or_text(&self) -> bool {
         matches!(self.kind(), Kind::String(_)) || self.is_one_of(&["true", "false", "on"]) || self.is_unreserved()
     }
-    /// A word or a text that an option is set to.
+    /// A word or a text as the value of an option.
     pub(super) fn word_or_text(&mut self) -> Result<Value> {
         match self.kind() {
             Kind::String(_) => Ok(Value::Text(self.text()?)),
@@ -135,7 +135,7 @@ impl Parser<'_> {
             _ => Err(self.unexpected()),
         }
     }
-    /// What a setting is set to.
+    /// The value of a setting.
     pub(super) fn value(&mut self) -> Result<Value> {
         if self.is_sign_of_number() || self.is_number() {
             return Ok(Value::Number(self.number()?));
@@ -179,7 +179,7 @@ impl Parser<'_> {
             options.push(CommandOption { name, value: None, span });
         }
     }
-    /// The word that comes, of which ANALYSE is ANALYZE.
+    /// The word that comes; ANALYSE becomes ANALYZE.
     fn take_option_name(&mut self) -> Ident {
         let ident = self.take_ident();
         if ident.name == "analyse" { Self::named("analyze", ident.span) } else { ident }
@@ -290,12 +290,12 @@ impl Parser<'_> {
     pub(super) fn roles(&mut self) -> Result<Vec<RoleName>> {
         self.list(Self::role)
     }
-    /// The name of a role itself: not of whoever is at work.
+    /// The name of a role itself; CURRENT_USER and its like are refused.
     pub(super) fn role_id(&mut self) -> Result<RoleName> {
         let role = self.role()?;
         Self::check_role_id(role)
     }
-    /// A role, if it is named itself.
+    /// A role, if the statement names the role itself.
     pub(super) fn check_role_id(role: RoleName) -> Result<RoleName> {
         let message = match role.kind {
             RoleKind::Named(_) => return Ok(role),

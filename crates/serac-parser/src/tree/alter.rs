@@ -6,7 +6,7 @@ use super::{
     SequenceOption, SettingChange, Span, StorageOption, TableConstraint, Text, TypeName,
 };
 
-/// What ALTER of a relation says that it is.
+/// The word for the relation in ALTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelationKind {
     /// TABLE.
@@ -24,7 +24,7 @@ pub enum RelationKind {
 /// ALTER of a relation.
 #[derive(Clone, Debug)]
 pub struct AlterRelation {
-    /// What it says the relation is.
+    /// The word for the relation.
     pub kind: RelationKind,
     /// IF EXISTS.
     pub if_exists: bool,
@@ -32,20 +32,20 @@ pub struct AlterRelation {
     pub name: Name,
     /// ONLY.
     pub only: bool,
-    /// What is changed; at least one.
+    /// The changes; at least one.
     pub actions: Vec<AlterAction>,
 }
 
 /// A change of a relation.
 #[derive(Clone, Debug)]
 pub struct AlterAction {
-    /// What.
+    /// Its kind.
     pub kind: AlterActionKind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What an [`AlterAction`] is.
+/// The kind of an [`AlterAction`].
 #[derive(Clone, Debug)]
 pub enum AlterActionKind {
     /// `ADD [COLUMN] [IF NOT EXISTS] …`.
@@ -68,12 +68,12 @@ pub enum AlterActionKind {
     AlterColumn {
         /// The column.
         name: Ident,
-        /// What is changed.
+        /// The change of the column.
         change: Box<ColumnChange>,
     },
     /// `ALTER [COLUMN] 1 SET STATISTICS …`, of an index.
     AlterColumnNumber {
-        /// Which, from 1.
+        /// The column's number, from 1.
         number: u32,
         /// SET STATISTICS.
         statistics: Number,
@@ -137,11 +137,11 @@ pub enum AlterActionKind {
     ForceRowSecurity(bool),
     /// OPTIONS (…), of foreign tables.
     ForeignOptions(Vec<ForeignOption>),
-    /// ATTACH PARTITION; without bounds of an index.
+    /// ATTACH PARTITION. An index has no bounds.
     AttachPartition(Name, Option<PartitionBounds>),
     /// DETACH PARTITION.
     DetachPartition {
-        /// Which.
+        /// The partition.
         name: Name,
         /// CONCURRENTLY.
         concurrently: bool,
@@ -155,11 +155,11 @@ pub enum AlterActionKind {
 /// A change of a column.
 #[derive(Clone, Debug)]
 pub enum ColumnChange {
-    /// SET DEFAULT, or none for DROP DEFAULT.
+    /// SET DEFAULT, or `None` for DROP DEFAULT.
     Default(Option<KeptExpr>),
     /// SET NOT NULL, or false for DROP NOT NULL.
     NotNull(bool),
-    /// DROP EXPRESSION, with IF EXISTS.
+    /// DROP EXPRESSION; true with IF EXISTS.
     DropExpression(bool),
     /// SET STATISTICS.
     Statistics(Number),
@@ -180,7 +180,7 @@ pub enum ColumnChange {
     },
     /// SET GENERATED, SET of a sequence's option, RESTART; at least one.
     Identity(Vec<IdentityChange>),
-    /// DROP IDENTITY, with IF EXISTS.
+    /// DROP IDENTITY; true with IF EXISTS.
     DropIdentity(bool),
     /// TYPE.
     Type {
@@ -209,15 +209,15 @@ pub enum IdentityChange {
 pub struct Enable {
     /// ENABLE, not DISABLE.
     pub enabled: bool,
-    /// ALWAYS or REPLICA, if said.
+    /// ALWAYS or REPLICA, if written.
     pub mode: Option<Ident>,
     /// RULE, not TRIGGER.
     pub is_rule: bool,
-    /// Which.
+    /// The triggers or rules.
     pub which: EnableWhich,
 }
 
-/// Which triggers.
+/// The triggers or rules of an [`Enable`].
 #[derive(Clone, Debug)]
 pub enum EnableWhich {
     /// The one with the name.
@@ -245,13 +245,13 @@ pub enum ReplicaIdentity {
 /// materialized views.
 #[derive(Clone, Debug)]
 pub struct AlterAllInTablespace {
-    /// Which kind of relations.
+    /// The kind of the relations.
     pub kind: RelationKind,
-    /// Where they are.
+    /// The tablespace in which they are.
     pub from: Ident,
     /// OWNED BY.
     pub owners: Vec<RoleName>,
-    /// Where they go.
+    /// The tablespace to which they move.
     pub to: Ident,
     /// NOWAIT.
     pub nowait: bool,
@@ -268,7 +268,7 @@ pub struct AlterSequence {
     pub options: Vec<SequenceOption>,
 }
 
-/// A change that many kinds of things have.
+/// A change that objects of many kinds have.
 #[derive(Clone, Debug)]
 pub enum ObjectChange {
     /// RENAME TO.
@@ -295,7 +295,7 @@ pub struct AlterSchema {
 pub struct AlterDatabase {
     /// The database.
     pub name: Ident,
-    /// What is changed.
+    /// The change.
     pub change: DatabaseChange,
 }
 
@@ -319,7 +319,7 @@ pub enum DatabaseChange {
 pub struct AlterType {
     /// The type.
     pub name: Name,
-    /// What is changed.
+    /// The change.
     pub change: TypeChange,
 }
 
@@ -339,7 +339,7 @@ pub enum TypeChange {
     },
     /// RENAME VALUE.
     RenameValue(Text, Text),
-    /// RENAME ATTRIBUTE, with CASCADE.
+    /// RENAME ATTRIBUTE; true with CASCADE.
     RenameAttribute(Ident, Ident, bool),
     /// Changes of attributes.
     Attributes(Vec<AttributeChange>),
@@ -350,20 +350,20 @@ pub enum TypeChange {
 /// A change of a composite type's attribute.
 #[derive(Clone, Debug)]
 pub enum AttributeChange {
-    /// ADD ATTRIBUTE, with CASCADE.
+    /// ADD ATTRIBUTE; true with CASCADE.
     Add(ColumnType, bool),
     /// DROP ATTRIBUTE.
     Drop {
         /// IF EXISTS.
         if_exists: bool,
-        /// Which.
+        /// The attribute.
         name: Ident,
         /// CASCADE.
         cascade: bool,
     },
     /// ALTER ATTRIBUTE … TYPE.
     Type {
-        /// Which.
+        /// The attribute.
         name: Ident,
         /// The new type.
         type_name: TypeName,
@@ -379,7 +379,7 @@ pub enum AttributeChange {
 pub struct AlterDomain {
     /// The domain.
     pub name: Name,
-    /// What is changed.
+    /// The change.
     pub change: DomainChange,
 }
 
@@ -388,7 +388,7 @@ pub struct AlterDomain {
 pub enum DomainChange {
     /// RENAME TO, OWNER TO, SET SCHEMA.
     Object(ObjectChange),
-    /// SET DEFAULT, or none for DROP DEFAULT.
+    /// SET DEFAULT, or `None` for DROP DEFAULT.
     Default(Option<Expr>),
     /// SET NOT NULL, or false for DROP NOT NULL.
     NotNull(bool),
@@ -412,11 +412,11 @@ pub enum DomainChange {
 /// ALTER FUNCTION, PROCEDURE or ROUTINE.
 #[derive(Clone, Debug)]
 pub struct AlterFunction {
-    /// Which kind.
+    /// The word for the routine.
     pub kind: RoutineKind,
-    /// Which.
+    /// The routine.
     pub function: FunctionName,
-    /// What is changed.
+    /// The change.
     pub change: FunctionChange,
 }
 
@@ -430,7 +430,7 @@ pub enum FunctionChange {
 }
 
 impl ColumnConstraintKind {
-    /// Whether it says something of the constraint before it.
+    /// Whether it is an attribute of the constraint before it.
     pub fn is_attribute(&self) -> bool {
         matches!(self, Self::Deferrable(_) | Self::InitiallyDeferred(_))
     }

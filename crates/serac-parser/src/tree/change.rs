@@ -7,9 +7,9 @@ use super::{Expr, Ident, IndexElement, Name, Postfix, Query, Relation, SelectIte
 pub struct Assignment {
     /// The columns, with subscripts and fields behind them; more than one in parentheses.
     pub targets: Vec<(Ident, Vec<Postfix>)>,
-    /// In parentheses, also if it is one.
+    /// Whether the columns stand in parentheses, also a single one.
     pub in_parentheses: bool,
-    /// A value; of several columns a row or a query.
+    /// The value; for several columns, a row or a query.
     pub value: Expr,
 }
 
@@ -22,11 +22,11 @@ pub struct Insert {
     pub table: Name,
     /// AS.
     pub alias: Option<Ident>,
-    /// Columns, with subscripts behind them; all if none are named.
+    /// Columns, with subscripts behind them; empty for all columns.
     pub columns: Vec<(Ident, Vec<Postfix>)>,
     /// OVERRIDING SYSTEM VALUE (true) or USER VALUE (false).
     pub overriding_system: Option<bool>,
-    /// The rows; none for DEFAULT VALUES.
+    /// The rows; `None` for DEFAULT VALUES.
     pub source: Option<Box<Query>>,
     /// ON CONFLICT.
     pub on_conflict: Option<OnConflict>,
@@ -37,15 +37,15 @@ pub struct Insert {
 /// ON CONFLICT.
 #[derive(Clone, Debug)]
 pub struct OnConflict {
-    /// With what.
+    /// The constraint or unique index that may be in conflict.
     pub target: Option<ConflictTarget>,
-    /// DO UPDATE; none for DO NOTHING.
+    /// DO UPDATE; `None` for DO NOTHING.
     pub update: Option<(Vec<Assignment>, Option<Expr>)>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// With what a row is in conflict.
+/// The constraint or unique index with which a row may be in conflict.
 #[derive(Clone, Debug)]
 pub enum ConflictTarget {
     /// `ON CONSTRAINT name`.
@@ -121,17 +121,17 @@ pub struct Merge {
 /// `WHEN [NOT] MATCHED [BY SOURCE | BY TARGET] [AND …] THEN …`.
 #[derive(Clone, Debug)]
 pub struct MergeWhen {
-    /// Which rows.
+    /// The rows of the clause.
     pub matched: MergeMatch,
     /// AND.
     pub condition: Option<Expr>,
     /// THEN.
     pub action: MergeAction,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// Which rows a WHEN is about.
+/// The rows that a WHEN is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeMatch {
     /// Pairs.
@@ -142,7 +142,7 @@ pub enum MergeMatch {
     NotMatchedBySource,
 }
 
-/// What a WHEN does.
+/// The action of a WHEN.
 #[derive(Clone, Debug)]
 pub enum MergeAction {
     /// DO NOTHING.
@@ -151,13 +151,13 @@ pub enum MergeAction {
     Delete,
     /// UPDATE SET.
     Update(Vec<Assignment>),
-    /// INSERT; no values for DEFAULT VALUES.
+    /// INSERT.
     Insert {
-        /// Columns; all if none are named.
+        /// Columns; empty for all columns.
         columns: Vec<(Ident, Vec<Postfix>)>,
         /// OVERRIDING.
         overriding_system: Option<bool>,
-        /// The values.
+        /// The values; `None` for DEFAULT VALUES.
         values: Option<Vec<Expr>>,
     },
 }

@@ -5,29 +5,29 @@ use super::{Expr, Ident, Name, Number, Span, Statement, Text};
 /// COPY.
 #[derive(Clone, Debug)]
 pub struct Copy {
-    /// What is written or filled.
+    /// The table or query that is copied.
     pub subject: CopySubject,
     /// FROM, not TO.
     pub from: bool,
     /// PROGRAM.
     pub program: bool,
-    /// The file or the program; none for STDIN and STDOUT.
+    /// The file or the program; `None` for STDIN and STDOUT.
     pub file: Option<Text>,
-    /// In their order. Those of the syntax without parentheses have the names of the others:
-    /// `BINARY` is `format binary`, `FORCE NOT NULL a, b` is `force_not_null (a, b)`.
+    /// The options in their order. Options of the syntax without parentheses have the names of the
+    /// others: `BINARY` is `format binary`, `FORCE NOT NULL a, b` is `force_not_null (a, b)`.
     pub options: Vec<CopyOption>,
     /// WHERE, of COPY FROM.
     pub filter: Option<Expr>,
 }
 
-/// What COPY writes or fills.
+/// The table or query that COPY writes or fills.
 #[derive(Clone, Debug)]
 pub enum CopySubject {
     /// A table.
     Table {
-        /// Which.
+        /// Its name.
         name: Name,
-        /// Its columns; all if none are named.
+        /// Its columns; empty for all columns.
         columns: Vec<Ident>,
     },
     /// A query, or a change with RETURNING.
@@ -41,7 +41,7 @@ pub struct CopyOption {
     pub name: Ident,
     /// Its value.
     pub value: Option<CopyValue>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 

@@ -4,10 +4,10 @@ use super::{
     Execute, Expr, ForeignOption, Ident, KeptExpr, Name, Operator, Query, SequenceOption, Span, StorageOption, TypeName,
 };
 
-/// How long a relation lives, and what of it is logged.
+/// The lifetime of a relation, and whether it is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Persistence {
-    /// As usual.
+    /// Neither TEMPORARY nor UNLOGGED.
     #[default]
     Permanent,
     /// TEMPORARY.
@@ -25,7 +25,7 @@ pub struct CreateTable {
     pub if_not_exists: bool,
     /// The table.
     pub name: Name,
-    /// What its columns are like.
+    /// The form of its columns.
     pub form: TableForm,
     /// Columns, constraints and LIKE.
     pub elements: Vec<TableElement>,
@@ -33,11 +33,11 @@ pub struct CreateTable {
     pub inherits: Vec<Name>,
     /// PARTITION BY.
     pub partition_by: Option<PartitionBy>,
-    /// What stands behind the columns.
+    /// The clauses behind the columns.
     pub storage: TableStorage,
 }
 
-/// What the columns of a new table are like.
+/// The form of the columns of a new table.
 #[derive(Clone, Debug)]
 pub enum TableForm {
     /// As they are listed.
@@ -48,7 +48,7 @@ pub enum TableForm {
     PartitionOf(Name, PartitionBounds),
 }
 
-/// What stands behind the columns of a new table.
+/// The clauses behind the columns of a new table.
 #[derive(Clone, Debug, Default)]
 pub struct TableStorage {
     /// USING: the access method.
@@ -63,7 +63,7 @@ pub struct TableStorage {
     pub cluster_by: Vec<Ident>,
 }
 
-/// What becomes of a temporary table's rows at the end of a transaction.
+/// The handling of a temporary table's rows at the end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnCommit {
     /// PRESERVE ROWS.
@@ -85,15 +85,15 @@ pub struct CreateTableAs {
     pub name: Name,
     /// Names of its columns.
     pub columns: Vec<Ident>,
-    /// What stands behind the columns.
+    /// The clauses behind the columns.
     pub storage: TableStorage,
-    /// Where the rows are from.
+    /// The source of the rows.
     pub source: TableSource,
     /// False for WITH NO DATA.
     pub with_data: bool,
 }
 
-/// Where the rows of CREATE TABLE … AS are from.
+/// The source of the rows of CREATE TABLE … AS.
 #[derive(Clone, Debug)]
 pub enum TableSource {
     /// A query.
@@ -118,7 +118,7 @@ pub enum TableElement {
 pub struct ColumnDefinition {
     /// Its name.
     pub name: Ident,
-    /// Its type; none in a table OF a type and in a partition.
+    /// Its type; `None` in a table OF a type and in a partition.
     pub type_name: Option<TypeName>,
     /// COMPRESSION; DEFAULT is a word, too.
     pub compression: Option<Ident>,
@@ -126,22 +126,22 @@ pub struct ColumnDefinition {
     pub foreign_options: Vec<ForeignOption>,
     /// NOT NULL, DEFAULT and their kin.
     pub constraints: Vec<ColumnConstraint>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What is said of a column.
+/// A constraint or another property of a column.
 #[derive(Clone, Debug)]
 pub struct ColumnConstraint {
     /// CONSTRAINT.
     pub name: Option<Ident>,
-    /// What.
+    /// Its kind.
     pub kind: ColumnConstraintKind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What a [`ColumnConstraint`] is.
+/// The kind of a [`ColumnConstraint`].
 #[derive(Clone, Debug)]
 pub enum ColumnConstraintKind {
     /// NOT NULL.
@@ -150,7 +150,7 @@ pub enum ColumnConstraintKind {
     Null,
     /// UNIQUE.
     Unique {
-        /// `NULLS [NOT] DISTINCT`, if said.
+        /// `NULLS [NOT] DISTINCT`, if written.
         nulls_distinct: Option<bool>,
         /// WITH and USING INDEX TABLESPACE.
         storage: KeyStorage,
@@ -185,7 +185,7 @@ pub enum ColumnConstraintKind {
     Collate(Name),
 }
 
-/// How the index of a key is stored.
+/// The storage of a key's index.
 #[derive(Clone, Debug, Default)]
 pub struct KeyStorage {
     /// WITH.
@@ -199,7 +199,7 @@ pub struct KeyStorage {
 pub struct References {
     /// The table.
     pub table: Name,
-    /// Its columns; none for its primary key.
+    /// Its columns; empty for its primary key.
     pub columns: Vec<Ident>,
     /// MATCH FULL.
     pub match_full: bool,
@@ -209,7 +209,7 @@ pub struct References {
     pub on_delete: Option<KeyAction>,
 }
 
-/// What becomes of rows that refer to one that is changed or deleted.
+/// The action on rows that refer to a row that is changed or deleted.
 #[derive(Clone, Debug)]
 pub enum KeyAction {
     /// NO ACTION.
@@ -229,22 +229,22 @@ pub enum KeyAction {
 pub struct TableConstraint {
     /// CONSTRAINT.
     pub name: Option<Ident>,
-    /// What.
+    /// Its kind.
     pub kind: TableConstraintKind,
     /// DEFERRABLE and the like.
     pub attributes: ConstraintAttributes,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What a [`TableConstraint`] is.
+/// The kind of a [`TableConstraint`].
 #[derive(Clone, Debug)]
 pub enum TableConstraintKind {
     /// `CHECK (…)`.
     Check(KeptExpr),
     /// `UNIQUE (…)`.
     Unique {
-        /// `NULLS [NOT] DISTINCT`, if said.
+        /// `NULLS [NOT] DISTINCT`, if written.
         nulls_distinct: Option<bool>,
         /// Its columns.
         columns: Vec<Ident>,
@@ -272,7 +272,7 @@ pub enum TableConstraintKind {
     ForeignKey {
         /// The columns that refer.
         columns: Vec<Ident>,
-        /// To what.
+        /// The table and columns that they refer to.
         references: References,
     },
 }
@@ -282,7 +282,7 @@ pub enum TableConstraintKind {
 pub struct Exclusion {
     /// USING.
     pub method: Option<Ident>,
-    /// What is compared, and how.
+    /// The compared elements, each with its operator.
     pub elements: Vec<(IndexElement, Operator)>,
     /// INCLUDE.
     pub include: Vec<Ident>,
@@ -292,18 +292,18 @@ pub struct Exclusion {
     pub filter: Option<Expr>,
 }
 
-/// What may stand behind a constraint.
+/// The attributes behind a constraint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConstraintAttributes {
-    /// DEFERRABLE or NOT DEFERRABLE, if said.
+    /// DEFERRABLE or NOT DEFERRABLE, if written.
     pub deferrable: Option<bool>,
-    /// INITIALLY DEFERRED or INITIALLY IMMEDIATE, if said.
+    /// INITIALLY DEFERRED or INITIALLY IMMEDIATE, if written.
     pub initially_deferred: Option<bool>,
     /// NOT VALID.
     pub not_valid: bool,
     /// NO INHERIT.
     pub no_inherit: bool,
-    /// Where they stand; nothing, behind the constraint, if there are none.
+    /// Their place in the text; if there are none, the empty span behind the constraint.
     pub span: Span,
 }
 
@@ -312,9 +312,9 @@ pub struct ConstraintAttributes {
 pub struct TableLike {
     /// The table.
     pub table: Name,
-    /// INCLUDING (true) or EXCLUDING what, in their order.
+    /// The options in their order: INCLUDING (true) or EXCLUDING, and the property.
     pub options: Vec<(bool, Ident)>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
@@ -323,16 +323,16 @@ pub struct TableLike {
 pub struct PartitionBy {
     /// RANGE, LIST or HASH, in lower case.
     pub strategy: Ident,
-    /// By what; they have no direction.
+    /// The partition keys; they have no direction.
     pub elements: Vec<IndexElement>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// Which rows a partition has.
+/// The bounds of a partition's rows.
 #[derive(Clone, Debug)]
 pub enum PartitionBounds {
-    /// DEFAULT: those of no other.
+    /// DEFAULT: the rows of no other partition.
     Default,
     /// `FOR VALUES IN (…)`.
     In(Vec<Expr>),
@@ -345,7 +345,7 @@ pub enum PartitionBounds {
 /// A column or an expression of an index.
 #[derive(Clone, Debug)]
 pub struct IndexElement {
-    /// A column's name, a call, or what stands in parentheses.
+    /// A column's name, a call, or an expression in parentheses.
     pub expr: Expr,
     /// The text of the expression, without parentheses around all of it.
     pub text: Span,
@@ -355,10 +355,10 @@ pub struct IndexElement {
     pub class: Option<Name>,
     /// Options of the operator class.
     pub class_options: Vec<StorageOption>,
-    /// ASC (false) or DESC (true), if said.
+    /// ASC (false) or DESC (true), if written.
     pub descending: Option<bool>,
-    /// NULLS FIRST (true) or NULLS LAST, if said.
+    /// NULLS FIRST (true) or NULLS LAST, if written.
     pub nulls_first: Option<bool>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }

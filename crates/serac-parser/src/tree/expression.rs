@@ -5,24 +5,26 @@ use super::{Ident, Name, Query, Span};
 /// A type as it is written.
 #[derive(Clone, Debug)]
 pub struct TypeName {
-    /// PostgreSQL's own name for what the grammar has words for (`int4` for INTEGER, `timestamptz`
-    /// for TIMESTAMP WITH TIME ZONE, `bpchar` for CHAR); else what was written.
+    /// PostgreSQL's own name if the grammar has words for the type (`int4` for INTEGER,
+    /// `timestamptz` for TIMESTAMP WITH TIME ZONE, `bpchar` for CHAR); otherwise the name as
+    /// written.
     pub name: Name,
-    /// In parentheses: length, or precision and scale. Of intervals, the digits of seconds.
+    /// The modifiers in parentheses: length, or precision and scale; for intervals, the digits of
+    /// seconds.
     pub modifiers: Vec<Expr>,
     /// The fields of an interval type: `INTERVAL DAY TO SECOND`.
     pub fields: Option<IntervalFields>,
-    /// How many `[]` follow, and the bounds in them, which mean nothing.
+    /// The number of `[]` behind it. Bounds in the brackets mean nothing.
     pub dimensions: usize,
     /// SETOF before it.
     pub is_set: bool,
     /// `column%TYPE`.
     pub of_column: bool,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// Which fields an interval type or literal has.
+/// The fields of an interval type or literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntervalFields {
     /// YEAR.
@@ -56,10 +58,10 @@ pub enum IntervalFields {
 /// An expression.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// What it is.
+    /// Its kind.
     pub kind: ExprKind,
-    /// Where it stands; of an operator's application, PostgreSQL points to the operator instead
-    /// ([`Operator::span`]).
+    /// Its place in the text. For the application of an operator, PostgreSQL reports the operator's
+    /// place instead ([`Operator::span`]).
     pub span: Span,
 }
 
@@ -68,12 +70,12 @@ pub struct Expr {
 pub struct KeptExpr {
     /// The expression.
     pub expr: Expr,
-    /// Its text. Parentheses around its first and its last operand are in here, and not in the
-    /// expression's own place.
+    /// The place of its text, which includes parentheses around its first and its last operand. The
+    /// expression's own place does not include them.
     pub text: Span,
 }
 
-/// What an expression is.
+/// The kind of an expression.
 #[derive(Clone, Debug)]
 pub enum ExprKind {
     /// A constant.
@@ -82,9 +84,9 @@ pub enum ExprKind {
     Parameter(u32),
     /// A column, perhaps with qualifiers; or a whole row; or a field of a row.
     Name(Name),
-    /// `*` or `t.*`, where such may stand.
+    /// `*` or `t.*`, at places that allow it.
     Wildcard(Option<Name>),
-    /// `count(*)`, `f(a, b => c)`, with what may follow.
+    /// `count(*)`, `f(a, b => c)`, with the clauses behind it.
     Call(Box<Call>),
     /// `a OR b OR c`. It has at least two.
     Or(Vec<Expr>),
@@ -92,32 +94,31 @@ pub enum ExprKind {
     And(Vec<Expr>),
     /// NOT.
     Not(Box<Expr>),
-    /// An operand with operators of one precedence behind it, each applied to all that stands
-    /// before it.
+    /// An operand with operators of one precedence behind it. Each applies to everything before it.
     Operators(Box<Expr>, Vec<(Operator, Expr)>),
     /// Prefix operators, the outermost first.
     Prefix(Vec<Operator>, Box<Expr>),
     /// `a < ANY (…)`, `a = ALL (…)`.
     Quantified {
-        /// What is compared.
+        /// The left operand.
         left: Box<Expr>,
-        /// With what.
+        /// The comparison.
         operator: Operator,
         /// ALL in place of ANY or SOME.
         all: bool,
-        /// An array.
+        /// The right operand: a query or an array.
         right: Quantity,
     },
-    /// What follows an operand: casts, subscripts, fields, COLLATE, IS …, each applied to all
-    /// before it.
+    /// An operand with postfixes: casts, subscripts, fields, COLLATE, IS … Each applies to
+    /// everything before it.
     Postfix(Box<Expr>, Vec<Postfix>),
     /// `a [NOT] BETWEEN [SYMMETRIC] low AND high`.
     Between {
-        /// What is tested.
+        /// The tested value.
         operand: Box<Expr>,
         /// NOT.
         negated: bool,
-        /// The bounds may stand in any order.
+        /// SYMMETRIC: the bounds may stand in any order.
         symmetric: bool,
         /// The lower bound.
         low: Box<Expr>,
@@ -126,7 +127,7 @@ pub enum ExprKind {
     },
     /// `a [NOT] IN (b, c)`.
     InList {
-        /// What is looked for.
+        /// The value that is looked for.
         operand: Box<Expr>,
         /// NOT.
         negated: bool,
@@ -135,11 +136,11 @@ pub enum ExprKind {
     },
     /// `a [NOT] IN (SELECT …)`.
     InQuery {
-        /// What is looked for.
+        /// The value that is looked for.
         operand: Box<Expr>,
         /// NOT.
         negated: bool,
-        /// Where.
+        /// The query whose rows are searched.
         query: Box<Query>,
     },
     /// `a [NOT] LIKE b [ESCAPE c]` and its kin.
@@ -148,29 +149,29 @@ pub enum ExprKind {
         operand: Box<Expr>,
         /// NOT.
         negated: bool,
-        /// Which.
+        /// The kind of the match.
         kind: LikeKind,
         /// The pattern.
         pattern: Box<Expr>,
         /// The escape.
         escape: Option<Box<Expr>>,
-        /// The word LIKE.
+        /// The place of the word LIKE.
         at: Span,
     },
     /// `CASE [operand] WHEN … THEN … [ELSE …] END`.
     Case {
-        /// What each WHEN is compared with.
+        /// The value that each WHEN is compared with.
         operand: Option<Box<Expr>>,
         /// Conditions and results; at least one.
         whens: Vec<(Expr, Expr)>,
-        /// What else.
+        /// ELSE.
         otherwise: Option<Box<Expr>>,
     },
     /// `CAST(a AS t)`, and `t 'text'`.
     Cast {
         /// The operand.
         operand: Box<Expr>,
-        /// To what.
+        /// The target type.
         to: Box<TypeName>,
     },
     /// `EXISTS (SELECT …)`.
@@ -185,7 +186,7 @@ pub enum ExprKind {
     Row {
         /// The fields.
         fields: Vec<Expr>,
-        /// With the word.
+        /// Whether the word ROW is written.
         explicit: bool,
     },
     /// `GROUPING(a, b)`.
@@ -206,7 +207,7 @@ pub enum Quantity {
     Array(Box<Expr>),
 }
 
-/// Of LIKE's kin.
+/// The kinds of LIKE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LikeKind {
     /// LIKE.
@@ -239,15 +240,15 @@ pub enum Literal {
 /// An operator's name.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// Of `OPERATOR(schema.+)`.
+    /// The schema in `OPERATOR(schema.+)`.
     pub schema: Option<Ident>,
     /// Its characters; `!=` is `<>`.
     pub symbol: String,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What follows an operand.
+/// A postfix: an operator behind its operand.
 #[derive(Clone, Debug)]
 pub enum Postfix {
     /// `::type`.
@@ -268,14 +269,14 @@ pub enum Postfix {
     Is {
         /// NOT.
         negated: bool,
-        /// What.
+        /// The test.
         test: IsTest,
-        /// The word IS.
+        /// The place of the word IS.
         at: Span,
     },
 }
 
-/// What IS asks.
+/// The test of IS.
 #[derive(Clone, Debug)]
 pub enum IsTest {
     /// NULL.
@@ -330,7 +331,7 @@ pub struct Argument {
     pub value: Expr,
 }
 
-/// Behind OVER.
+/// The window behind OVER.
 #[derive(Clone, Debug)]
 pub enum Over {
     /// A window of the WINDOW clause.
@@ -342,7 +343,7 @@ pub enum Over {
 /// A window.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// The window that this one goes on from.
+    /// The named window that this one extends.
     pub base: Option<Ident>,
     /// PARTITION BY.
     pub partition_by: Vec<Expr>,
@@ -350,26 +351,26 @@ pub struct Window {
     pub order_by: Vec<OrderItem>,
     /// The frame.
     pub frame: Option<Frame>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
 /// The frame of a window.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// What its bounds count.
+    /// The unit of its bounds.
     pub unit: FrameUnit,
-    /// Where it begins.
+    /// Its start.
     pub start: FrameBound,
-    /// Where it ends; none for the current row.
+    /// Its end; `None` for the current row.
     pub end: Option<FrameBound>,
-    /// What is left out.
+    /// The rows that are left out.
     pub exclude: Exclude,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What the bounds of a frame count.
+/// The unit of a frame's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameUnit {
     /// ROWS.
@@ -395,7 +396,7 @@ pub enum FrameBound {
     UnboundedFollowing,
 }
 
-/// What is left out of a frame.
+/// The rows that are left out of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exclude {
     /// NO OTHERS.
@@ -423,14 +424,14 @@ pub enum Special {
         operand: Expr,
         /// The first character.
         from: Option<Expr>,
-        /// How many.
+        /// The number of characters.
         length: Option<Expr>,
     },
     /// `SUBSTRING(a SIMILAR b ESCAPE c)`.
     SubstringSimilar(Expr, Expr, Expr),
     /// `TRIM([LEADING | TRAILING | BOTH] [characters FROM] a)`.
     Trim {
-        /// From where.
+        /// The side that is trimmed.
         side: TrimSide,
         /// The arguments, the text first, as PostgreSQL's function has them.
         arguments: Vec<Expr>,
@@ -473,7 +474,7 @@ pub enum Special {
     Overlaps(Vec<Expr>),
 }
 
-/// From where TRIM takes.
+/// The side that TRIM takes characters from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimSide {
     /// Both ends.
@@ -487,12 +488,12 @@ pub enum TrimSide {
 /// `expression [ASC | DESC | USING op] [NULLS FIRST | LAST]`.
 #[derive(Clone, Debug)]
 pub struct OrderItem {
-    /// By what.
+    /// The sort key.
     pub expr: Expr,
     /// DESC.
     pub descending: bool,
     /// USING.
     pub using: Option<Operator>,
-    /// NULLS FIRST or NULLS LAST, if said.
+    /// NULLS FIRST or NULLS LAST, if written.
     pub nulls_first: Option<bool>,
 }

@@ -5,7 +5,7 @@ use super::{CommandOption, Ident, Name, Relation};
 /// TRUNCATE.
 #[derive(Clone, Debug)]
 pub struct Truncate {
-    /// Which tables.
+    /// The tables.
     pub tables: Vec<Relation>,
     /// RESTART IDENTITY.
     pub restart_identity: bool,
@@ -16,9 +16,9 @@ pub struct Truncate {
 /// LOCK TABLE.
 #[derive(Clone, Debug)]
 pub struct LockTable {
-    /// Which tables.
+    /// The tables.
     pub tables: Vec<Relation>,
-    /// `IN … MODE`; ACCESS EXCLUSIVE if nothing is said.
+    /// `IN … MODE`; ACCESS EXCLUSIVE without it.
     pub mode: LockMode,
     /// NOWAIT.
     pub nowait: bool,
@@ -48,9 +48,9 @@ pub enum LockMode {
 /// VACUUM or ANALYZE.
 #[derive(Clone, Debug)]
 pub struct Vacuum {
-    /// FULL, VERBOSE and the like; those without parentheses are here, too.
+    /// FULL, VERBOSE and the like, also those without parentheses.
     pub options: Vec<CommandOption>,
-    /// Which tables and columns; all if none are named.
+    /// The tables and their columns; empty for all.
     pub tables: Vec<(Name, Vec<Ident>)>,
 }
 
@@ -59,24 +59,24 @@ pub struct Vacuum {
 pub struct Cluster {
     /// VERBOSE.
     pub options: Vec<CommandOption>,
-    /// Which table; none for all that were clustered before.
+    /// The table; `None` for all tables that were clustered before.
     pub table: Option<Name>,
-    /// By which index; none for the one of before.
+    /// The index; `None` for the one used before.
     pub index: Option<Ident>,
 }
 
 /// REINDEX.
 #[derive(Clone, Debug)]
 pub struct Reindex {
-    /// In parentheses.
+    /// The options in parentheses.
     pub options: Vec<CommandOption>,
     /// CONCURRENTLY.
     pub concurrently: bool,
-    /// What.
+    /// The object.
     pub target: ReindexTarget,
 }
 
-/// What REINDEX makes anew.
+/// The object that REINDEX rebuilds.
 #[derive(Clone, Debug)]
 pub enum ReindexTarget {
     /// INDEX.

@@ -2,8 +2,9 @@
 //!
 //! Each node has the [`Span`] of its text, so that any later stage can point into the statement.
 //! Operators in a row (`a + b - c`, `a AND b AND c`, `x::int::text`, `SELECT … UNION SELECT …`) are
-//! lists, not towers: the depth of a tree is that of its parentheses, which [`crate::MAX_DEPTH`]
-//! bounds. So a tree may be dropped on any thread; who clones or walks one makes sure of the stack.
+//! lists, not towers. The depth of a tree is that of its parentheses, which [`crate::MAX_DEPTH`]
+//! bounds. So a tree may be dropped on any thread. Code that clones or walks one must make sure of
+//! the stack.
 //!
 //! | module | what |
 //! |---|---|
@@ -11,9 +12,9 @@
 //! | `query` | SELECT, VALUES, WITH, FROM |
 //! | `change` | INSERT, UPDATE, DELETE, MERGE |
 //! | `statement` | all statements, EXPLAIN |
-//! | `values` | what options and settings are set to, roles |
+//! | `values` | values of options and settings, roles |
 //! | `define` | CREATE TABLE |
-//! | `object` | CREATE of what is no table, COMMENT, DROP |
+//! | `object` | CREATE of other objects than tables, COMMENT, DROP |
 //! | `alter` | ALTER |
 //! | `copy` | COPY |
 //! | `session` | SET, SHOW, transactions, PREPARE, cursors, LISTEN |
@@ -70,7 +71,7 @@ impl Span {
 pub struct Ident {
     /// As the catalog has it.
     pub name: String,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
@@ -79,7 +80,7 @@ pub struct Ident {
 pub struct Name {
     /// From the outermost qualifier to the name itself.
     pub parts: Vec<Ident>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 

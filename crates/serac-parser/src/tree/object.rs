@@ -15,7 +15,7 @@ pub struct CreateIndex {
     pub concurrently: bool,
     /// IF NOT EXISTS.
     pub if_not_exists: bool,
-    /// Its name, if it is given one.
+    /// Its name, if it has one.
     pub name: Option<Ident>,
     /// The table.
     pub table: Name,
@@ -27,7 +27,7 @@ pub struct CreateIndex {
     pub elements: Vec<IndexElement>,
     /// INCLUDE.
     pub include: Vec<IndexElement>,
-    /// `NULLS [NOT] DISTINCT`, if said.
+    /// `NULLS [NOT] DISTINCT`, if written.
     pub nulls_distinct: Option<bool>,
     /// WITH.
     pub options: Vec<StorageOption>,
@@ -61,9 +61,9 @@ pub struct CreateView {
 /// WITH CHECK OPTION.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckOption {
-    /// Of this view and those below it.
+    /// For this view and those below it.
     Cascaded,
-    /// Of this view.
+    /// For this view alone.
     Local,
 }
 
@@ -113,13 +113,13 @@ pub struct CreateSequence {
 /// An option of a sequence.
 #[derive(Clone, Debug)]
 pub struct SequenceOption {
-    /// What.
+    /// Its kind.
     pub kind: SequenceOptionKind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What a [`SequenceOption`] is.
+/// The kind of a [`SequenceOption`].
 #[derive(Clone, Debug)]
 pub enum SequenceOptionKind {
     /// AS.
@@ -130,9 +130,9 @@ pub enum SequenceOptionKind {
     Cycle(bool),
     /// INCREMENT BY.
     Increment(Number),
-    /// MAXVALUE, or none for NO MAXVALUE.
+    /// MAXVALUE, or `None` for NO MAXVALUE.
     Max(Option<Number>),
-    /// MINVALUE, or none for NO MINVALUE.
+    /// MINVALUE, or `None` for NO MINVALUE.
     Min(Option<Number>),
     /// LOGGED, or false for UNLOGGED.
     Logged(bool),
@@ -151,11 +151,11 @@ pub enum SequenceOptionKind {
 pub struct CreateSchema {
     /// IF NOT EXISTS.
     pub if_not_exists: bool,
-    /// Its name; without one, its owner's.
+    /// Its name; `None` for its owner's name.
     pub name: Option<Ident>,
     /// AUTHORIZATION.
     pub owner: Option<RoleName>,
-    /// What is made in it: CREATE TABLE, INDEX, VIEW and SEQUENCE, GRANT.
+    /// The statements that fill it: CREATE TABLE, INDEX, VIEW and SEQUENCE, GRANT.
     pub elements: Vec<Statement>,
 }
 
@@ -173,7 +173,7 @@ pub struct CreateDatabase {
 pub struct DatabaseOption {
     /// Its name, in lower case; CONNECTION LIMIT is `connection_limit`.
     pub name: Ident,
-    /// Its value; none for DEFAULT.
+    /// Its value; `None` for DEFAULT.
     pub value: Option<Value>,
 }
 
@@ -182,11 +182,11 @@ pub struct DatabaseOption {
 pub struct CreateType {
     /// Its name.
     pub name: Name,
-    /// What it is.
+    /// Its kind.
     pub kind: CreateTypeKind,
 }
 
-/// What a new type is.
+/// The kind of a new type.
 #[derive(Clone, Debug)]
 pub enum CreateTypeKind {
     /// `AS ENUM (…)`.
@@ -208,7 +208,7 @@ pub struct CreateDomain {
     pub name: Name,
     /// The type below it.
     pub type_name: TypeName,
-    /// NOT NULL, CHECK, DEFAULT, COLLATE and what is refused later.
+    /// NOT NULL, CHECK, DEFAULT, COLLATE, and constraints that are refused later.
     pub constraints: Vec<ColumnConstraint>,
 }
 
@@ -231,7 +231,7 @@ pub struct CreateFunction {
     pub body: Option<FunctionBody>,
 }
 
-/// What a function gives.
+/// The result of a function.
 #[derive(Clone, Debug)]
 pub enum Returns {
     /// A value, or a set of them.
@@ -243,7 +243,7 @@ pub enum Returns {
 /// A parameter of a function.
 #[derive(Clone, Debug)]
 pub struct Parameter {
-    /// IN, OUT, INOUT, VARIADIC, if said.
+    /// IN, OUT, INOUT, VARIADIC, if written.
     pub mode: Option<ParameterMode>,
     /// Its name.
     pub name: Option<Ident>,
@@ -253,7 +253,7 @@ pub struct Parameter {
     pub default: Option<Expr>,
 }
 
-/// Which way a parameter goes.
+/// The direction of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterMode {
     /// IN.
@@ -269,13 +269,13 @@ pub enum ParameterMode {
 /// An option of a function.
 #[derive(Clone, Debug)]
 pub struct FunctionOption {
-    /// What.
+    /// Its kind.
     pub kind: FunctionOptionKind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What a [`FunctionOption`] is.
+/// The kind of a [`FunctionOption`].
 #[derive(Clone, Debug)]
 pub enum FunctionOptionKind {
     /// LANGUAGE.
@@ -324,7 +324,7 @@ pub enum FunctionStatement {
     Statement(Statement),
 }
 
-/// What DROP and COMMENT are about.
+/// The objects of DROP and COMMENT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
     /// TABLE.
@@ -347,16 +347,16 @@ pub enum ObjectKind {
     Column,
 }
 
-/// DROP of what has a name alone.
+/// DROP of objects that are known by their names alone.
 #[derive(Clone, Debug)]
 pub struct Drop {
-    /// Of which kind.
+    /// The kind of the objects.
     pub kind: ObjectKind,
     /// CONCURRENTLY, of indexes.
     pub concurrently: bool,
     /// IF EXISTS.
     pub if_exists: bool,
-    /// Which.
+    /// The objects.
     pub names: Vec<Name>,
     /// CASCADE.
     pub cascade: bool,
@@ -369,13 +369,13 @@ pub struct DropType {
     pub is_domain: bool,
     /// IF EXISTS.
     pub if_exists: bool,
-    /// Which.
+    /// The types.
     pub types: Vec<TypeName>,
     /// CASCADE.
     pub cascade: bool,
 }
 
-/// Which kind of routine.
+/// The word for a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutineKind {
     /// FUNCTION.
@@ -389,11 +389,11 @@ pub enum RoutineKind {
 /// DROP FUNCTION, PROCEDURE or ROUTINE.
 #[derive(Clone, Debug)]
 pub struct DropFunction {
-    /// Which kind.
+    /// The word for the routines.
     pub kind: RoutineKind,
     /// IF EXISTS.
     pub if_exists: bool,
-    /// Which.
+    /// The routines.
     pub functions: Vec<FunctionName>,
     /// CASCADE.
     pub cascade: bool,
@@ -404,25 +404,25 @@ pub struct DropFunction {
 pub struct DropDatabase {
     /// IF EXISTS.
     pub if_exists: bool,
-    /// Which.
+    /// The database.
     pub name: Ident,
-    /// `WITH (FORCE)`: what may stand there is FORCE alone.
+    /// `WITH (FORCE)`: FORCE is the only option.
     pub options: Vec<Ident>,
 }
 
 /// COMMENT.
 #[derive(Clone, Debug)]
 pub struct Comment {
-    /// On what.
+    /// The object.
     pub on: CommentTarget,
-    /// What it says; none for NULL.
+    /// The text; `None` for NULL.
     pub text: Option<Text>,
 }
 
-/// What a comment is on.
+/// The object of a comment.
 #[derive(Clone, Debug)]
 pub enum CommentTarget {
-    /// What has a name.
+    /// An object that is known by its name alone.
     Object(ObjectKind, Name),
     /// A constraint of a table.
     Constraint {
@@ -442,7 +442,7 @@ pub enum CommentTarget {
     Type {
         /// DOMAIN.
         is_domain: bool,
-        /// Which.
+        /// The type.
         name: TypeName,
     },
     /// A function, a procedure or a routine.

@@ -2,12 +2,12 @@
 
 use super::{FunctionName, Ident, Name, Number, RoleName, RoutineKind, SettingChange, Span, Text};
 
-/// What a statement calls a role.
+/// The word for a role in a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleWord {
     /// ROLE.
     Role,
-    /// USER, which may log in if nothing else is said.
+    /// USER, which may log in by default.
     User,
     /// GROUP.
     Group,
@@ -16,7 +16,7 @@ pub enum RoleWord {
 /// CREATE ROLE, USER or GROUP.
 #[derive(Clone, Debug)]
 pub struct CreateRole {
-    /// By which word.
+    /// The word for the role.
     pub word: RoleWord,
     /// The role.
     pub name: RoleName,
@@ -36,13 +36,13 @@ pub struct AlterRole {
 /// An option of a role.
 #[derive(Clone, Debug)]
 pub struct RoleOption {
-    /// What.
+    /// Its kind.
     pub kind: RoleOptionKind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What a [`RoleOption`] is.
+/// The kind of a [`RoleOption`].
 #[derive(Clone, Debug)]
 pub enum RoleOptionKind {
     /// SUPERUSER or NOSUPERUSER.
@@ -59,15 +59,15 @@ pub enum RoleOptionKind {
     Replication(bool),
     /// BYPASSRLS or NOBYPASSRLS.
     BypassRowSecurity(bool),
-    /// PASSWORD; none for NULL.
+    /// PASSWORD; `None` for NULL.
     Password(Option<Text>),
     /// CONNECTION LIMIT.
     ConnectionLimit(Number),
     /// VALID UNTIL.
     ValidUntil(Text),
-    /// ROLE or USER: who become members.
+    /// ROLE or USER: the new members.
     Members(Vec<RoleName>),
-    /// ADMIN: who become members, with admin option.
+    /// ADMIN: the new members with admin option.
     Admins(Vec<RoleName>),
     /// IN ROLE or IN GROUP.
     InRoles(Vec<RoleName>),
@@ -78,7 +78,7 @@ pub enum RoleOptionKind {
 /// `ALTER ROLE r [IN DATABASE d] SET …`.
 #[derive(Clone, Debug)]
 pub struct AlterRoleSetting {
-    /// The role; none for ALL.
+    /// The role; `None` for ALL.
     pub role: Option<RoleName>,
     /// IN DATABASE.
     pub database: Option<Ident>,
@@ -93,7 +93,7 @@ pub struct AlterGroup {
     pub group: RoleName,
     /// ADD, not DROP.
     pub add: bool,
-    /// Who.
+    /// The members.
     pub members: Vec<RoleName>,
 }
 
@@ -102,7 +102,7 @@ pub struct AlterGroup {
 pub struct DropRole {
     /// IF EXISTS.
     pub if_exists: bool,
-    /// Which.
+    /// The roles.
     pub roles: Vec<RoleName>,
 }
 
@@ -113,11 +113,11 @@ pub struct Grant {
     pub revoke: bool,
     /// WITH GRANT OPTION, GRANT OPTION FOR.
     pub grant_option: bool,
-    /// Which privileges.
+    /// The privileges.
     pub privileges: Privileges,
-    /// On what.
+    /// The objects.
     pub on: GrantTarget,
-    /// To or from whom.
+    /// The roles that get or lose them.
     pub grantees: Vec<RoleName>,
     /// GRANTED BY.
     pub granted_by: Option<RoleName>,
@@ -139,11 +139,11 @@ pub enum Privileges {
 pub struct Privilege {
     /// In lower case if it has no quotes; ALTER SYSTEM is `alter system`.
     pub name: Ident,
-    /// On which columns.
+    /// The columns; empty for the whole object.
     pub columns: Vec<Ident>,
 }
 
-/// What privileges are on.
+/// The objects of privileges.
 #[derive(Clone, Debug)]
 pub enum GrantTarget {
     /// Tables and views.
@@ -202,9 +202,9 @@ pub struct GrantRole {
     pub revoke: bool,
     /// WITH ADMIN OPTION, ADMIN OPTION FOR.
     pub admin_option: bool,
-    /// Which roles; PostgreSQL refuses columns behind them later.
+    /// The roles; PostgreSQL refuses columns behind them later.
     pub roles: Vec<Privilege>,
-    /// Who becomes or was a member.
+    /// The roles that become members, or were members.
     pub members: Vec<RoleName>,
     /// GRANTED BY.
     pub granted_by: Option<RoleName>,
@@ -223,11 +223,11 @@ pub struct DefaultPrivileges {
     pub revoke: bool,
     /// WITH GRANT OPTION, GRANT OPTION FOR.
     pub grant_option: bool,
-    /// Which privileges.
+    /// The privileges.
     pub privileges: Privileges,
-    /// On new objects of which kind.
+    /// The kind of the new objects.
     pub on: GrantKind,
-    /// To or from whom.
+    /// The roles that get or lose them.
     pub grantees: Vec<RoleName>,
     /// CASCADE, of REVOKE.
     pub cascade: bool,

@@ -2,7 +2,7 @@
 
 use super::{Expr, Ident, Name, OrderItem, Span, Statement, TypeName, Window};
 
-/// A query: what gives rows.
+/// A query.
 #[derive(Clone, Debug)]
 pub struct Query {
     /// WITH.
@@ -13,7 +13,7 @@ pub struct Query {
     pub order_by: Vec<OrderItem>,
     /// `ORDER BY ALL`, with its direction.
     pub order_by_all: Option<(bool, Option<bool>)>,
-    /// LIMIT or FETCH; none also for LIMIT ALL.
+    /// LIMIT or FETCH; `None` also for LIMIT ALL.
     pub limit: Option<Expr>,
     /// FETCH FIRST … WITH TIES.
     pub with_ties: bool,
@@ -21,7 +21,7 @@ pub struct Query {
     pub offset: Option<Expr>,
     /// FOR UPDATE and its kin.
     pub locks: Vec<Lock>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
@@ -30,9 +30,9 @@ pub struct Query {
 pub struct With {
     /// RECURSIVE.
     pub recursive: bool,
-    /// The queries before.
+    /// The queries of WITH.
     pub tables: Vec<CommonTable>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
@@ -58,7 +58,7 @@ pub struct CommonTable {
 pub struct Search {
     /// BREADTH.
     pub breadth: bool,
-    /// By what.
+    /// The columns of the search order.
     pub by: Vec<Ident>,
     /// The new column.
     pub column: Ident,
@@ -67,7 +67,7 @@ pub struct Search {
 /// `CYCLE a, b SET c [TO x DEFAULT y] USING d`.
 #[derive(Clone, Debug)]
 pub struct Cycle {
-    /// What is repeated.
+    /// The columns whose values repeat in a cycle.
     pub columns: Vec<Ident>,
     /// The new column that marks.
     pub mark: Ident,
@@ -82,30 +82,30 @@ pub struct Cycle {
 pub enum QueryBody {
     /// SELECT.
     Select(Box<Select>),
-    /// VALUES; all rows have as many values only once it is bound.
+    /// VALUES. Binding checks that all rows have as many values.
     Values(Vec<Vec<Expr>>),
-    /// `TABLE t`, and where it stands.
+    /// `TABLE t`, and its place in the text.
     Table(Relation, Span),
     /// A query in parentheses, which may have its own ORDER BY.
     Nested(Box<Query>),
-    /// A body, and others joined to all before them. INTERSECT binds closer.
+    /// A body, and others that are combined with all before them. INTERSECT binds closer.
     SetOperations(Box<QueryBody>, Vec<(SetOperator, QueryBody)>),
 }
 
 /// UNION and its kin.
 #[derive(Clone, Copy, Debug)]
 pub struct SetOperator {
-    /// Which.
+    /// The operation.
     pub kind: SetKind,
     /// ALL.
     pub all: bool,
     /// DuckDB's BY NAME.
     pub by_name: bool,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// Of set operations.
+/// The set operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetKind {
     /// UNION.
@@ -121,7 +121,7 @@ pub enum SetKind {
 pub struct Select {
     /// ALL, DISTINCT, DISTINCT ON.
     pub distinct: Distinct,
-    /// What is selected; empty in PostgreSQL's `SELECT FROM t`.
+    /// The items; empty in PostgreSQL's `SELECT FROM t`.
     pub items: Vec<SelectItem>,
     /// INTO a new table.
     pub into: Option<Into>,
@@ -137,14 +137,14 @@ pub struct Select {
     pub windows: Vec<(Ident, Window)>,
     /// DuckDB's QUALIFY.
     pub qualify: Option<Expr>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What of equal rows is kept.
+/// The handling of equal rows.
 #[derive(Clone, Debug)]
 pub enum Distinct {
-    /// All.
+    /// ALL: all are kept.
     All,
     /// DISTINCT.
     Rows,
@@ -155,8 +155,8 @@ pub enum Distinct {
 /// An item of SELECT or RETURNING.
 #[derive(Clone, Debug)]
 pub struct SelectItem {
-    /// What; [`Wildcard`](super::ExprKind::Wildcard) and [`AllFields`](super::Postfix::AllFields)
-    /// are several columns.
+    /// The expression. [`Wildcard`](super::ExprKind::Wildcard) and
+    /// [`AllFields`](super::Postfix::AllFields) are several columns.
     pub expr: Expr,
     /// AS.
     pub alias: Option<Ident>,
@@ -178,7 +178,7 @@ pub struct Into {
 /// GROUP BY.
 #[derive(Clone, Debug)]
 pub enum GroupBy {
-    /// By these; none without the clause.
+    /// GROUP BY of these items; empty without the clause.
     Items {
         /// GROUP BY DISTINCT.
         distinct: bool,
@@ -194,7 +194,7 @@ pub enum GroupBy {
 pub enum GroupItem {
     /// `()`.
     Empty,
-    /// An expression; a row in parentheses is its fields.
+    /// An expression. A row in parentheses means its fields.
     Expr(Expr),
     /// `ROLLUP (…)`.
     Rollup(Vec<Expr>),
@@ -225,18 +225,18 @@ pub struct Alias {
 /// An item of FROM.
 #[derive(Clone, Debug)]
 pub struct TableExpr {
-    /// What.
+    /// Its kind.
     pub kind: TableKind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What an item of FROM is.
+/// The kind of an item of FROM.
 #[derive(Clone, Debug)]
 pub enum TableKind {
     /// A table, a view or a query of WITH.
     Relation {
-        /// Which.
+        /// Its name.
         relation: Relation,
         /// AS.
         alias: Option<Alias>,
@@ -265,7 +265,7 @@ pub enum TableKind {
         lateral: bool,
         /// Calls, each with the columns of its own definition list.
         calls: Vec<(Expr, Vec<ColumnType>)>,
-        /// With the words ROWS FROM.
+        /// Whether the words ROWS FROM are written.
         rows_from: bool,
         /// WITH ORDINALITY.
         ordinality: bool,
@@ -278,7 +278,7 @@ pub enum TableKind {
     Join {
         /// The left side.
         left: Box<TableExpr>,
-        /// The joins that follow, each of all before it.
+        /// The further joins. The left side of each is everything before it.
         joins: Vec<Join>,
     },
     /// A join in parentheses, which may have an alias.
@@ -317,31 +317,31 @@ pub struct Sample {
 pub struct Join {
     /// INNER, LEFT …
     pub kind: JoinKind,
-    /// On what.
+    /// The join condition.
     pub on: JoinOn,
     /// The right side.
     pub right: TableExpr,
 }
 
-/// Which rows of a join are kept.
+/// The rows that a join keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinKind {
     /// Pairs.
     Inner,
-    /// And rows of the left side alone.
+    /// Pairs, and rows of the left side without a partner.
     Left,
-    /// And rows of the right side alone.
+    /// Pairs, and rows of the right side without a partner.
     Right,
-    /// And both.
+    /// Pairs, and rows of both sides without a partner.
     Full,
     /// CROSS JOIN.
     Cross,
 }
 
-/// What a join joins on.
+/// The condition of a join.
 #[derive(Clone, Debug)]
 pub enum JoinOn {
-    /// Nothing, of a CROSS JOIN.
+    /// No condition: CROSS JOIN.
     Nothing,
     /// ON.
     Condition(Expr),
@@ -354,17 +354,17 @@ pub enum JoinOn {
 /// `FOR {UPDATE | …} [OF t] [NOWAIT | SKIP LOCKED]`.
 #[derive(Clone, Debug)]
 pub struct Lock {
-    /// How much.
+    /// The strength of the lock.
     pub strength: LockStrength,
     /// OF.
     pub of: Vec<Name>,
-    /// What about rows that others have locked.
+    /// The handling of rows that others have locked.
     pub wait: LockWait,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// Of row locks.
+/// The strengths of row locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockStrength {
     /// FOR UPDATE.
@@ -389,7 +389,7 @@ impl LockStrength {
     }
 }
 
-/// What about rows that others have locked.
+/// The handling of rows that others have locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockWait {
     /// Wait.

@@ -5,13 +5,13 @@ use super::{Expr, Ident, IntervalFields, Name, Query, Span, Statement, Text, Typ
 /// SET.
 #[derive(Clone, Debug)]
 pub struct Set {
-    /// LOCAL or SESSION, if said.
+    /// LOCAL or SESSION, if written.
     pub scope: Option<SetScope>,
-    /// What is set.
+    /// The setting or the modes.
     pub change: SetChange,
 }
 
-/// For how long SET holds.
+/// The scope of SET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetScope {
     /// LOCAL: the transaction.
@@ -20,7 +20,7 @@ pub enum SetScope {
     Session,
 }
 
-/// What SET sets.
+/// The subject of SET.
 #[derive(Clone, Debug)]
 pub enum SetChange {
     /// TRANSACTION …
@@ -33,18 +33,18 @@ pub enum SetChange {
     Setting(SetSetting),
 }
 
-/// A setting that is set. Where the grammar has words for it, it has the name of a setting: TIME
-/// ZONE is `timezone`, NAMES `client_encoding`, SCHEMA `search_path`, SESSION AUTHORIZATION
-/// `session_authorization`, XML OPTION `xmloption`.
+/// A setting and its new value. Settings for which the grammar has words of its own have names
+/// here: TIME ZONE is `timezone`, NAMES `client_encoding`, SCHEMA `search_path`, SESSION
+/// AUTHORIZATION `session_authorization`, XML OPTION `xmloption`.
 #[derive(Clone, Debug)]
 pub struct SetSetting {
     /// `datafusion.execution.batch_size`.
     pub name: Name,
-    /// To what.
+    /// The new value.
     pub value: SetValue,
 }
 
-/// What a setting is set to.
+/// The new value of a setting.
 #[derive(Clone, Debug)]
 pub enum SetValue {
     /// Values, at least one.
@@ -55,7 +55,7 @@ pub enum SetValue {
     Current,
     /// `INTERVAL '-08:00' HOUR TO MINUTE`, of TIME ZONE.
     Interval {
-        /// What stands in the quotes.
+        /// The text in the quotes.
         text: Text,
         /// HOUR, MINUTE or HOUR TO MINUTE.
         fields: Option<IntervalFields>,
@@ -97,7 +97,7 @@ pub enum Show {
 /// SET CONSTRAINTS.
 #[derive(Clone, Debug)]
 pub struct SetConstraints {
-    /// Which; none for ALL.
+    /// The constraints; empty for ALL.
     pub names: Vec<Name>,
     /// DEFERRED, not IMMEDIATE.
     pub deferred: bool,
@@ -106,13 +106,13 @@ pub struct SetConstraints {
 /// A mode of a transaction.
 #[derive(Clone, Debug)]
 pub struct TransactionMode {
-    /// What.
+    /// Its kind.
     pub kind: TransactionModeKind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// What a [`TransactionMode`] is.
+/// The kind of a [`TransactionMode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionModeKind {
     /// ISOLATION LEVEL.
@@ -145,7 +145,7 @@ pub enum Transaction {
     Begin {
         /// START TRANSACTION.
         start: bool,
-        /// How it runs.
+        /// Its modes.
         modes: Vec<TransactionMode>,
     },
     /// COMMIT or END.
@@ -199,7 +199,7 @@ pub struct DeclareCursor {
     pub name: Ident,
     /// BINARY.
     pub binary: bool,
-    /// SCROLL or NO SCROLL, if said.
+    /// SCROLL or NO SCROLL, if written.
     pub scroll: Option<bool>,
     /// INSENSITIVE.
     pub insensitive: bool,
@@ -216,16 +216,16 @@ pub struct DeclareCursor {
 pub struct Fetch {
     /// MOVE.
     pub moves: bool,
-    /// Where to.
+    /// The direction.
     pub direction: FetchDirection,
     /// The cursor.
     pub cursor: Ident,
 }
 
-/// Where a cursor goes.
+/// The rows to which a cursor goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchDirection {
-    /// So many rows on; back if negative. NEXT is 1, PRIOR is -1.
+    /// This many rows on; back if negative. NEXT is 1, PRIOR is -1.
     Forward(i64),
     /// ALL, FORWARD ALL.
     ForwardAll,
@@ -233,7 +233,7 @@ pub enum FetchDirection {
     BackwardAll,
     /// To the row with the number, from the end if negative. FIRST is 1, LAST is -1.
     Absolute(i64),
-    /// So many rows on, and that one alone.
+    /// The one row that is this many rows on.
     Relative(i64),
 }
 
@@ -253,7 +253,7 @@ pub enum Discard {
 /// DO.
 #[derive(Clone, Debug)]
 pub struct Do {
-    /// The code; PostgreSQL refuses more or fewer than one later.
+    /// The code; PostgreSQL refuses more or fewer than one text later.
     pub code: Vec<Text>,
     /// LANGUAGE.
     pub languages: Vec<Ident>,

@@ -5,19 +5,19 @@ use super::*;
 /// EXPLAIN.
 #[derive(Clone, Debug)]
 pub struct Explain {
-    /// Options: ANALYZE and VERBOSE without parentheses are here, too. Their names, and values as
-    /// they were written.
+    /// The names of the options, and their values as written. Options without parentheses, ANALYZE
+    /// and VERBOSE, are here, too.
     pub options: Vec<(Ident, Option<String>)>,
-    /// What is explained.
+    /// The explained statement.
     pub statement: Box<Statement>,
 }
 
 /// A statement.
 #[derive(Clone, Debug)]
 pub struct Statement {
-    /// What it is.
+    /// Its kind.
     pub kind: StatementKind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
     /// Whether it, or a part of it, changes rows or claims them (FOR UPDATE and its kin).
     pub acts: bool,
@@ -25,7 +25,7 @@ pub struct Statement {
     pub claims: bool,
 }
 
-/// What a statement is.
+/// The kind of a statement.
 #[derive(Clone, Debug)]
 pub enum StatementKind {
     /// SELECT, VALUES, TABLE, also behind WITH.
@@ -85,7 +85,7 @@ pub enum StatementKind {
     AlterFunction(Box<AlterFunction>),
     /// ALTER SYSTEM.
     AlterSystem(SettingChange),
-    /// DROP of what has a name alone.
+    /// DROP of objects that are known by their names alone.
     Drop(Drop),
     /// DROP TYPE or DOMAIN.
     DropType(DropType),
@@ -131,17 +131,17 @@ pub enum StatementKind {
     Prepare(Prepare),
     /// EXECUTE.
     Execute(Execute),
-    /// DEALLOCATE; none for ALL.
+    /// DEALLOCATE; `None` for ALL.
     Deallocate(Option<Ident>),
     /// DECLARE.
     DeclareCursor(Box<DeclareCursor>),
     /// FETCH or MOVE.
     Fetch(Fetch),
-    /// CLOSE; none for ALL.
+    /// CLOSE; `None` for ALL.
     CloseCursor(Option<Ident>),
     /// LISTEN.
     Listen(Ident),
-    /// UNLISTEN; none for `*`.
+    /// UNLISTEN; `None` for `*`.
     Unlisten(Option<Ident>),
     /// NOTIFY.
     Notify(Ident, Option<Text>),
@@ -167,7 +167,7 @@ pub enum StatementKind {
     DefaultPrivileges(Box<DefaultPrivileges>),
     /// REASSIGN OWNED.
     ReassignOwned(Vec<RoleName>, RoleName),
-    /// DROP OWNED, with CASCADE.
+    /// DROP OWNED; true with CASCADE.
     DropOwned(Vec<RoleName>, bool),
     /// One that this grammar does not have, by its first words, in lower case: `create trigger`.
     /// Its text is not checked.

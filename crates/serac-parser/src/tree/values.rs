@@ -1,13 +1,13 @@
-//! What options and settings are set to, and the names of roles.
+//! Values of options and settings, and the names of roles.
 
 use super::{Ident, Name, Operator, Span, TypeName};
 
 /// A text in quotes, unescaped.
 #[derive(Clone, Debug)]
 pub struct Text {
-    /// What stands in the quotes.
+    /// The text in the quotes.
     pub text: String,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
@@ -18,21 +18,21 @@ pub struct Number {
     pub negative: bool,
     /// Its digits, with a point and an exponent perhaps.
     pub digits: String,
-    /// It has digits alone.
+    /// Whether it has digits alone.
     pub is_whole: bool,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
 impl Number {
-    /// The value of a whole number; none if it has a fraction or does not fit.
+    /// The value of a whole number; `None` if it has a fraction or does not fit.
     pub fn as_i64(&self) -> Option<i64> {
         let sign = if self.negative { "-" } else { "" };
         if self.is_whole { format!("{sign}{}", self.digits).parse().ok() } else { None }
     }
 }
 
-/// What a setting or an option is set to.
+/// The value of a setting or an option.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A word without quotes, or an identifier in double quotes.
@@ -50,17 +50,16 @@ pub struct StorageOption {
     pub namespace: Option<Ident>,
     /// Its name.
     pub name: Ident,
-    /// Behind `=`.
+    /// The value behind `=`.
     pub value: Option<StorageValue>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
 /// The value of a [`StorageOption`].
 #[derive(Clone, Debug)]
 pub enum StorageValue {
-    /// A word or a name in double quotes: what would be a type without anything behind it is here,
-    /// too.
+    /// A word or a name in double quotes, also one that could be the name of a type.
     Word(Ident),
     /// A type.
     Type(TypeName),
@@ -79,31 +78,31 @@ pub struct CommandOption {
     pub name: Ident,
     /// Its value.
     pub value: Option<Value>,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
 /// `name 'value'` of OPTIONS, which belong to foreign data, with ADD, SET or DROP in ALTER.
 #[derive(Clone, Debug)]
 pub struct ForeignOption {
-    /// ADD, SET, DROP, if said.
+    /// ADD, SET, DROP, if written.
     pub action: Option<Ident>,
     /// Its name.
     pub name: Ident,
-    /// Its value; none of DROP.
+    /// Its value; `None` for DROP.
     pub value: Option<Text>,
 }
 
-/// A role, where it is named.
+/// A role as a statement names it.
 #[derive(Clone, Debug)]
 pub struct RoleName {
-    /// Which.
+    /// The role.
     pub kind: RoleKind,
-    /// Where it stands.
+    /// Its place in the text.
     pub span: Span,
 }
 
-/// Which role a [`RoleName`] is.
+/// The role of a [`RoleName`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoleKind {
     /// The role with the name.
@@ -123,6 +122,6 @@ pub enum RoleKind {
 pub struct FunctionName {
     /// Its name.
     pub name: Name,
-    /// What stands in the parentheses; none without them.
+    /// The parameters in parentheses; `None` without parentheses.
     pub parameters: Option<Vec<super::Parameter>>,
 }
