@@ -342,8 +342,8 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
     Ok(values)
 }
 
-/// Whether the number that a text says has become infinity, or 0, because it is too large, or too
-/// small, for a float.
+/// Whether the number in a text has become infinity, or 0, because it is too large, or too small,
+/// for a float.
 pub fn is_lost_float(text: &str, float: f64) -> bool {
     // The word Infinity has no digits.
     let has_digits = || text.split(['e', 'E']).next().is_some_and(|digits| digits.contains(|c| matches!(c, '1'..='9')));

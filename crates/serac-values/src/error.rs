@@ -77,7 +77,7 @@ impl SqlError {
         Self { table: Some(Box::new(table)), ..self }
     }
 
-    /// With more about it.
+    /// The error with a detail.
     #[must_use]
     pub fn explained(self, detail: impl Into<String>) -> Self {
         Self { detail: Some(detail.into()), ..self }

@@ -1,10 +1,10 @@
 //! NUMERICs with digits of their own ([`serac_numeric_functions`]) on their way in and out.
 //!
 //! Inside, a column of this kind is Arrow's `LargeBinary`. PostgreSQL's protocol writes its values
-//! as PostgreSQL does ([`crate::wire`]). `LargeBinary` that comes as Arrow holds bytes, and is
-//! turned into another form of these where it enters. A result that leaves as Arrow has its numbers
-//! as texts: decimals of Arrow have one scale for all values, and floats would lose digits. A text
-//! has the same digits in each batch, and each tool reads a number from it.
+//! as PostgreSQL does ([`crate::wire`]). `LargeBinary` that comes as Arrow holds bytes, so it is
+//! cast to `BinaryView` where it enters. A result that leaves as Arrow has its numbers as texts:
+//! decimals of Arrow have one scale for all values, and floats would lose digits. A text has the
+//! same digits in each batch, and each tool reads a number from it.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, RecordBatch, make_array};
@@ -97,7 +97,7 @@ pub(crate) fn as_texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     texts.map(|texts| Arc::new(texts) as ArrayRef).ok_or_else(|| ArrowError::CastError("these are no numbers".into()))
 }
 
-/// A column that came as Arrow. What is `LargeBinary` elsewhere are bytes, and no numbers.
+/// A column that came as Arrow. `LargeBinary` from outside holds bytes and no numbers.
 ///
 /// # Errors
 /// If it is too large.

@@ -7,13 +7,13 @@ use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalMonth
 
 /// The type of intervals.
 pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
-/// Days of a month where nothing says of which.
+/// Days of a month that is not known.
 pub const DAYS_PER_MONTH: i32 = 30;
 const SECONDS_PER_DAY: f64 = 86_400.0;
 /// Microseconds of a day.
 pub const MICROS_PER_DAY: i64 = 86_400_000_000;
 
-/// The error of an interval that there is not.
+/// The error of an interval that does not exist.
 pub fn out_of_range() -> SqlError {
     SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "interval out of range")
 }
@@ -43,13 +43,13 @@ impl Parts {
     /// The interval of these parts.
     ///
     /// # Errors
-    /// 22008 where its time is out of range.
+    /// 22008 if its time is out of range.
     pub fn interval(self) -> Result<IntervalMonthDayNano> {
         let nanos = self.micros.checked_mul(1_000).ok_or_else(out_of_range)?;
         Ok(IntervalMonthDayNano::new(self.months, self.days, nanos))
     }
 
-    /// Whole days out of the time.
+    /// Moves whole days from the time to the days.
     pub fn justify_hours(mut self) -> Option<Self> {
         self.days = self.days.checked_add(i32::try_from(self.micros / MICROS_PER_DAY).ok()?)?;
         self.micros %= MICROS_PER_DAY;
@@ -61,7 +61,7 @@ impl Parts {
         Some(self)
     }
 
-    /// Whole months of thirty days out of the days.
+    /// Moves whole months of thirty days from the days to the months.
     pub fn justify_days(mut self) -> Option<Self> {
         self.months = self.months.checked_add(self.days / DAYS_PER_MONTH)?;
         self.days %= DAYS_PER_MONTH;
@@ -73,9 +73,9 @@ impl Parts {
         Some(self)
     }
 
-    /// Both, and one sign for all.
+    /// Does both, and gives all parts one sign.
     pub fn justify_interval(mut self) -> Option<Self> {
-        // Before the days come in from the time where they could only overflow together.
+        // With one sign, adding days of the time might overflow: whole months are taken first.
         if (self.days > 0) == (self.micros > 0) {
             self.months = self.months.checked_add(self.days / DAYS_PER_MONTH)?;
             self.days %= DAYS_PER_MONTH;
@@ -103,7 +103,7 @@ impl Parts {
         let whole = |value: f64| {
             (value.is_finite() && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value)).then_some(value as i32)
         };
-        // To microseconds, where the product of floats has more digits.
+        // Rounded to microseconds, as the product of floats has more digits.
         let rounded = |value: f64| (value * 1e6).round_ties_even() / 1e6;
         let (of_months, of_days) = (scale(self.months.into()), scale(self.days.into()));
         let (months, mut days) = (whole(of_months)?, whole(of_days)?);

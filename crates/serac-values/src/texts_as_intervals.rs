@@ -443,7 +443,7 @@ pub fn interval(text: &str) -> Result<IntervalMonthDayNano, SqlError> {
     parse(text, None)?.interval()
 }
 
-/// An interval with so many digits behind the point of seconds.
+/// An interval with this many digits behind the point of seconds.
 ///
 /// # Errors
 /// 22008 where it would be out of range.

@@ -29,13 +29,13 @@ const JULIAN_1970: i64 = 2_440_588;
 enum Wrong {
     Syntax,
     Range,
-    /// Perhaps month and day stand the other way round.
+    /// A date that might be right if month and day changed places.
     MonthOrDay,
     /// A time zone that is too far away.
     Displacement,
     /// An unknown time zone.
     Zone(String),
-    /// It depends on when it is read.
+    /// The text depends on the time of reading.
     Relative,
     Infinite,
 }
@@ -75,7 +75,7 @@ struct Reader<'s> {
     second: u32,
     micros: u32,
     zone: Option<Zone>,
-    /// The year has at most two digits.
+    /// Whether the year has at most two digits.
     is_short_year: bool,
     has_month_name: bool,
     is_julian: bool,
@@ -85,7 +85,7 @@ struct Reader<'s> {
     part: Option<Part>,
     /// The time at which the transaction began, in microseconds since 1970, if that is known.
     now: Option<i64>,
-    /// It depends on that.
+    /// Whether the text depends on that time.
     is_relative: bool,
 }
 
@@ -228,7 +228,7 @@ impl<'s> Reader<'s> {
         self.fills(TIME)
     }
 
-    /// A number that is a part of a date by where it stands, or a time of digits in a row.
+    /// A number that is a part of a date by its position, or a time of digits in a row.
     fn by_place(&mut self, text: &str, is_time: bool) -> Step {
         let (digits, rest) = leading(text);
         if !rest.is_empty() && digits.len() > 2 {
@@ -326,7 +326,7 @@ impl<'s> Reader<'s> {
     fn set_date(&mut self, date: NaiveDate) {
         use chrono::Datelike;
         (self.year, self.month, self.day) = (date.year().into(), date.month(), date.day());
-        // It is counted as chrono counts, where 1 BC is 0.
+        // The year is counted as chrono counts, where 1 BC is 0.
         self.is_julian = true;
     }
 
@@ -392,7 +392,7 @@ impl<'s> Reader<'s> {
         self.zone(Zone::of_written(&word.text).map_err(unknown)?)
     }
 
-    /// Letters; whether that ends the reading with a time of its own.
+    /// Reads letters. Returns a time such as `epoch` if the letters end the reading with it.
     fn letters(&mut self, word: &Word, next: Option<&Word>, is_time: bool) -> Step<Option<Named>> {
         if word.kind == Kind::Letters
             && !is_time

@@ -1,4 +1,4 @@
-//! The dates and times that there are.
+//! The dates and times that exist.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray};
@@ -17,7 +17,7 @@ pub const TIMES: Range<i64> = 0..DAY_MICROS;
 /// Microseconds from 1970 that a TIMESTAMP may be: those of the days above.
 pub const TIMESTAMPS: Range<i64> = *DATES.start() as i64 * DAY_MICROS..(*DATES.end() as i64 + 1) * DAY_MICROS;
 
-/// The error of a date or time that there is not.
+/// The error of a date or time that does not exist.
 pub fn time_out_of_range(what: &str) -> SqlError {
     SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("{what} out of range"))
 }
@@ -34,7 +34,7 @@ pub fn check_times(array: &ArrayRef) -> Result<()> {
             _ => array.iter().flatten().all(|value| range.contains(&value)),
         }
     }
-    // A unit of which a second has so many.
+    // A unit of which a second has `per_second`.
     let times = |per_second: i64| TIMES.start * per_second / 1_000_000..TIMES.end / 1_000_000 * per_second;
     let stamps = |per_second: i64| {
         let seconds = TIMESTAMPS.start / 1_000_000..TIMESTAMPS.end / 1_000_000;

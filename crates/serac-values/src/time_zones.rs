@@ -19,7 +19,7 @@ const SECOND: i64 = 1_000_000;
 const CYCLE: i64 = 146_097 * 86_400;
 /// Seconds since 1970 of times that the zone database knows: from the year -9000 to 9000.
 const KNOWN: std::ops::RangeInclusive<i64> = -346_000_000_000..=221_000_000_000;
-/// When clocks are put forward and back in a zone that POSIX names without telling.
+/// The dates on which clocks are put forward and back in a POSIX zone that does not state them.
 const USUAL_RULE: &str = ",M3.2.0,M11.1.0";
 /// Hours that a zone may be away from UTC: a week.
 const MOST_HOURS: i64 = 167;
@@ -35,7 +35,7 @@ pub struct NamedZone {
 
 #[derive(Debug)]
 enum Clocks {
-    /// Always ahead of UTC by so many seconds, under this abbreviation.
+    /// Always ahead of UTC by this many seconds, under this abbreviation.
     Fixed(i64, String),
     Varying(TimeZone),
 }
@@ -52,14 +52,14 @@ impl Hash for NamedZone {
     }
 }
 
-/// By how much clocks are ahead of UTC.
+/// The amount by which clocks are ahead of UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Zone {
-    /// As a named zone has it.
+    /// As in a named zone.
     Named(Arc<NamedZone>),
-    /// As a zone has it while its time has this abbreviation.
+    /// As in a zone while its time has this abbreviation.
     Abbreviated(Arc<NamedZone>, &'static str),
-    /// Always by so many microseconds.
+    /// Always by this many microseconds.
     Micros(i64),
 }
 
@@ -121,7 +121,7 @@ fn civil(seconds: i64) -> DateTime {
     Offset::UTC.to_datetime(known_time(seconds))
 }
 
-/// The name of a zone that is always ahead of UTC by so many seconds: `<-08>+08`.
+/// The name of a zone that is always ahead of UTC by `seconds`: `<-08>+08`.
 fn fixed_name(seconds: i64) -> (String, String) {
     let away = seconds.abs();
     let mut digits = format!("{:02}", away / 3_600);

@@ -1,5 +1,5 @@
-//! The types of PostgreSQL that clients may ask for (`types.txt`), their numbers, and how they are
-//! written.
+//! The types of PostgreSQL that clients may ask for (`types.txt`), their numbers, and their names
+//! in SQL.
 //!
 //! A line of `types.txt` has the fields of a row of `pg_type` that differ between types; the array
 //! of each type is derived from it.
@@ -196,7 +196,7 @@ pub fn format(oid: u32, modifier: Option<i32>) -> String {
     if is_array { name + "[]" } else { name }
 }
 
-/// The name of the type in PostgreSQL that values of an Arrow type are of.
+/// The name of PostgreSQL's type for values of an Arrow type.
 pub fn name_of(data_type: &DataType) -> String {
     match data_type {
         DataType::Null => "unknown".into(),

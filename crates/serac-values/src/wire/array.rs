@@ -291,7 +291,7 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
 /// # Errors
 /// SQLSTATE of class 22 for bytes that are no such array, 42804 for one of other elements, 0A000
 /// for one with more than one dimension or whose first element does not have the number 1, 54000
-/// for more than a program may ask for.
+/// for one with more than [`MOST_ELEMENTS`].
 pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
     let Some(element) = element_type(given.oid) else { return Ok(None) };
     let Some(bytes) = given.bytes else { return Ok(Some(ScalarValue::Null)) };
@@ -318,7 +318,7 @@ pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
             format!("number of array dimensions ({dimensions}) exceeds the maximum allowed ({MOST_DIMENSIONS})");
         return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
     }
-    // Whether there are NULLs, which their lengths say as well.
+    // Whether there are NULLs. The elements' lengths say this, too.
     if !matches!(number(&mut rest)?, 0 | 1) {
         return Err(SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid array flags"));
     }

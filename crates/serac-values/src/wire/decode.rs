@@ -43,7 +43,7 @@ fn name(column_type: ColumnType) -> String {
     serac_engine::catalog::definition::SqlType::from(column_type).to_string()
 }
 
-/// The text that these bytes are.
+/// The bytes as text.
 ///
 /// # Errors
 /// 22021 if they are no UTF-8, or have a NUL, which no text of SQL has. The message says which
@@ -84,8 +84,8 @@ pub fn value(given: Given<'_>, wanted: ColumnType) -> Result<Option<OwnedValue>>
     }
     if let (ColumnType::Decimal { .. } | ColumnType::Numeric, ColumnType::Decimal { precision, scale }) = (from, wanted)
     {
-        // What the column does not hold is compared with it on the other path, and rounded where it
-        // is assigned.
+        // The column cannot hold the value exactly. The other path compares it with the column, and
+        // rounds it in assignments.
         let number = number(bytes, given.binary).ok();
         return Ok(number.as_ref().and_then(decimal).and_then(|number| number.of_type(precision, scale)));
     }
@@ -146,7 +146,7 @@ impl Digits {
     }
 }
 
-/// The number that a parameter is.
+/// The number in a parameter.
 ///
 /// # Errors
 /// 22P02 or 22P03 for invalid bytes.
@@ -254,7 +254,7 @@ fn object_out_of_range(text: &str) -> SqlError {
     SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("value \"{text}\" is out of range for type oid"))
 }
 
-/// The value that a text says.
+/// The value that a text stands for.
 fn of_text(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
     let text = utf8(bytes)?;
     let mut trimmed = text.trim();
@@ -384,7 +384,7 @@ fn numeric(bytes: &[u8], precision: u8, scale: i8, column_type: ColumnType) -> R
             // Zero at any place is zero.
             (0, _) => Some(0),
             (_, Ok(exponent)) => 10i128.checked_pow(exponent).and_then(|unit| unit.checked_mul(group.into())),
-            // The group in which the last digit lies that is kept, or the first that is not.
+            // The group has the last digit that is kept, or the first that is not.
             (_, Err(_)) if exponent >= -4 => {
                 let unit = 10i16.pow(exponent.unsigned_abs() - 1);
                 rounds_up = group / unit % 10 >= 5;

@@ -7,8 +7,8 @@ use serac_numeric::Numeric;
 use serac_storage::{ColumnType, Value};
 use std::io::Write;
 
-/// Days and microseconds from 1970-01-01, where Arrow counts from, to 2000-01-01, where PostgreSQL
-/// does.
+/// Days and microseconds from 1970-01-01 to 2000-01-01. Arrow counts from the first date,
+/// PostgreSQL from the second.
 pub(super) const EPOCH_DAYS: i32 = 10_957;
 pub(super) const DAY_MICROS: i64 = 86_400_000_000;
 pub(super) const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * DAY_MICROS;
@@ -73,7 +73,7 @@ fn write_fraction(out: &mut Vec<u8>, micros: i64) {
     }
 }
 
-/// As `interval_out` does in the style "postgres".
+/// Writes an interval as PostgreSQL's `interval_out` does in the style "postgres".
 fn write_interval(out: &mut Vec<u8>, (months, days, nanos): (i32, i32, i64)) {
     let start = out.len();
     let mut negative = false;
@@ -134,7 +134,7 @@ impl IntervalFields {
         write_fraction(out, self.micros.abs());
     }
 
-    /// Seconds with a fraction, and a sign where `is_signed`.
+    /// Seconds with a fraction, and a sign if `is_signed`.
     fn write_seconds(&self, out: &mut Vec<u8>, is_signed: bool) {
         let sign = if is_signed && (self.seconds < 0 || self.micros < 0) { "-" } else { "" };
         write(out, format_args!("{sign}{}", self.seconds.abs()));
@@ -178,7 +178,8 @@ impl IntervalFields {
         }
     }
 
-    /// `1-2`, `3 4:05:06`, `+1-2 +3 +4:05:06`, as SQL's standard has it where it can.
+    /// `1-2`, `3 4:05:06`, `+1-2 +3 +4:05:06`: the form of SQL's standard if it can hold the
+    /// interval.
     fn write_standard(&self, out: &mut Vec<u8>) {
         let days = i64::from(self.days);
         let counts = [self.years.into(), self.months.into(), days, self.hours, self.minutes, self.seconds, self.micros];
@@ -250,7 +251,7 @@ fn write_styled_date(out: &mut Vec<u8>, days: i64, style: &TimeStyle) -> bool {
     before_christ
 }
 
-/// By how much clocks are ahead: `+02`, `-03:30`.
+/// The amount by which clocks are ahead: `+02`, `-03:30`.
 fn write_offset(out: &mut Vec<u8>, seconds: i64, with_minutes: bool) {
     let (sign, away) = (if seconds < 0 { '-' } else { '+' }, seconds.abs());
     write(out, format_args!("{sign}{:02}", away / 3_600));
@@ -262,7 +263,7 @@ fn write_offset(out: &mut Vec<u8>, seconds: i64, with_minutes: bool) {
     }
 }
 
-/// A time in a style; it is one of UTC, and shown in the style's zone, if it has a zone.
+/// Writes a time in a style. A time with a zone is UTC, and is shown in the style's zone.
 fn write_styled_time(out: &mut Vec<u8>, micros: i64, has_zone: bool, style: &TimeStyle) {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
@@ -297,7 +298,7 @@ fn write_styled_time(out: &mut Vec<u8>, micros: i64, has_zone: bool, style: &Tim
     }
 }
 
-/// Writes the text of a value that is not NULL as a session's settings have it.
+/// Writes the text of a value that is not NULL, in the form that a session's settings ask for.
 pub fn write_styled_text(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, style: &TimeStyle) {
     match (column_type, value) {
         (ColumnType::Date, value) => {

@@ -94,7 +94,7 @@ pub fn write_blanks(out: &mut Vec<u8>, value: Value<'_>, width: Option<usize>) {
     }
 }
 
-/// The blanks that a text lacks to so many characters.
+/// The number of blanks that a text lacks to this many characters.
 pub fn missing_blanks(text: &[u8], width: usize) -> usize {
     // Bytes that go on with a character begin with the bits 10.
     let characters = text.iter().filter(|byte| **byte & 0xC0 != 0x80).count();

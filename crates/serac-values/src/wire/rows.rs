@@ -12,7 +12,7 @@ use datafusion::arrow::error::ArrowError;
 use serac_engine::values::value_at;
 use std::sync::Arc;
 
-/// The number of rows without a name for their type.
+/// The number of the type of rows whose type has no name.
 pub(super) const RECORD: u32 = 2249;
 /// The number of arrays of JSON.
 const JSON_ARRAY: u32 = 199;

@@ -115,7 +115,7 @@ pub fn wire_type(data_type: &DataType) -> ColumnType {
         DataType::LargeUtf8 => ColumnType::Json,
         DataType::LargeBinary => ColumnType::Numeric,
         DataType::Dictionary(_, values) => wire_type(values),
-        // Arrays, rows and what else there is: their text.
+        // Arrays, rows and all other types are sent as text.
         _ => ColumnType::Utf8,
     }
 }
