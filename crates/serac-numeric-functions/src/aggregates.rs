@@ -31,7 +31,7 @@ struct Aggregate {
     signature: Signature,
 }
 
-/// The aggregate of numbers that PostgreSQL calls so; none if it is no such one.
+/// The aggregate of numbers with PostgreSQL's name for it; `None` for another name.
 pub fn of_numbers(name: &str) -> Option<Arc<AggregateUDF>> {
     let variance = |is_sample, is_root| Of::Variance { is_sample, is_root };
     let (name, of) = match name {
@@ -124,19 +124,19 @@ impl AggregateUDFImpl for Aggregate {
     }
 }
 
-/// Which value of a group is taken.
+/// The rule by which a value of a group is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// The first of those with the least key.
+    /// The first value with the least key.
     First,
-    /// The last of those with the least key.
+    /// The last value with the least key.
     Least,
-    /// The last of those with the greatest key.
+    /// The last value with the greatest key.
     Greatest,
 }
 
 impl Choice {
-    /// Whether a key takes the place of another one that came before, by their order.
+    /// Whether a key replaces one that came before, given their order.
     fn takes(self, order: Option<Ordering>) -> bool {
         match self {
             Self::First => order == Some(Ordering::Less),
@@ -153,7 +153,7 @@ struct ByKey {
     signature: Signature,
 }
 
-/// The value that is chosen by its key. Those whose key is NULL do not count.
+/// The aggregate that chooses a value by its key. Values whose key is NULL do not count.
 pub fn by_key(choice: Choice) -> Arc<AggregateUDF> {
     static ALL: LazyLock<[Arc<AggregateUDF>; 3]> = LazyLock::new(|| {
         [Choice::First, Choice::Least, Choice::Greatest].map(|choice| {
@@ -202,13 +202,14 @@ impl Accumulator for Best {
     }
 }
 
-/// The same over a frame whose start moves: rows that a later one has not beaten, the best first.
+/// The same over a frame whose start moves. It keeps the rows that no later one has beaten, the
+/// best first.
 #[derive(Debug)]
 struct Sliding {
     choice: Choice,
     null: ScalarValue,
     rows: VecDeque<(u64, ScalarValue, ScalarValue)>,
-    /// Rows that have come, and that have left.
+    /// Counts of the rows that have entered the frame, and that have left it.
     come: u64,
     left: u64,
 }

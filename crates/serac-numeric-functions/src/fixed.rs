@@ -1,4 +1,4 @@
-//! Numbers with so many digits: what makes fixed ones of others.
+//! Numbers with a fixed count of digits, and the function that makes them of others.
 
 use crate::as_type;
 use crate::scalar::by_row;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
 use serac_numeric::{Numeric, NumericError};
 use std::sync::Arc;
 
-/// How digits behind the last one are dropped.
+/// The way in which digits behind the last one are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rounding {
     /// To the nearest, halves away from zero.
@@ -24,18 +24,18 @@ pub enum Rounding {
     Floor,
 }
 
-/// A number as a fixed one.
+/// The function that makes a number a fixed one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Fixed {
     rounding: Rounding,
     precision: u8,
     scale: i8,
-    /// Shown in plans, where two with other digits must differ.
+    /// The name in plans, where functions with other digits must differ.
     name: String,
     signature: Signature,
 }
 
-/// An expression of numbers as fixed ones; 22003 where one does not fit.
+/// An expression of numbers as fixed ones; 22003 if one does not fit.
 pub fn fixed(expr: Expr, rounding: Rounding, precision: u8, scale: i8) -> Expr {
     let name = match rounding {
         Rounding::Nearest => "numeric",
@@ -80,7 +80,7 @@ impl Fixed {
             };
             let rounded = if away { whole + sign } else { whole };
             if rounded.abs() >= limit {
-                // The slow way says what is wrong.
+                // The general computation reports the error.
                 return Ok(None);
             }
             out.append_value(rounded);

@@ -1,4 +1,4 @@
-//! Keys: values of Arrow types in which equal ones are equal, and in the order of PostgreSQL.
+//! Keys of values. Equal values have equal keys, and the keys have PostgreSQL's order.
 //!
 //! | type | key |
 //! |---|---|
@@ -37,7 +37,7 @@ fn key(of: Keyed) -> Arc<ScalarUDF> {
 static NUMERIC: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| key(Keyed::Numeric));
 static INTERVAL: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| key(Keyed::Interval));
 
-/// The keys of so many numbers.
+/// The keys of the numbers of this many rows.
 pub(crate) fn of_numbers(rows: usize, number: impl Fn(usize) -> Result<Option<Numeric>>) -> Result<ArrayRef> {
     let mut out = BinaryBuilder::with_capacity(rows, rows * 8);
     let mut bytes = Vec::new();
@@ -54,12 +54,12 @@ pub(crate) fn of_numbers(rows: usize, number: impl Fn(usize) -> Result<Option<Nu
     Ok(Arc::new(out.finish()))
 }
 
-/// The key of numbers, of either form. Keys of both are alike.
+/// The key of numbers. Fixed and free numbers have the same keys.
 pub fn of_numeric(expr: Expr) -> Expr {
     NUMERIC.call(vec![expr])
 }
 
-/// The expression whose key this one is; none if it is no key of numbers.
+/// The expression of which this is the key; `None` if it is no key of numbers.
 pub fn number_of_key(expr: &Expr) -> Option<&Expr> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let key = call.func.inner().downcast_ref::<Key>().filter(|key| key.of == Keyed::Numeric);
@@ -71,7 +71,7 @@ pub fn of_interval(expr: Expr) -> Expr {
     INTERVAL.call(vec![expr])
 }
 
-/// The longest of intervals; of equally long ones the first. NULL if all are.
+/// The longest of intervals, the first of equally long ones. NULL if all are NULL.
 pub fn longest_interval(exprs: Vec<Expr>) -> Expr {
     LONGEST.call(exprs)
 }

@@ -1,4 +1,4 @@
-//! NUMERIC in plans, and the keys of types whose bytes say neither equality nor order.
+//! NUMERIC in plans, and keys of types whose bytes have neither equality nor order.
 //!
 //! A NUMERIC is stored in one of two forms. A *fixed* one is Arrow's `Decimal128(p, s)`: all of its
 //! values have `s` digits behind the point. A *free* one is `LargeBinary` with the bytes of
@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`values`] | arrays as numbers, and numbers as arrays |
 //! | [`scalar`] | functions and operators |
-//! | [`fixed`] | numbers with so many digits |
+//! | [`fixed`] | numbers with a fixed count of digits |
 //! | [`keys`] | keys: equal where values are equal, and in their order |
 //! | [`lists`] | arrays of numbers |
 //! | [`wanted`] | the end of functions whose results nobody wants |
@@ -29,7 +29,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::error::DataFusionError;
 use serac_numeric::NumericError;
 
-/// How free numbers are stored.
+/// The Arrow type of free numbers.
 pub const FREE: DataType = DataType::LargeBinary;
 
 /// Whether a type is that of numbers, of either form.
@@ -41,7 +41,7 @@ pub(crate) fn external(error: NumericError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// The array of a type.
+/// The array as one of type `T`.
 ///
 /// # Errors
 /// If it is of another type.

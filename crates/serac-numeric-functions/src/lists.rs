@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// What elements become.
+/// The form that elements get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Form {
     Free,
@@ -43,10 +43,10 @@ pub fn keys(expr: Expr) -> Expr {
     KEYS.call(vec![expr])
 }
 
-/// An array with other elements, of any depth. An array that is no list is one of elements.
+/// An array, of any depth, with its elements mapped. An array that is no list is mapped itself.
 ///
 /// # Errors
-/// Those of `map`.
+/// The errors of `map`.
 pub fn map_elements<E: From<ArrowError>>(
     array: &ArrayRef,
     map: &impl Fn(&ArrayRef) -> Result<ArrayRef, E>,

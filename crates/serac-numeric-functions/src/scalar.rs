@@ -1,7 +1,7 @@
 //! Functions and operators of numbers.
 //!
-//! A function is NULL where an argument is, but for `greatest` and `least`. It is computed row by
-//! row; of constants alone it is computed once.
+//! A function is NULL if an argument is NULL, except `greatest` and `least`. It is computed row by
+//! row; if all arguments are constants, it is computed once.
 
 use crate::external;
 use crate::values::{Builder, Column, Kind, Value};
@@ -22,11 +22,11 @@ type Computed<'v> = Result<Option<Value<'v>>, NumericError>;
 /// The computation of a function.
 #[derive(Clone, Copy)]
 enum Body {
-    /// A number of a number.
+    /// A number from a number.
     One(fn(&Numeric) -> Result<Numeric, NumericError>),
-    /// A number of two.
+    /// A number from two numbers.
     Two(fn(&Numeric, &Numeric) -> Result<Numeric, NumericError>),
-    /// A value of any.
+    /// A value from any values.
     Any(for<'v> fn(&[Value<'v>]) -> Computed<'v>),
     /// The greatest or the least of those that are not NULL.
     Chosen(fn(&Numeric, &Numeric) -> bool),
@@ -50,7 +50,7 @@ const fn any(name: &'static str, gives: Kind, body: for<'v> fn(&[Value<'v>]) -> 
     Definition { name, gives, body: Body::Any(body) }
 }
 
-/// Numbers out of values, as many as a pattern has.
+/// Takes numbers out of values, as many as there are patterns.
 macro_rules! of {
     ($($pattern:pat),* => $result:expr) => {
         |values| match values {
@@ -124,7 +124,7 @@ static DEFINITIONS: [Definition; 41] = [
     any("float8_numeric", Kind::Numeric, of!(Double(x) => numeric(Ok(Numeric::of_f64(*x))))),
     any("numeric_in", Kind::Numeric, of!(Text(x) => numeric(x.parse()))),
     any("numeric_out", Kind::Text, of!(N(x) => Ok(Some(Written(x.to_string()))))),
-    // A free number with so many digits at the most.
+    // A free number with at most this many digits.
     any(
         "numeric_limited",
         Kind::Numeric,
@@ -139,7 +139,7 @@ static DEFINITIONS: [Definition; 41] = [
 /// The function of a name.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no such function.
 pub fn function(name: &str) -> Result<Arc<ScalarUDF>> {
     static ALL: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
         let function = |definition: &'static Definition| {
@@ -217,7 +217,8 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// Computes an array of arguments, as long as it is wanted; of constants alone, a constant.
+/// Computes an array of arguments, as long as it is wanted. If all arguments are constants, the
+/// result is a constant.
 pub(crate) fn by_row(
     args: &ScalarFunctionArgs,
     compute: impl FnOnce(&[Argument<'_>], usize) -> Result<ArrayRef>,

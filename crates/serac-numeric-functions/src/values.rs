@@ -51,7 +51,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How values of this kind are stored; numbers are free.
+    /// The Arrow type of values of this kind; numbers are free.
     pub fn stored(self) -> DataType {
         match self {
             Self::Numeric => crate::FREE,
@@ -128,10 +128,10 @@ impl<'a> Column<'a> {
             Self::Null => true,
         }
     }
-    /// A value; none for NULL.
+    /// A value; `None` for NULL.
     ///
     /// # Errors
-    /// If it is stored wrong.
+    /// If its bytes are damaged.
     pub fn value(&self, row: usize) -> Result<Option<Value<'a>>> {
         if self.is_null(row) {
             return Ok(None);
@@ -150,10 +150,10 @@ impl<'a> Column<'a> {
             Self::Null => return Ok(None),
         }))
     }
-    /// A value as a number; none for NULL.
+    /// A value as a number; `None` for NULL.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is no number.
     pub fn number(&self, row: usize) -> Result<Option<Numeric>> {
         match self.value(row)? {
             None => Ok(None),
@@ -254,7 +254,7 @@ fn narrow<T: TryFrom<i64>>(whole: i64) -> Result<T> {
 /// Free numbers as the texts that PostgreSQL writes.
 ///
 /// # Errors
-/// If one is stored wrong.
+/// If the bytes of a number are damaged.
 pub fn texts(array: &LargeBinaryArray) -> Result<StringViewArray> {
     let mut out = StringViewBuilder::with_capacity(array.len());
     for bytes in array {

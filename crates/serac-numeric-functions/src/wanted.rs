@@ -1,8 +1,8 @@
 //! Functions that end when nobody wants their results any more.
 //!
-//! An operator gives its thread back with a batch of thousands of rows. Where each of these takes
-//! long, as the text of a number with 100,000 digits does, a function keeps the thread for minutes,
-//! though its statement was cancelled at the beginning. So it asks before each row.
+//! An operator gives its thread back with a batch of thousands of rows. If each row takes long, as
+//! the text of a number with 100,000 digits does, a function keeps the thread for minutes, even if
+//! its statement was cancelled at the beginning. So it checks before each row.
 
 use datafusion::common::config::{ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::config::ConfigEntry;
@@ -23,16 +23,16 @@ impl Default for IsWanted {
 }
 
 impl IsWanted {
-    /// That of these options, if they have one.
+    /// The state in these options, if they have one.
     pub fn of(options: &ConfigOptions) -> Option<&Self> {
         options.extensions.get()
     }
-    /// Nobody wants them any more.
+    /// Notes that nobody wants the rows any more.
     pub fn end(&self) {
-        // Relaxed: who reads it late computes some more rows.
+        // Relaxed: a late read computes some more rows.
         self.0.store(false, Ordering::Relaxed);
     }
-    /// That somebody wants them.
+    /// Checks that somebody wants the rows.
     ///
     /// # Errors
     /// If nobody does, so that nobody sees the error.

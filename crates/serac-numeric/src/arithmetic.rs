@@ -6,12 +6,12 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 
-/// Places that numbers are rounded to: behind the point as many as they may have, before it all
-/// that they may have, and two more, where none is left.
+/// Places that numbers are rounded to: as many behind the point as a number may have, and as many
+/// before it, and one more, with which no digit is left.
 const ROUNDED: RangeInclusive<i32> = -131_073..=16_383;
 
 impl Finite {
-    /// Both without a point, with as many digits behind where it was.
+    /// Both numbers as integers without a point, with the same number of digits behind its place.
     fn aligned(&self, other: &Self) -> (Integer, Integer, u32) {
         let scale = self.scale.max(other.scale);
         (self.unscaled.shifted(scale - self.scale), other.unscaled.shifted(scale - other.scale), scale)
@@ -27,15 +27,15 @@ impl Finite {
     pub(crate) fn times(&self, other: &Self) -> Self {
         Self::new(self.unscaled.times(&other.unscaled), self.scale + other.scale)
     }
-    /// The quotient with so many digits behind the point. `other` is not 0.
+    /// The quotient with `scale` digits behind the point. `other` is not 0.
     pub(crate) fn divided(&self, other: &Self, scale: u32, is_rounded: bool) -> Self {
         let (above, below) = (scale + other.scale, self.scale);
         let left = self.unscaled.shifted(above.saturating_sub(below));
         let right = other.unscaled.shifted(below.saturating_sub(above));
         Self::new(if is_rounded { left.divided_rounded(&right) } else { left.divided(&right).0 }, scale)
     }
-    /// The same number with so many digits behind the point: negative ones for places before it,
-    /// zeros are added.
+    /// The number rounded to `places` digits behind the point; negative ones are places before it.
+    /// Zeros are added.
     pub(crate) fn rounded(&self, places: i64) -> Self {
         self.cut(places, Integer::rounded)
     }
@@ -48,15 +48,15 @@ impl Finite {
         let Ok(surplus) = u32::try_from(surplus) else {
             return Self::new(self.unscaled.shifted(scale - self.scale), scale);
         };
-        // More digits than it has, and one more that might be rounded up.
+        // All digits are dropped, and a zero before them, so nothing is rounded up.
         if surplus > self.unscaled.digits() {
             return Self::new(Integer::from(0i64), scale);
         }
         let zeros = u32::try_from((-places).max(0)).unwrap_or(0);
         Self::new(cut(&self.unscaled, surplus).shifted(zeros), scale)
     }
-    /// Digits behind the point that a quotient has: at least 16 that count, and no fewer than one
-    /// of both numbers.
+    /// The number of digits behind the point of a quotient: enough for 16 significant ones, no fewer
+    /// than either number has, and at most 1,000.
     pub(crate) fn quotient_scale(&self, other: &Self) -> u32 {
         let (first, other_first) = (self.first_groups().0, other.first_groups().0);
         let weight = self.weight() - other.weight() - i64::from(first <= other_first);
@@ -86,7 +86,7 @@ impl Finite {
     pub(crate) fn is_whole(&self) -> bool {
         self.unscaled.zeros_at_end(self.scale) == self.scale
     }
-    /// Digits behind the point that count.
+    /// The number of digits behind the point without zeros at the end.
     pub(crate) fn least_scale(&self) -> u32 {
         self.scale - self.unscaled.zeros_at_end(self.scale)
     }
@@ -160,7 +160,7 @@ impl Numeric {
             Ok(special) => Ok(special),
         }
     }
-    /// The quotient where one is infinite or NaN, or both as numbers.
+    /// The quotient if a number is infinite or NaN; otherwise both as finite numbers.
     #[allow(clippy::type_complexity)]
     fn special_quotient<'n>(&'n self, other: &'n Self) -> Result<Result<Self, (&'n Finite, &'n Finite)>> {
         match (self, other) {
@@ -276,7 +276,7 @@ impl Numeric {
             }
         }
     }
-    /// `min_scale(self)`; none if it has no digits.
+    /// `min_scale(self)`; `None` if it has no digits.
     pub fn least_scale(&self) -> Option<u32> {
         self.finite().map(Finite::least_scale)
     }

@@ -22,7 +22,7 @@ impl Whole for i64 {
 }
 
 impl Numeric {
-    /// The whole number next to it, halves away from zero.
+    /// The nearest whole number, halves away from zero.
     ///
     /// # Errors
     /// 22003 if it does not fit, 0A000 for NaN and the infinities.
@@ -40,7 +40,7 @@ impl Numeric {
             }
         }
     }
-    /// The float next to it.
+    /// The nearest float.
     ///
     /// # Errors
     /// 22003 if it is too large, or so small that it would be 0.
@@ -59,7 +59,7 @@ impl Numeric {
             }
         }
     }
-    /// The float of 32 bits next to it.
+    /// The nearest float of 32 bits.
     ///
     /// # Errors
     /// As for [`Self::to_f64`].
@@ -84,7 +84,7 @@ impl Numeric {
     }
     /// The number of a float's first 6 digits.
     pub fn of_f32(value: f32) -> Self {
-        // C's printf has such a float as a longer one, too.
+        // C's printf also writes such a float as a double.
         Self::of_float(f64::from(value), 6, value.is_nan())
     }
     fn of_float(value: f64, digits: usize, is_nan: bool) -> Self {
@@ -109,7 +109,7 @@ impl Numeric {
             }
         }
     }
-    /// The decimal of a fixed precision and scale next to it, without a point.
+    /// The nearest decimal of a fixed precision and scale, without a point.
     ///
     /// # Errors
     /// 22003 if it does not fit, or has no digits.

@@ -14,7 +14,7 @@ const NEGATIVE_INFINITY: u8 = 0;
 const INFINITY: u8 = 1;
 const NAN: u8 = 2;
 
-/// First bytes of keys, in the order of what they stand for.
+/// First bytes of keys, in the order of the numbers that they begin.
 mod first {
     pub(super) const NEGATIVE_INFINITY: u8 = 1;
     pub(super) const NEGATIVE: u8 = 2;
@@ -37,7 +37,8 @@ mod sign {
 }
 
 impl Finite {
-    /// Groups of four digits that count, and the power of 10,000 of the first one.
+    /// The groups of four digits without zero groups at the end, and the power of 10,000 of the
+    /// first one.
     fn groups(&self) -> (i64, Vec<u16>) {
         if self.unscaled.is_zero() {
             return (0, Vec::new());
@@ -47,7 +48,7 @@ impl Finite {
         }
         let mut digits = self.unscaled.to_digits().into_bytes();
         let weight = self.weight();
-        // The first group has so many digits; zeros fill the last one.
+        // The first group has `first` digits; zeros fill the last one.
         let first = usize::try_from(self.exponent().rem_euclid(4) + 1).unwrap_or(1);
         while digits.len() > 1 && digits.last() == Some(&b'0') {
             digits.pop();
@@ -108,7 +109,7 @@ impl Numeric {
     /// The number of a stored form.
     ///
     /// # Errors
-    /// XX001 if it is none.
+    /// XX001 if the bytes are no stored form.
     pub fn of_stored(bytes: &[u8]) -> Result<Self> {
         let wrong = || NumericError::new(sqlstate::DATA_CORRUPTED, "bytes that are no number");
         match bytes {
@@ -160,7 +161,7 @@ impl Numeric {
     /// A number that has this key, with as few digits behind the point as the key's groups have.
     ///
     /// # Errors
-    /// XX001 if it is no key.
+    /// XX001 if the bytes are no key.
     pub fn of_key(key: &[u8]) -> Result<Self> {
         let wrong = || NumericError::new(sqlstate::DATA_CORRUPTED, "bytes that are no key of a number");
         let (is_negative, rest) = match key {
@@ -189,7 +190,7 @@ impl Numeric {
     pub fn write_wire(&self, out: &mut Vec<u8>) {
         let (weight, groups, sign, scale) = match self {
             Self::NaN => (0, Vec::new(), sign::NAN, 0),
-            // PostgreSQL tells this scale of infinities.
+            // PostgreSQL sends this scale for infinities.
             Self::Infinity => (0, Vec::new(), sign::INFINITY, 0x20),
             Self::NegativeInfinity => (0, Vec::new(), sign::NEGATIVE_INFINITY, 0x20),
             Self::Finite(finite) => {
@@ -208,7 +209,7 @@ impl Numeric {
     /// The number of the form of PostgreSQL's protocol.
     ///
     /// # Errors
-    /// 22P03 if it is none.
+    /// 22P03 if the bytes are no such form.
     pub fn of_wire(bytes: &[u8]) -> Result<Self> {
         let wrong = |what| {
             NumericError::new(
@@ -255,8 +256,7 @@ impl Numeric {
         }
         let magnitude = BigUint::parse_bytes(&digits, 10).unwrap_or_default();
         let unscaled = Integer::of_magnitude(magnitude, is_negative);
-        // Behind the point of the groups there are so many digits; those that the scale leaves out
-        // are dropped.
+        // The groups have `behind` digits behind the point; those beyond the scale are dropped.
         let behind = (groups.len() as i64 - 1 - weight) * 4;
         match u32::try_from(behind) {
             Ok(behind) => Finite::new(unscaled, behind).truncated(i64::from(scale)).checked(),

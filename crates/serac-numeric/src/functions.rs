@@ -1,9 +1,9 @@
 //! Functions of numbers.
 //!
-//! Roots, logarithms and exponentials are computed in binary fixed point: a whole number of so many
-//! bits behind the point. Its bits are chosen such that the result is exact to some 10 digits more
-//! than it shows. The digits that a result shows are chosen by PostgreSQL's estimates, which are
-//! kept as they are, roundings of floats included.
+//! Roots, logarithms and exponentials are computed in binary fixed point: a whole number, some of
+//! whose bits stand behind the point. Their number is chosen so that the result is exact to some 10
+//! digits more than it shows. PostgreSQL's estimates choose the digits that a result shows. They
+//! are kept as they are, with their roundings of floats.
 
 use crate::integer::{Integer, power_of_ten};
 use crate::{Finite, LEAST_SIGNIFICANT, MOST_DISPLAY_SCALE, MOST_WHOLE_DIGITS, Numeric, NumericError, Result};
@@ -17,26 +17,26 @@ const GUARD_DIGITS: i64 = 12;
 const BITS_OF_DIGIT: f64 = 3.322;
 /// Exponentials of larger numbers have too many digits; those of smaller ones are 0.
 const MOST_EXPONENT: f64 = 6000.0;
-/// As PostgreSQL has it, so that estimates are rounded alike.
+/// PostgreSQL's value, so that estimates are rounded alike.
 #[allow(clippy::approx_constant)]
 const LOG10_E: f64 = 0.434_294_481_903_252;
 
-/// A scale as results have it.
+/// The scale of a result, within its limits.
 fn display_scale(scale: i64) -> u32 {
     u32::try_from(scale.clamp(0, MOST_DISPLAY_SCALE)).unwrap_or(0)
 }
 
-/// Bits of so many decimal digits.
+/// The number of bits of this many decimal digits.
 fn bits_of(digits: i64) -> u64 {
     (digits.max(1) as f64 * BITS_OF_DIGIT).ceil() as u64
 }
 
-/// A number as a fixed point one of so many bits.
+/// A number as a fixed point one with this many bits behind the point.
 fn fixed(number: &Finite, bits: u64) -> BigInt {
     (number.unscaled.to_big() << bits) / power_of_ten(number.scale)
 }
 
-/// A fixed point number with so many decimal digits, halves away from zero.
+/// A fixed point number with `scale` decimal digits, halves away from zero.
 fn decimal(fixed: &BigInt, bits: u64, scale: u32) -> Finite {
     let scaled = fixed.abs() * power_of_ten(scale);
     let half = BigInt::one() << (bits - 1);
@@ -61,7 +61,7 @@ fn inverse_tangent(above: &BigInt, below: &BigInt, bits: u64) -> BigInt {
     }
 }
 
-/// The natural logarithm of a number greater than 0, with so many digits behind the point.
+/// The natural logarithm of a number greater than 0, with `scale` digits behind the point.
 fn logarithm(number: &Finite, scale: i64) -> Finite {
     // number = mantissa * 2^power, the mantissa about 1.
     let (above, below) = (number.unscaled.to_big(), power_of_ten(number.scale));
@@ -108,7 +108,7 @@ fn approximate(number: &Finite) -> f64 {
     number.to_string().parse().unwrap_or(0.0)
 }
 
-/// e to the power of a number, with so many digits behind the point.
+/// e to the power of a number, with `scale` digits behind the point.
 fn exponential(number: &Finite, scale: u32) -> Result<Finite> {
     let value = approximate(number);
     if value.abs() >= MOST_EXPONENT {
@@ -140,7 +140,7 @@ fn exponential(number: &Finite, scale: u32) -> Result<Finite> {
     Ok(decimal(&sum, bits, scale))
 }
 
-/// A whole number that fits into 32 bits.
+/// A whole number that fits into 32 bits; `None` for another number.
 fn as_i32(number: &Finite) -> Option<i32> {
     if !number.is_whole() {
         return None;
@@ -156,7 +156,7 @@ fn of_zero() -> NumericError {
     NumericError::new(sqlstate::INVALID_ARGUMENT_FOR_LOGARITHM, "cannot take logarithm of zero")
 }
 
-/// That a number has a logarithm.
+/// Checks that a number has a logarithm.
 fn has_logarithm(number: &Finite) -> Result<()> {
     match number.unscaled.signum() {
         0 => Err(of_zero()),
@@ -194,7 +194,7 @@ fn whole_power(base: &Finite, exponent: i32) -> Result<Finite> {
     if exponent_of_result + 1.0 < -f64::from(scale) {
         return Ok(Finite::new(Integer::from(0i64), scale));
     }
-    // As many digits as the result has, those that the products' errors may reach, and some more.
+    // The digits of the result, those that the products' errors may reach, and some more.
     let significant = 1 + i64::from(scale) + exponent_of_result as i64 + f64::from(exponent).abs().ln() as i64 + 8;
     let product = |left: &Finite, right: &Finite| {
         let exact = left.times(right);
@@ -352,7 +352,7 @@ impl Numeric {
     /// `power(self, exponent)`.
     ///
     /// # Errors
-    /// 2201F where there is no real result, 22003 where it is too large.
+    /// 2201F if there is no real result, 22003 if it is too large.
     pub fn power(&self, exponent: &Self) -> Result<Self> {
         let undefined = || {
             NumericError::new(
@@ -423,7 +423,7 @@ impl Numeric {
     /// `factorial(of)`.
     ///
     /// # Errors
-    /// 22003 if there is none, or if it is too large.
+    /// 22003 if `of` is negative, or the factorial is too large.
     pub fn factorial(of: i64) -> Result<Self> {
         if of < 0 {
             return Err(NumericError::new(
@@ -485,9 +485,9 @@ impl Numeric {
 }
 
 impl Finite {
-    /// The square root of a number that is not negative, with so many digits behind the point.
+    /// The square root of a number that is not negative, with `scale` digits behind the point.
     pub(crate) fn square_root(&self, scale: u32) -> Self {
-        // With one digit more, which decides how the last one is rounded.
+        // One digit more decides how the last one is rounded.
         let wanted = 2 * (scale + 1);
         let square = match wanted.checked_sub(self.scale) {
             Some(zeros) => self.unscaled.shifted(zeros),

@@ -1,4 +1,4 @@
-//! Whole numbers of any size. Those that fit into 128 bits are computed with as such.
+//! Whole numbers of any size. Numbers that fit into 128 bits are computed in 128 bits.
 
 use num_bigint::{BigInt, BigUint, Sign};
 use num_integer::Integer as _;
@@ -87,13 +87,13 @@ impl Integer {
             Kind::Big(big) => i32::from(big.is_positive()) - i32::from(big.is_negative()),
         }
     }
-    /// Decimal digits; 1 for zero.
+    /// The number of decimal digits; 1 for zero.
     pub(crate) fn digits(&self) -> u32 {
         match &self.0 {
             Kind::Small(small) => small.unsigned_abs().checked_ilog10().map_or(1, |log| log + 1),
             Kind::Big(big) => {
-                // The number is between two powers of two. Only where a power of ten is between
-                // them, too, is it compared with that.
+                // The number is between two powers of two. It is compared with a power of ten only
+                // if that lies between them, too.
                 let bits = big.bits() as f64;
                 let (low, high) = ((bits - 1.0) * std::f64::consts::LOG10_2, bits * std::f64::consts::LOG10_2);
                 let (low, high) = (low.floor() as u32, high.floor() as u32);
@@ -104,7 +104,7 @@ impl Integer {
             }
         }
     }
-    /// The magnitude without so many digits at the end; what is left must fit into 128 bits.
+    /// The magnitude without `digits` digits at the end. The rest must fit into 128 bits.
     pub(crate) fn magnitude_without(&self, digits: u32) -> u128 {
         match &self.0 {
             Kind::Small(small) => small.unsigned_abs() / small_power(digits).map_or(u128::MAX, i128::unsigned_abs),
@@ -144,7 +144,7 @@ impl Integer {
             _ => Self::from(self.to_big() * other.to_big()),
         }
     }
-    /// With so many zeros behind.
+    /// The number with this many zeros behind it.
     pub(crate) fn shifted(&self, zeros: u32) -> Self {
         if zeros == 0 || self.is_zero() {
             return self.clone();
@@ -176,11 +176,11 @@ impl Integer {
         }
         quotient.plus(&Self::from(i128::from(self.signum() * other.signum())))
     }
-    /// Without so many digits at the end, halves away from zero.
+    /// The number without `digits` digits at the end, halves away from zero.
     pub(crate) fn rounded(&self, digits: u32) -> Self {
         if digits == 0 { self.clone() } else { self.divided_rounded(&Self::power_of_ten(digits)) }
     }
-    /// Without so many digits at the end.
+    /// The number without `digits` digits at the end.
     pub(crate) fn truncated(&self, digits: u32) -> Self {
         if digits == 0 { self.clone() } else { self.divided(&Self::power_of_ten(digits)).0 }
     }
@@ -215,7 +215,7 @@ impl Integer {
     pub(crate) fn square_root(&self) -> Self {
         Self::from(self.to_big().sqrt())
     }
-    /// Zeros at the end, `most` of them; none of zero.
+    /// The number of zeros at the end, up to `most`; `most` for zero.
     pub(crate) fn zeros_at_end(&self, most: u32) -> u32 {
         match &self.0 {
             Kind::Small(0) => most,
@@ -241,7 +241,7 @@ impl Integer {
             Kind::Big(big) => big.magnitude().to_str_radix(10),
         }
     }
-    /// The number of decimal digits without a sign, of which there is at least one.
+    /// The number with these decimal digits, which have no sign. There is at least one.
     pub(crate) fn of_digits(digits: &[u8], is_negative: bool) -> Option<Self> {
         let magnitude = match digits.len() < SMALL_POWERS {
             true => Self::from(std::str::from_utf8(digits).ok()?.parse::<i128>().ok()?),

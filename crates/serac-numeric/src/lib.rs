@@ -11,7 +11,7 @@
 //! | [`sums`] | `sum`, `avg`, `variance` and `stddev` |
 //!
 //! The scale of each result is PostgreSQL's. A number has at most 131,072 digits before the point
-//! and 16,383 behind it; what exceeds this is an error (22003).
+//! and 16,383 behind it. A number with more is an error (22003).
 #![warn(missing_docs)]
 
 pub mod arithmetic;
@@ -54,14 +54,14 @@ pub struct Finite {
     pub(crate) scale: u32,
 }
 
-/// Why there is no result.
+/// The error of a computation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumericError {
-    /// Five characters.
+    /// Its SQLSTATE.
     pub sqlstate: &'static str,
     /// The message, in PostgreSQL's words.
     pub message: String,
-    /// More about it.
+    /// The detail.
     pub detail: Option<String>,
 }
 
@@ -104,7 +104,7 @@ impl Numeric {
     pub fn from_integer(value: impl Into<i128>) -> Self {
         Self::Finite(Finite::new(Integer::from(value.into()), 0))
     }
-    /// Its digits; none if it has none.
+    /// The number with its digits; `None` for NaN and the infinities.
     pub fn finite(&self) -> Option<&Finite> {
         match self {
             Self::Finite(finite) => Some(finite),
@@ -115,7 +115,7 @@ impl Numeric {
     pub fn is_nan(&self) -> bool {
         matches!(self, Self::NaN)
     }
-    /// -1, 0 or 1; none for NaN.
+    /// -1, 0 or 1; `None` for NaN.
     pub fn signum(&self) -> Option<i32> {
         match self {
             Self::NegativeInfinity => Some(-1),
@@ -124,7 +124,7 @@ impl Numeric {
             Self::NaN => None,
         }
     }
-    /// Digits behind the point; none if it has no digits.
+    /// Digits behind the point; `None` if it has no digits.
     pub fn scale(&self) -> Option<u32> {
         self.finite().map(|finite| finite.scale)
     }
@@ -161,7 +161,7 @@ impl Finite {
     pub(crate) fn weight(&self) -> i64 {
         self.exponent().div_euclid(4)
     }
-    /// The value of that group, and of it with the next one.
+    /// The value of the first group, and of it with the next one.
     pub(crate) fn first_groups(&self) -> (u32, u32) {
         if self.unscaled.is_zero() {
             return (0, 0);

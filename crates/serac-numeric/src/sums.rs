@@ -17,7 +17,7 @@ pub struct Sums {
     sum: Finite,
     /// The sum of squares, if it is asked for.
     squares: Option<Finite>,
-    /// Scales of the values, and how many have each.
+    /// The scales of the values, and the number of values of each.
     scales: BTreeMap<u32, i64>,
 }
 
@@ -65,7 +65,7 @@ impl Sums {
             self.scales.remove(&scale);
         }
     }
-    /// Puts in what is in the other ones.
+    /// Adds the values of the other sums.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.infinities += other.infinities;
@@ -79,19 +79,19 @@ impl Sums {
             self.change_scale(*scale, *count);
         }
     }
-    /// Bytes that it takes beside its own, about.
+    /// The bytes that it takes beside the structure itself, about.
     pub fn size(&self) -> usize {
         let digits = |sum: &Finite| sum.unscaled.digits() as usize / 2;
         digits(&self.sum) + self.squares.as_ref().map_or(0, digits) + self.scales.len() * 24
     }
-    /// Values that are in it.
+    /// The number of values in it.
     pub fn count(&self) -> i64 {
         self.count
     }
     fn scale(&self) -> u32 {
         self.scales.last_key_value().map_or(0, |(scale, _)| *scale)
     }
-    /// The sum; none of no values.
+    /// The sum; `None` if there are no values.
     ///
     /// # Errors
     /// 22003 if it has too many digits.
@@ -106,7 +106,7 @@ impl Sums {
             _ => Numeric::NaN,
         }))
     }
-    /// The average; none of no values.
+    /// The average; `None` if there are no values.
     ///
     /// # Errors
     /// 22003 if it has too many digits.
@@ -116,7 +116,7 @@ impl Sums {
             None => Ok(None),
         }
     }
-    /// The variance, of a sample or of all, or its root; none of too few values.
+    /// The variance, of a sample or of all, or its root; `None` if there are too few values.
     ///
     /// # Errors
     /// 22003 if it has too many digits.
@@ -152,7 +152,7 @@ impl Sums {
         }
         out
     }
-    /// Reads the bytes of [`Self::to_bytes`]; none if they are others.
+    /// Reads the bytes of [`Self::to_bytes`]; `None` for other bytes.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
             let (head, tail) = rest.split_at_checked(N)?;

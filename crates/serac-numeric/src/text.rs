@@ -1,4 +1,4 @@
-//! Text in and out.
+//! Reading and writing numbers as text.
 
 use crate::integer::Integer;
 use crate::{Finite, MOST_SCALE, MOST_WHOLE_DIGITS, Numeric, NumericError, Result};
@@ -25,7 +25,7 @@ fn without_spaces(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// The names of numbers without digits; longer ones before those that they begin with.
+/// The names of numbers without digits. A longer name stands before a name that it begins with.
 const NAMED: [(&[u8], Numeric); 7] = [
     (b"nan", Numeric::NaN),
     (b"infinity", Numeric::Infinity),
@@ -38,10 +38,10 @@ const NAMED: [(&[u8], Numeric); 7] = [
 
 impl std::str::FromStr for Numeric {
     type Err = NumericError;
-    /// The number that a text says.
+    /// The number in a text.
     ///
     /// # Errors
-    /// 22P02 if it says none, 22003 if the number has too many digits.
+    /// 22P02 if the text is no number, 22003 if the number has too many digits.
     fn from_str(text: &str) -> Result<Self> {
         let start = without_spaces(text.as_bytes());
         for (name, value) in NAMED {
