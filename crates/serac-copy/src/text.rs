@@ -1,8 +1,8 @@
 //! COPY's text format, PostgreSQL's own, for reading: a line for each row, a delimiter between
 //! columns, `\N` for NULL, backslashes before bytes that would have another meaning.
 //!
-//! A backslash takes the meaning of the byte behind it away, also that of a line end. A backslash, a
-//! point and the end of a line end the data.
+//! A backslash takes the meaning of the byte behind it away, also that of a line end. A backslash,
+//! a point and the end of a line end the data.
 
 use super::csv::{in_line, text_in_line};
 use super::line_end::LineEnd;

@@ -418,8 +418,8 @@ impl Lexer<'_> {
         } else {
             self.at = after;
         }
-        // The place that PostgreSQL reports for `behind`. PostgreSQL counts from behind the quote, and
-        // counts a doubled quote once.
+        // The place that PostgreSQL reports for `behind`. PostgreSQL counts from behind the quote,
+        // and counts a doubled quote once.
         let place = |behind: &str| start + 3 + text.len() - behind.len();
         let invalid = |behind: &str| {
             let at = place(behind) - escape.len_utf8();
