@@ -55,8 +55,8 @@ impl Finite {
         let zeros = u32::try_from((-places).max(0)).unwrap_or(0);
         Self::new(cut(&self.unscaled, surplus).shifted(zeros), scale)
     }
-    /// The number of digits behind the point of a quotient: enough for 16 significant ones, no fewer
-    /// than either number has, and at most 1,000.
+    /// The number of digits behind the point of a quotient: enough for 16 significant ones, no
+    /// fewer than either number has, and at most 1,000.
     pub(crate) fn quotient_scale(&self, other: &Self) -> u32 {
         let (first, other_first) = (self.first_groups().0, other.first_groups().0);
         let weight = self.weight() - other.weight() - i64::from(first <= other_first);
