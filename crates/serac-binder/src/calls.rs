@@ -120,7 +120,7 @@ pub(crate) struct Chosen {
     is_immutable: bool,
 }
 
-/// The functions of a name that take so many arguments, with as many types of them.
+/// The functions of a name that take `count` arguments, each with a type for every argument.
 fn candidates(name: &str, count: usize) -> Vec<(Signature, &'static Function)> {
     let mut found: Vec<(Signature, &Function)> = Vec::new();
     for function in of_name(name) {

@@ -909,7 +909,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The time at which the transaction began, with so many digits of a second.
+    /// The time at which the transaction began, with `digits` digits of a second.
     fn now_as(&self, id: TypeId, digits: Option<&Tree>, span: Span, context: Context<'_>) -> Result<Bound> {
         let now = self.scalar_call("now", Vec::new(), span, context)?;
         let digits = digits.map(modifier).transpose()?;

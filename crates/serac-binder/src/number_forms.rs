@@ -157,7 +157,7 @@ pub(crate) fn compared(all: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     }
 }
 
-/// A number with so many digits, as a cast makes it.
+/// A number with this precision and scale, as a cast makes it.
 pub(crate) fn with_digits(expr: Expr, precision: i32, scale: i32, schema: &DFSchema) -> Result<Expr> {
     let (Ok(digits_of_all @ 1..=38), Ok(behind)) = (u8::try_from(precision), i8::try_from(scale)) else {
         return limited(expr, precision, scale);

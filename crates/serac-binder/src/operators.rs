@@ -12,7 +12,8 @@ use serac_pg::operators::is_left_out;
 use serac_pg::resolve::{self, Resolved};
 use serac_pg::{Signature, TypeId};
 
-/// The operands of an operator, or the arguments of a function, that takes so many.
+/// The operands of an operator, or the arguments of a function, that takes `N`. Another number is
+/// an error (0A000).
 pub(crate) fn taken<const N: usize>(operands: Vec<Bound>) -> Result<[Bound; N]> {
     let count = operands.len();
     operands.try_into().map_err(|_| BindError::unsupported(format!("a call with {count} arguments"), NO_PLACE))

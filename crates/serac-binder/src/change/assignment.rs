@@ -17,7 +17,7 @@ use serac_parser::tree::{Assignment, Expr as Tree, ExprKind, Query};
 enum Value<'t> {
     Default,
     Expr(&'t Tree),
-    /// A column of a query of so many.
+    /// Column `at` of a query that gives the values of several columns.
     Query {
         query: &'t Query,
         tree: &'t Tree,
