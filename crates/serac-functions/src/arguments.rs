@@ -1,4 +1,4 @@
-//! Functions of their arguments as such: num_nulls, num_nonnulls, nullif, pg_typeof.
+//! Functions about their arguments themselves: num_nulls, num_nonnulls, nullif, pg_typeof.
 
 use super::compared_types::compared_type;
 use super::definition::{Definition, Types};

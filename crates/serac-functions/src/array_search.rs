@@ -76,7 +76,8 @@ fn common(left: &DataType, right: &DataType) -> Option<DataType> {
     }
 }
 
-/// An array and so many values of its elements' type, and a result that follows from the array's.
+/// The types for an array and `values` values of its elements' type. The result type follows from
+/// the array's.
 fn with_values(given: &[DataType], values: usize, result: fn(&DataType) -> DataType) -> Option<Types> {
     let [list, rest @ ..] = given else { return None };
     let own = element_of(list)?;

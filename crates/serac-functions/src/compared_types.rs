@@ -1,4 +1,4 @@
-//! The type in which two values are compared, or the common type of two values, as in PostgreSQL.
+//! The type in which two values are compared, and the common type of two values, as in PostgreSQL.
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;

@@ -22,7 +22,7 @@ fn types(given: &[DataType]) -> Option<Types> {
     Some(([DataType::Utf8View, DataType::Int32].into_iter().chain(fill).collect(), DataType::Utf8View))
 }
 
-/// A text of so many characters; the filling stands before it if `is_left`.
+/// A text of `length` characters; the filling stands before it if `is_left`.
 fn padded(text: &str, length: usize, fill: &str, is_left: bool, out: &mut String) {
     let kept = first(text, length);
     let missing = length - kept.chars().count();

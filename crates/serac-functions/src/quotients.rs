@@ -35,7 +35,7 @@ fn wider(dividend: &DataType, divisor: &DataType) -> Option<DataType> {
     (more > 0).then(|| DataType::Decimal128((precision + more) as u8, (scale + more) as i8))
 }
 
-/// The dividend with so many more digits that the quotient has enough.
+/// The dividend with as many more digits as the quotient needs.
 pub(super) fn dividend(dividend: Expr, divisor: &Expr, schema: &DFSchema) -> Expr {
     let of_type = |expr: &Expr| expr.get_type(schema).ok();
     match of_type(&dividend).zip(of_type(divisor)).and_then(|(dividend, divisor)| wider(&dividend, &divisor)) {

@@ -1,9 +1,9 @@
 //! Aggregates of floats over window frames whose start moves.
 //!
-//! DataFusion's take the rows that leave a frame from what they have added up. Of floats nothing
-//! can be taken away again: `1e20 + 1 - 1e20` is 0. Here the rows of a frame are two queues in one.
-//! The newer rows are added up in one state. Each of the older ones has the state of itself and of
-//! all older ones after it, up to the newer rows:
+//! DataFusion's take the rows that leave a frame from what they have added up. Floats cannot be
+//! taken away again: `1e20 + 1 - 1e20` is 0. Here the rows of a frame are two queues in one. The
+//! newer rows are added up in one state. Each of the older ones has the state of itself and of all
+//! older ones after it, up to the newer rows:
 //!
 //! ```text
 //! a leaves next   b          c      | d   e   f enters

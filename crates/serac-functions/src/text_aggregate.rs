@@ -1,6 +1,6 @@
-//! string_agg (text, delimiter), DataFusion's own with a result of the type that texts have here:
-//! its own, LargeUtf8, is that of JSON. That of bytes is the same of texts of which each character
-//! stands for a byte.
+//! string_agg (text, delimiter): DataFusion's own, with a result of the type that texts have here.
+//! DataFusion's result type, LargeUtf8, is that of JSON here. string_agg of bytes is the same over
+//! texts in which each character stands for a byte.
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BinaryViewArray, BooleanArray, StringViewArray};
 use datafusion::arrow::compute::cast;
@@ -147,11 +147,11 @@ struct AsText {
     taken: usize,
 }
 
-/// Bytes of a result at the most, as PostgreSQL has it; also those that a batch adds to all groups:
-/// what a batch adds is charged to the memory of queries afterwards.
+/// The most bytes of a result, as in PostgreSQL. Also the most bytes that a batch adds to all
+/// groups, because these are charged to the memory of queries only afterwards.
 const MOST_BYTES: usize = (1 << 30) - 1;
 
-/// Bytes of texts; none of other arrays.
+/// The bytes of texts; 0 for other arrays.
 fn bytes_of(texts: &ArrayRef) -> usize {
     match texts.data_type() {
         DataType::Utf8 => texts.as_string::<i32>().value_data().len(),

@@ -224,7 +224,7 @@ fn decode(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     Ok(Arc::new(all.finish()))
 }
 
-/// The place of a byte, or of a bit of so many.
+/// The place of a byte or a bit, which must be one of `count`.
 fn place(number: i64, count: usize) -> SqlResult<usize> {
     let place = usize::try_from(number).ok().filter(|place| *place < count);
     let out_of_range = || {

@@ -1,5 +1,5 @@
 //! age, now, isfinite, make_timestamp, make_timestamptz and make_time; date_of_days (days), which
-//! is the date so many days after 1970-01-01.
+//! is the date this many days after 1970-01-01.
 
 use super::definition::{Definition, no_function};
 use super::intervals::ages;
@@ -224,7 +224,7 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         },
     },
     Definition {
-        // To so many digits of a second.
+        // Rounds to this many digits of a second.
         name: "time_rounded",
         types: |given| match given {
             [time @ (DataType::Timestamp(..) | DataType::Time64(_)), digits] if digits.is_integer() => {

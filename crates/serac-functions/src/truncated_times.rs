@@ -1,5 +1,5 @@
-//! `date_trunc` for all times that there are: DataFusion's counts nanoseconds, of which 64 bits
-//! reach from 1677 to 2262. Like that of PostgreSQL it also knows decades, centuries and millennia.
+//! `date_trunc` for all times that exist. DataFusion's counts nanoseconds in 64 bits, which reach
+//! from 1677 to 2262. As PostgreSQL's, it also knows decades, centuries and millennia.
 
 use super::definition::{Definition, Types};
 use super::times::{TIMESTAMP, with_zone};

@@ -64,7 +64,7 @@ pub(super) static SIZES: &[(&str, Size)] = &[
 /// The relation of a result's size to the arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Size {
-    /// At the most so many times the bytes of all arguments.
+    /// At most this many times the bytes of all arguments.
     Factor(u64),
     /// The bytes of a row's result, at the most.
     Rows(fn(&Row) -> u64),
@@ -241,7 +241,7 @@ fn sum(row: &Row) -> u64 {
     (0..row.count()).map(|argument| row.bytes(argument)).fold(0, u64::saturating_add)
 }
 
-/// `lpad`, `rpad`: so many characters, of at most four bytes each.
+/// `lpad`, `rpad`: characters of one byte each if the filling is ASCII, of at most four otherwise.
 fn padded(row: &Row) -> u64 {
     let width = if row.text(2).is_none_or(str::is_ascii) { 1 } else { 4 };
     row.number(1).saturating_mul(width).saturating_add(row.bytes(0))

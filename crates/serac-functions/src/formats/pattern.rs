@@ -3,7 +3,8 @@
 /// The field of a part of a pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Field {
-    /// The last digits of the year, so many, or all of it for 4; of the year of the ISO week.
+    /// The last `digits` digits of the year, or all of them for 4; with `iso`, of the year of the
+    /// ISO week.
     Year {
         digits: u8,
         iso: bool,
@@ -150,7 +151,8 @@ fn case_of(word: &str) -> Case {
     }
 }
 
-/// Prefixes of a field: it is bare (FM), or a name in the words of the language, of which there is
+/// Prefixes of a field: it is bare (FM), or a name in the words of the language (TM). There is one
+/// language.
 /// one (TM).
 const PREFIXES: [&str; 2] = ["FM", "TM"];
 

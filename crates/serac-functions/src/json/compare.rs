@@ -8,7 +8,7 @@
 //! | part | its bytes |
 //! |---|---|
 //! | any | its type's place in the order |
-//! | string | its own, a zero byte followed by 255, and two zero bytes at the end |
+//! | string | its own, with 255 behind each zero byte, and two zero bytes at the end |
 //! | number | 0 below zero, 1 for zero, 2 above it; the count of whole digits, the digits, those of the fraction without zeros behind them, a zero byte; all but the first are inverted below zero |
 //! | truth value | 0 or 1 |
 //! | array, object | the count of parts, and these |

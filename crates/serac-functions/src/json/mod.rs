@@ -1,6 +1,7 @@
 //! JSON: values of `jsonb` are documents in a normal form ([`serac_engine::json`]), those of `json`
 //! are texts as they were given ([`serac_engine::json_text`]). Both have the Arrow type LargeUtf8,
-//! as no other texts have: which of them is meant, a function's name tells ([`Form`]).
+//! and no other texts have it. A function's name tells which of the two it takes
+//! ([`documents::Form`]).
 //!
 //! Functions take documents. A text in a document's place is cast, and so read and put in normal
 //! form ([`super::Casts`]). The values that they find in a document are slices of it. Operators

@@ -1,5 +1,5 @@
-//! jsonb_bool (document, type) and jsonb_numeric (document, type): the truth value or the number
-//! that a document is. The type is for the error message.
+//! jsonb_bool (document, type) and jsonb_numeric (document, type): the truth value or the number in
+//! a document. The type is for the error message.
 
 use super::documents::{JSON, document, documents};
 use crate::definition::Definition;
@@ -34,10 +34,10 @@ pub(super) static DEFINITIONS: &[Definition] = &[
     },
 ];
 
-/// The value that each document is; NULL of NULL.
+/// The value in each document; NULL for NULL.
 ///
 /// # Errors
-/// 22023 of a document that is of another kind.
+/// 22023 for a document of another kind.
 fn each<T>(args: &[ArrayRef], of: impl Fn(&Json) -> Option<T>) -> Result<Vec<Option<T>>, SqlError> {
     let (given, types) = (documents(&args[0]), cast(&args[1], &DataType::Utf8View)?);
     let one = |row: usize| {

@@ -3,7 +3,7 @@
 //!
 //! | PostgreSQL's | becomes |
 //! |---|---|
-//! | `\m`, `\M`, `\y`, `\Y`, `\Z`, `[[:<:]]` | `\b{start}`, `\b{end}`, `\b`, `\B`, `\z` |
+//! | `\m`, `\M`, `\y`, `\Y`, `\Z`, `[[:<:]]`, `[[:>:]]` | `\b{start}`, `\b{end}`, `\b`, `\B`, `\z`, `\b{start}`, `\b{end}` |
 //! | `\B`, `\e`, `\cX`, `\u00e4`, `\xe4` | the character |
 //! | `{` that begins no bound, `[`, `&` and `~` in brackets | the same as such |
 //! | `***=a.c`, `***:…`, `(?i)…` | what follows with options |

@@ -9,7 +9,7 @@ pub enum Number {
     Float(f64, usize),
 }
 
-/// The sign and the digits of a number, with so many behind the point as are wanted.
+/// The sign and the digits of a number, with the wanted number of digits behind the point.
 pub(super) struct Digits {
     pub(super) negative: bool,
     /// `123.45`, or `123`.

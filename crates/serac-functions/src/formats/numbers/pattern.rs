@@ -32,7 +32,7 @@ pub(super) enum Token {
 /// The place of the sign of `S`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SignPlace {
-    /// Before the digits, of which so many come before the `S`.
+    /// Before the digits. This many of them come before the `S`.
     Before(usize),
     After,
 }
@@ -44,7 +44,7 @@ pub struct NumberPattern {
     /// Digits before the decimal point, and behind it.
     pub(super) before: usize,
     pub(super) after: usize,
-    /// Digits behind `V`: the number is multiplied by ten to so many.
+    /// The number of digits behind `V`: the value is multiplied by ten to this power.
     pub(super) shift: usize,
     pub(super) has_shift: bool,
     pub(super) has_point: bool,

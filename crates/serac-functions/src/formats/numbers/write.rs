@@ -166,7 +166,7 @@ fn ordinal(number: &[u8], upper: bool) -> Result<&'static str> {
 /// A number in the form of a pattern.
 ///
 /// # Errors
-/// 22P02 if letters of an ordinal number shall stand behind no number.
+/// 22P02 for the letters of an ordinal number without a number before them.
 pub fn write(pattern: &NumberPattern, number: Number) -> Result<String> {
     if pattern.roman {
         return Ok(write_roman(pattern, number));
