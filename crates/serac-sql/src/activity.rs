@@ -238,8 +238,8 @@ impl Activity {
         now
     }
 
-    /// Notes that the statement that began at `began` has ended, and how the transaction is now;
-    /// how long it took.
+    /// Notes that the statement that began at `began` has ended, and the present state of the
+    /// transaction. Returns the time that the statement took.
     pub fn ended(
         &self,
         kind: StatementKind,

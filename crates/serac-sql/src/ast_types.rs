@@ -68,7 +68,7 @@ fn numeric(modifiers: &[i32]) -> Result<SqlType> {
     }
 }
 
-/// A type of times with so many digits of a second; six are kept of all.
+/// A type of times with this many digits of a second, six at the most.
 fn time(column_type: ColumnType, digits: Option<i32>) -> SqlType {
     let length = digits.and_then(|digits| u32::try_from(digits).ok()).filter(|digits| *digits < 6);
     SqlType { length, ..column_type.into() }

@@ -182,7 +182,7 @@ impl PendingNotifications {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Takes back all but the first so many.
+    /// Takes back all but the first `len`.
     pub(crate) fn truncate(&self, len: usize) {
         if self.len() > len {
             let (list, bytes) = &mut *self.list.lock();

@@ -22,7 +22,7 @@ impl Session {
     pub fn cursor_text(&self, name: &str) -> Option<String> {
         self.shared.cursors.lock().all.get(name).map(|cursor| cursor.text.clone())
     }
-    /// Where a portal is made; none where no savepoint can take it away.
+    /// The place at which a portal is made; `None` if no savepoint can remove it.
     pub fn portal_place(&self) -> Option<Arc<PortalPlace>> {
         let savepoints = self.running.as_ref().map_or(0, |running| running.savepoint_count());
         (savepoints > 0).then(|| self.shared.cursors.lock().place(savepoints))

@@ -146,7 +146,7 @@ impl Cursors {
         self.all.extend(held);
     }
 
-    /// The place of a portal that is made where there are so many savepoints.
+    /// The place of a portal that is made where there are this many savepoints.
     pub(crate) fn place(&mut self, savepoints: usize) -> Arc<PortalPlace> {
         let place =
             Arc::new(PortalPlace { savepoints: AtomicUsize::new(savepoints), is_undone: AtomicBool::new(false) });
@@ -163,7 +163,7 @@ impl Cursors {
         self.all.retain(|_, cursor| cursor.savepoints.is_none());
     }
 
-    /// The transaction has gone back to when it had so many savepoints.
+    /// Notes that the transaction has gone back to when it had this many savepoints.
     pub(crate) fn roll_back(&mut self, savepoints: usize) {
         self.all.retain(|_, cursor| cursor.savepoints.is_none_or(|declared| declared <= savepoints));
         for place in self.portals.iter().filter_map(Weak::upgrade) {
@@ -173,7 +173,7 @@ impl Cursors {
         }
     }
 
-    /// The transaction has given up all savepoints but so many.
+    /// Notes that the transaction has released all savepoints but this many.
     pub(crate) fn release(&mut self, savepoints: usize) {
         for declared in self.all.values_mut().filter_map(|cursor| cursor.savepoints.as_mut()) {
             *declared = (*declared).min(savepoints);

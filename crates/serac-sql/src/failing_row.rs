@@ -1,4 +1,4 @@
-//! What errors tell of rows that NOT NULL or a CHECK refuses.
+//! The rows that NOT NULL or a CHECK refuses, as errors show them.
 
 use crate::error::SqlError;
 use crate::identifiers::TEMPORARY_SCHEMA;

@@ -480,7 +480,7 @@ impl Session {
         }
     }
 
-    /// A statement that PREPARE has made, for so many arguments.
+    /// A statement that PREPARE has made, for this number of arguments.
     pub(crate) fn prepared(&self, name: &str, arguments: usize) -> Result<&Prepared> {
         let prepared = self.prepared.get(name).ok_or_else(|| not_prepared(name))?;
         prepared.check_arguments(name, arguments)?;

@@ -7,8 +7,8 @@
 //!
 //! A kept plan names tables in no snapshot; an execution puts them in as it sees them. Statements
 //! that read other relations (system tables, functions of rows of the session), or have changes in
-//! their WITH, are not kept. Statements with a table of a view whose owner may read other columns
-//! of it than the user are not kept either.
+//! their WITH, are not kept. Nor are statements that read a table through a view whose owner may
+//! read other columns of the table than the user.
 
 use crate::error::{Result, SqlError};
 use crate::rows_to_come::RowsToCome;

@@ -1,5 +1,4 @@
-//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM`, `ANALYZE` and `SET CONSTRAINTS`, and the system views:
-//! `serac_blocks`, `serac_indexes`, `serac_passes`, and those of [`backends`].
+//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM`, `ANALYZE` and `SET CONSTRAINTS`.
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA, resolve};

@@ -432,7 +432,8 @@ pub fn reads_stdin(sql: &str) -> bool {
         })
 }
 
-/// Whether a statement is COPY, whose progress can be shown ([`Session::copy_progress`]).
+/// Whether a statement is COPY, whose progress can be shown
+/// ([`Session::copy_progress`](crate::Session::copy_progress)).
 pub fn is_copy(statement: &Parsed) -> bool {
     matches!(statement.statement(), StatementKind::Copy(_))
 }

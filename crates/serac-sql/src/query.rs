@@ -50,7 +50,7 @@ const SHORT_ROWS: usize = 2_000;
 /// Levels of a plan, with the expressions in it, from which on it is deep.
 const DEEP_PLAN: usize = 100;
 
-/// Whether a plan has so many levels that it needs a large stack.
+/// Whether a plan has so many levels ([`DEEP_PLAN`]) that it needs a large stack.
 fn is_deep(plan: &Arc<dyn ExecutionPlan>) -> bool {
     fn expr_has_more(expr: &Arc<dyn PhysicalExpr>, levels: usize) -> bool {
         levels == 0 || expr.children().into_iter().any(|child| expr_has_more(child, levels - 1))

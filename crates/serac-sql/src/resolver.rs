@@ -124,8 +124,8 @@ pub(crate) async fn table_of(
         return system_table::table(shared, schema, name).await;
     }
     let schema_name = match in_path {
-        // A view's names keep the meaning that they had when it was made, which had other schemas
-        // written out.
+        // In a view's query, an unqualified name means the default schema: when the view was made,
+        // names of other schemas were written out.
         true if owner_planned_for().is_some() => DEFAULT_SCHEMA,
         true => view.schema_of(name),
         false => schema,

@@ -9,12 +9,12 @@ use serac_query::scan::SharedScans;
 use std::sync::atomic::Ordering;
 
 impl SessionEnv {
-    /// Sets a setting by its name in lower case, or resets it for none to what it was when the
-    /// client had connected. `progress` is that of the running transaction.
+    /// Sets a setting by its name in lower case. `None` resets it to its value when the client had
+    /// connected. `progress` is that of the running transaction.
     ///
     /// # Errors
-    /// 42704 if there is no such setting, 22023 for a wrong value, 55P02 for one that nobody sets,
-    /// 25001 for a mode of the transaction that cannot change any more.
+    /// 42704 if there is no such setting, 22023 for a wrong value, 55P02 for a setting that cannot
+    /// be changed, 25001 for a mode of the transaction that cannot change any more.
     pub(crate) fn set_parameter(&self, name: &str, value: Option<&str>, progress: Progress) -> Result<()> {
         let initial = || self.initial_settings.read().get(name).cloned();
         let initial = if value.is_none() { initial() } else { None };

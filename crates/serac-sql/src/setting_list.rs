@@ -414,7 +414,7 @@ pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Settings by which a session may differ from a new one, so that its statements have another
-/// meaning or end otherwise. The client's name for itself is none of them.
+/// meaning or end otherwise. `application_name` is not among them.
 pub(crate) fn compared() -> impl Iterator<Item = &'static str> {
     RESETTABLE.into_iter().chain(["client_min_messages", "timezone", "datestyle", "intervalstyle"])
 }

@@ -469,7 +469,7 @@ fn time_of(name: &str, text: &str) -> Result<Option<Duration>> {
 /// Kilobytes that memory has at the least where it is limited, as PostgreSQL's work_mem.
 const LEAST_KILOBYTES: i64 = 64;
 
-/// Bytes as PostgreSQL's settings have them: in kB, or with their unit; none for 0.
+/// Bytes as PostgreSQL's settings have them: in kB, or with their unit; `None` for 0.
 ///
 /// # Errors
 /// 22023.

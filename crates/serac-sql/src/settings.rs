@@ -270,8 +270,7 @@ impl Session {
         Ok(StatementResult::command("RESET"))
     }
 
-    /// SET, which a rollback takes back, or SET LOCAL, for which a commit does, too; RESET for no
-    /// value.
+    /// SET, which a rollback undoes, or SET LOCAL, which a commit undoes, too; RESET for no value.
     fn set_in_transaction(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         if !self.running.as_ref().is_some_and(Running::is_block) {
             if local {

@@ -131,8 +131,8 @@ pub(crate) enum Scope {
 /// The roles as which a transaction acts.
 #[derive(Clone, Debug)]
 pub(crate) struct RunningRoles {
-    /// As whom the session acted when it began; it does so again when the transaction is rolled
-    /// back.
+    /// The roles with which the session acted when the transaction began. It gets them again when
+    /// the transaction is rolled back.
     pub(crate) before: SessionRoles,
     /// The roles after SET ROLE, for longer than the transaction.
     pub(crate) set: Option<SessionRoles>,

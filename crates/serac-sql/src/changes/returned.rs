@@ -1,4 +1,4 @@
-//! Relations whose rows appear while their statement runs.
+//! The rows of RETURNING: rows that were changed, numbered and put beside other columns.
 
 use super::rows::beside;
 use crate::error::Result;

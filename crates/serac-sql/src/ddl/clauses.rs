@@ -31,7 +31,7 @@ pub(super) fn refuse_any(clauses: &[(&str, bool)]) -> Result<()> {
 /// Collations by which texts are in the order of their characters' numbers, as all texts are here.
 const COLLATIONS: [&str; 6] = ["default", "C", "POSIX", "C.UTF-8", "C.utf8", "ucs_basic"];
 
-/// Refuses a collation that there is not.
+/// Refuses a collation that does not exist.
 pub(super) fn check_collation(collation: &Name) -> Result<()> {
     let name = match &collation.parts[..] {
         [schema, name] if schema.name == "pg_catalog" => name.name.clone(),

@@ -431,9 +431,10 @@ impl Session {
         binding::usual_text(&self.state(), kept, &columns)
     }
 
-    /// A default must be plannable. A constant of the column's type, which one in quotes is, is
-    /// tried out, but for the digits that the column has room for. Anything else is not computed,
-    /// for it may have effects: what cannot be assigned is an error where the default is used.
+    /// A default must be plannable. A constant of the column's type, such as a quoted one, is tried
+    /// out, apart from the digits that the column has room for. Other defaults are not computed,
+    /// because they may have effects. If one cannot be assigned, that is an error when the default
+    /// is used.
     async fn check_default(&self, column: &ColumnDefinition) -> Result<()> {
         let Some(default) = &column.default else { return Ok(()) };
         let (bytes, column) = (default.len(), column.clone());
@@ -467,8 +468,8 @@ impl Session {
         self.planning_kept(bytes, check).await
     }
 
-    /// What comes of work that plans an expression of so many bytes: on a thread that plans where
-    /// it may take long, so that the statement can be cancelled.
+    /// The result of work that plans an expression of this many bytes. The work runs on a thread
+    /// that plans if it may take long, so that the statement can be cancelled.
     async fn planning_kept<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -571,8 +572,8 @@ impl Session {
     }
 }
 
-/// Takes a default NULL away, which is as none. A column whose type has a length or digits keeps
-/// it, as there it is an expression.
+/// Removes a default NULL, which means no default. A column whose type has a length or digits keeps
+/// it, because there it is an expression.
 fn without_null_default(column: &mut ColumnDefinition) {
     let has_modifier = of_column(column.sql_type).modifier != NO_MODIFIER;
     column.default = column.default.take().filter(|text| {

@@ -1,9 +1,9 @@
 //! The parameters of a statement: their types, and the digits of those that are numbers.
 //!
 //! To the binder a NUMERIC parameter is a number with digits of its own. Here it is a decimal with
-//! the digits of the columns beside which it stands, or to which it is assigned, if these have so
-//! many. A value that has others takes the other path. What a statement does must then depend on
-//! the numbers alone, and not on how many digits they are written with.
+//! the digits of the columns beside which it stands, or to which it is assigned. A value that does
+//! not fit these digits takes the other path. The effect of a statement must then depend on the
+//! values of the numbers alone, not on the number of digits with which they are written.
 
 use super::expression::column_type_of;
 use crate::binding::BoundWithNames;

@@ -71,7 +71,7 @@ pub(super) enum Aggregate {
     Max(RowExpr),
 }
 
-/// See [`Shape`].
+/// A query on the point path: a [`Shape`](super::shape::Shape) whose expressions are compiled.
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) find: Find,

@@ -70,7 +70,8 @@ pub(crate) struct Told {
     pub(super) under: PointDependencies,
 }
 
-/// A prepared statement, made by [`Session::prepare`]. For the session that has prepared it.
+/// A prepared statement, made by [`Session::prepare`](crate::Session::prepare). For the session
+/// that has prepared it.
 ///
 /// Once it has been [described](Session::describe), its columns are fixed: if DDL has changed them,
 /// it is refused with SQLSTATE 0A000, before it has an effect. The client reads and writes values

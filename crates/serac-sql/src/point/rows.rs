@@ -110,7 +110,7 @@ impl Rows {
         self.values.push(Stored { kind, low, high });
     }
 
-    /// Leaves so many bytes of a value in a row and a column.
+    /// Leaves the first `len` bytes of a value in a row and a column.
     pub(super) fn cut(&mut self, row: usize, column: usize, len: usize) {
         let Stored { low, high, .. } = &mut self.values[row * self.width + column];
         *high = *low + len as u64;

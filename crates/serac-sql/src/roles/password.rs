@@ -9,7 +9,7 @@ use ring::{digest, hmac, pbkdf2};
 use std::num::NonZeroU32;
 
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(4096).expect("not zero");
-/// Iterations that a role may choose: about half a second of hashing for each claim to be it.
+/// Iterations that a role may choose: about half a second of hashing for each login attempt.
 pub const MAX_ITERATIONS: u32 = 1_000_000;
 const PREFIX: &str = "SCRAM-SHA-256$";
 

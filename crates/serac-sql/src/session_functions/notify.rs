@@ -12,8 +12,8 @@ use datafusion::logical_expr::{
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// pg_notify (channel, payload): as NOTIFY, for each row. It gives the empty text, as which nothing
-/// is shown.
+/// pg_notify (channel, payload): as NOTIFY, for each row. It returns the empty text, of which
+/// nothing is shown.
 #[derive(Debug)]
 pub(crate) struct NotifyFunction {
     signature: Signature,

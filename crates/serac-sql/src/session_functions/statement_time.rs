@@ -1,4 +1,4 @@
-//! statement_timestamp: when the statement began.
+//! statement_timestamp: the time at which the statement began.
 
 use crate::session_env::SessionEnv;
 use datafusion::arrow::compute::cast;
