@@ -163,7 +163,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A number of `digits` digits, or of any count if the place is open; and its characters' count.
+    /// A number of `digits` digits, or of any count if the place is open, and its length.
     fn number(&mut self, digits: usize, place: &Place<'_>) -> Result<(i32, usize)> {
         let word = place.word;
         let before = self.rest.len();
