@@ -1,7 +1,7 @@
 //! A connection whose client is known, from its first statement to its end.
 //!
-//! All that has arrived is worked off before the answers are sent, in one write; large results are
-//! sent as they come. While a statement waits or runs elsewhere, the connection listens: a client
+//! All that has arrived is worked off before the answers are sent together; large results are sent
+//! as they come, and what is written is sent before a wait. While a statement waits or runs elsewhere, the connection listens: a client
 //! that goes away cancels it.
 
 use super::WireError;
@@ -10,7 +10,7 @@ use super::message::{Body, message, parameter_status};
 use super::names::Names;
 use super::reactor::Reactor;
 use super::report::{put_error, put_notification};
-use super::simple::is_control;
+use super::simple::{KnownText, is_control};
 use super::wire::Wire;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -278,7 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Work::Script(body, began) => {
                 let sql = Body(&body).string()?;
                 let result = self.simple(sql, began).await;
-                self.answer(result, sql).await?;
+                self.answer_error(result, sql).await?;
                 return self.ready().await;
             }
             Work::Description(described) => self.describe_anew(described).await,
@@ -286,7 +286,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Work::Execution(execution) => self.finish(execution, true).await.map(|_| ()),
         };
         self.skipping |= result.is_err();
-        self.answer(result, "").await
+        self.answer_error(result, "").await
     }
 
     /// Takes a turn in the loop; whether many others have had one since the last.
@@ -315,19 +315,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let sql = match Body(body).string() {
                     Ok(sql) => sql,
                     Err(error) => {
-                        self.answer(Err(error), "").await?;
+                        self.answer_error(Err(error), "").await?;
                         return self.ready().await.map(|()| Next::Goes);
                     }
                 };
                 // Boxed, like all rare or long work: the content of a message's future is moved for
                 // each message.
-                let known = match Box::pin(self.known(sql)).await {
-                    Ok(None) => Ok(()),
-                    Ok(Some(began)) if is_control(sql) => Box::pin(self.simple(sql, began)).await,
-                    Ok(Some(began)) => return Ok(Next::Takes(Work::Script(body.clone(), began))),
+                let known = match Box::pin(self.run_if_known(sql)).await {
+                    Ok(KnownText::Ran) => Ok(()),
+                    Ok(KnownText::No(began)) if is_control(sql) => Box::pin(self.simple(sql, began)).await,
+                    Ok(KnownText::No(began)) => return Ok(Next::Takes(Work::Script(body.clone(), began))),
                     Err(error) => Err(error),
                 };
-                self.answer(known, sql).await?;
+                self.answer_error(known, sql).await?;
                 return self.ready().await.map(|()| Next::Goes);
             }
             b'P' | b'B' | b'D' | b'E' if self.is_late() => {
@@ -358,7 +358,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             b'S' => {
                 (self.skipping, self.asked) = (false, None);
                 let result = self.sync().await;
-                self.answer(result, "").await?;
+                self.answer_error(result, "").await?;
                 return self.ready().await.map(|()| Next::Goes);
             }
             b'X' => return Ok(Next::Ends),
@@ -367,7 +367,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     sqlstate::FEATURE_NOT_SUPPORTED,
                     "function calls of the protocol are not supported",
                 );
-                self.answer(Err(error), "").await?;
+                self.answer_error(Err(error), "").await?;
                 return self.ready().await.map(|()| Next::Goes);
             }
             // The rest of a COPY that has failed.
@@ -378,7 +378,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         self.skipping |= result.is_err();
-        self.answer(result, "").await?;
+        self.answer_error(result, "").await?;
         Ok(Next::Goes)
     }
 
@@ -396,7 +396,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Tells the client of an error, which ends or fails its transaction; an error again if that
     /// ends the connection.
-    async fn answer(&mut self, result: Result<(), WireError>, sql: &str) -> Result<(), WireError> {
+    async fn answer_error(&mut self, result: Result<(), WireError>, sql: &str) -> Result<(), WireError> {
         match result {
             // Its statement has been cancelled.
             Err(WireError::Sql { fatal: false, .. }) if self.activity.activity().is_terminated() => Err(terminated()),

@@ -11,23 +11,30 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::{debug, error, info};
 
+/// Whether the point path knew a script's text.
+pub(super) enum KnownText {
+    /// It has run, and its answer is written.
+    Ran,
+    /// Nothing has run. The statement began at this time.
+    No(Instant),
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Runs a script of the simple protocol if it is a known statement of the point path; otherwise
-    /// returns when it began.
-    pub(super) async fn known(&mut self, sql: &str) -> Result<Option<Instant>, WireError> {
+    /// Runs a script of the simple protocol if the point path knows its text.
+    pub(super) async fn run_if_known(&mut self, sql: &str) -> Result<KnownText, WireError> {
         let began = self.activity.begins(sql);
         self.forget_unnamed();
         let Self { wire, session, cancel, .. } = &mut *self;
         if session.is_implicit() {
-            return Ok(Some(began));
+            return Ok(KnownText::No(began));
         }
         let result = match wire.attend(cancel, session.execute_known(sql)).await {
             Ok(Some(result)) => self.put_result(result).await.map(|tag| self.wire.complete(&tag)),
-            Ok(None) => return Ok(Some(began)),
+            Ok(None) => return Ok(KnownText::No(began)),
             Err(error) => Err(error.into()),
         };
         self.note(StatementKind::of_text(sql), began, sql, &result);
-        result.map(|()| None)
+        result.map(|()| KnownText::Ran)
     }
 
     /// Any other script. Several statements run in an implicit block, which ends with them: see

@@ -1,5 +1,6 @@
 //! Runs the binder's form of changes ([`serac_binder::BoundStatement`]): INSERT, UPDATE, DELETE,
-//! MERGE, SELECT … FOR UPDATE, and queries that contain them.
+//! MERGE, SELECT … FOR UPDATE, and queries that contain them. An INSERT of constants runs without
+//! the binder.
 //!
 //! | module | what |
 //! |---|---|

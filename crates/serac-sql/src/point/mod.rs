@@ -1,5 +1,5 @@
-//! The point path: statements on a few rows of one table, found by an ordered index, without
-//! planning per execution.
+//! The point path: statements on a few rows of one table, found by an ordered index or inserted,
+//! without planning per execution.
 //!
 //! ```text
 //! text ──parse, bind, analyse (once)──▶ Shape ──▶ Plan ──run──▶ index, DataTable, Transaction
@@ -18,8 +18,9 @@
 //! under; under others it is made again. A statement that would look at too many rows, or whose
 //! parameters are not exactly of the plan's types, takes the other path that time.
 //!
-//! Its callers are [`Session::run_prepared`] with typed parameters, EXECUTE, and texts that a
-//! session sees again ([`texts`]).
+//! Its callers are [`Session::run_prepared`] with typed parameters, `start_prepared` for the wire,
+//! EXECUTE, and texts whose shape a session sees again ([`texts`]). The other path borrows the
+//! constants of [`literal`].
 
 mod access;
 mod compile;
@@ -312,10 +313,9 @@ impl Session {
         Box::pin(self.describe(prepared, &told.named)).await.map(|_| ())
     }
 
-    /// Describes a statement's parameters and result. Its parameters have types of the numbers
-    /// `named`, as far as these are not
-    /// 0. From then on it gives this, or is refused; a FETCH gives the columns that its cursor has
-    ///    then.
+    /// Describes a statement's parameters and result. Parameters have the types of the OIDs
+    /// `named`; those with the OID zero are inferred. From then on the statement gives this, or is
+    /// refused; a FETCH gives the columns that its cursor has then.
     ///
     /// # Errors
     /// The errors of the statement; SQLSTATE 0A000 if the client was told otherwise before.
