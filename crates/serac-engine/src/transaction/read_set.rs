@@ -112,9 +112,7 @@ impl ReadSet {
         if is_valid {
             return Ok(());
         }
-        Err(EngineError::Conflict(
-            "could not serialize access: a concurrent transaction has changed rows that this one has read".into(),
-        ))
+        Err(EngineError::Conflict("a concurrent transaction has changed rows that this one has read".into()))
     }
 }
 
