@@ -101,12 +101,7 @@ impl Access {
 
     /// Whether the role has any privilege on an object, or on one of its columns.
     pub fn may_see(&self, object: &Object) -> bool {
-        let has_any = |security: &Security| {
-            let roles = security.inherited(self.role);
-            let of_role = |grantee: RoleId| grantee == RoleId::PUBLIC || roles.contains(&grantee);
-            !roles.is_empty() && security.grants(object).iter().any(|grant| of_role(grant.grantee))
-        };
-        self.owns(object) || self.both(has_any)
+        self.owns(object) || self.both(|security| security.may_any(self.role, object))
     }
 
     /// The columns of a table on which the role has a privilege.

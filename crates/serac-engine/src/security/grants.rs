@@ -63,6 +63,10 @@ fn initial_grants(object: &Object, owner: RoleId) -> Vec<Grant> {
     vec![Grant { grantee: RoleId::PUBLIC, grantor: owner, column: None, privileges, grantable: Privileges::NONE }]
 }
 
+/// The privileges that predefined roles have on all objects of a kind.
+const ALL_DATA: [Privilege; 5] =
+    [Privilege::Select, Privilege::Insert, Privilege::Update, Privilege::Delete, Privilege::Usage];
+
 /// The roles that have a privilege on all objects of a kind.
 fn everywhere(object: &Object, privilege: Privilege) -> &'static [RoleId] {
     use Privilege::{Delete, Insert, Select, Update, Usage};
@@ -274,6 +278,16 @@ impl Security {
                         && (grant.column.is_none() || grant.column.as_deref() == column)
                         && (grant.grantee == RoleId::PUBLIC || roles.contains(&grant.grantee))
                 }))
+    }
+
+    /// Whether a role has any privilege on an object, or on one of its columns.
+    pub fn may_any(&self, role: RoleId, object: &Object) -> bool {
+        let roles = self.inherited(role);
+        let may_everywhere =
+            |&privilege: &Privilege| everywhere(object, privilege).iter().any(|role| roles.contains(role));
+        let of_role = |grantee: RoleId| grantee == RoleId::PUBLIC || roles.contains(&grantee);
+        !roles.is_empty()
+            && (ALL_DATA.iter().any(may_everywhere) || self.grants(object).iter().any(|grant| of_role(grant.grantee)))
     }
 
     // ---- what differs from another version
