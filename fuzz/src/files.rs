@@ -47,6 +47,7 @@ impl StorageFile for MemoryFile {
         content[offset as usize..][..bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let content = lock(&self.0);
         let rest = usize::try_from(offset).ok().and_then(|offset| content.get(offset..)).unwrap_or_default();
@@ -54,12 +55,15 @@ impl StorageFile for MemoryFile {
         bytes[..count].copy_from_slice(&rest[..count]);
         Ok(count)
     }
+
     fn length(&self) -> io::Result<u64> {
         Ok(lock(&self.0).len() as u64)
     }
+
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
+
     fn allocate(&self, len: u64) -> io::Result<()> {
         assert!(len <= MOST_BYTES, "a file of {len} bytes");
         let mut content = lock(&self.0);
@@ -67,6 +71,7 @@ impl StorageFile for MemoryFile {
         content.resize(length, 0);
         Ok(())
     }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         assert!(len <= MOST_BYTES, "a file of {len} bytes");
         lock(&self.0).resize(len as usize, 0);
@@ -80,20 +85,24 @@ impl MemoryFiles {
         let copy = |entry: &Entry| entry.as_ref().map(|file| Arc::new(MemoryFile(Mutex::new(lock(&file.0).clone()))));
         Self(Arc::new(Mutex::new(lock(&self.0).iter().map(|(path, entry)| (path.clone(), copy(entry))).collect())))
     }
+
     /// Puts a file in place.
     pub(crate) fn put(&self, path: &Path, bytes: Vec<u8>) {
         lock(&self.0).insert(path.to_owned(), Some(Arc::new(MemoryFile(Mutex::new(bytes)))));
     }
+
     /// Takes a file away.
     pub(crate) fn forget(&self, path: &Path) {
         lock(&self.0).remove(path);
     }
+
     /// The files in a folder, with their bytes, in the order of names.
     pub(crate) fn files_in(&self, folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         let entries = lock(&self.0);
         let files = entries.iter().filter(|(path, _)| path.parent() == Some(folder));
         files.filter_map(|(path, entry)| Some((path.clone(), lock(&entry.as_ref()?.0).clone()))).collect()
     }
+
     /// How a database on these files is opened: without threads that work by themselves.
     pub(crate) fn options(&self) -> StorageOptions {
         StorageOptions {
@@ -105,6 +114,7 @@ impl MemoryFiles {
             ..StorageOptions::default()
         }
     }
+
     fn entry(&self, path: &Path) -> io::Result<Arc<MemoryFile>> {
         lock(&self.0).get(path).cloned().flatten().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -119,12 +129,15 @@ impl FileSystem for MemoryFiles {
         lock(&self.0).insert(path.to_owned(), Some(file.clone()));
         Ok(file)
     }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
         Ok(self.entry(path)?)
     }
+
     fn open_to_read(&self, path: &Path) -> io::Result<Arc<dyn StorageFile>> {
         Ok(self.entry(path)?)
     }
+
     fn map(&self, path: &Path) -> io::Result<Buffer> {
         let file = self.entry(path)?;
         let content = lock(&file.0);
@@ -136,6 +149,7 @@ impl FileSystem for MemoryFiles {
         bytes.extend_from_slice(&content[..]);
         Ok(bytes.into())
     }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let entries = lock(&self.0);
         if !entries.contains_key(folder) {
@@ -144,32 +158,39 @@ impl FileSystem for MemoryFiles {
         let names = entries.keys().filter(|path| path.parent() == Some(folder));
         Ok(names.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect())
     }
+
     fn exists(&self, path: &Path) -> io::Result<bool> {
         Ok(path == Path::new("/") || lock(&self.0).contains_key(path))
     }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         match lock(&self.0).insert(path.to_owned(), None) {
             Some(_) => Err(io::ErrorKind::AlreadyExists.into()),
             None => Ok(()),
         }
     }
+
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let file = self.entry(from)?;
         lock(&self.0).insert(to.to_owned(), Some(file));
         Ok(())
     }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut entries = lock(&self.0);
         let entry = entries.remove(from).ok_or(io::ErrorKind::NotFound)?;
         entries.insert(to.to_owned(), entry);
         Ok(())
     }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         lock(&self.0).remove(path).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
+
     fn lock(&self, _: &Path, _: &str) -> io::Result<Result<Arc<dyn FolderLock>, String>> {
         Ok(Ok(Arc::new(NoLock)))
     }

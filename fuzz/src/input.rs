@@ -9,18 +9,22 @@ impl<'a> Input<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
+
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
     /// What is left.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }
+
     /// The next byte.
     pub fn byte(&mut self) -> u8 {
         self.array::<1>()[0]
     }
+
     /// The next bytes.
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut array = [0; N];
@@ -28,25 +32,30 @@ impl<'a> Input<'a> {
         array[..bytes.len()].copy_from_slice(bytes);
         array
     }
+
     /// A number of two bytes, the lower one first.
     pub fn short(&mut self) -> u16 {
         u16::from_le_bytes(self.array())
     }
+
     /// A number of eight bytes, the lowest one first.
     pub fn long(&mut self) -> u64 {
         u64::from_le_bytes(self.array())
     }
+
     /// So many bytes, or what is left.
     pub fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         bytes
     }
+
     /// A piece with its length in one byte before it.
     pub fn piece(&mut self) -> &'a [u8] {
         let length = self.byte();
         self.bytes(length.into())
     }
+
     /// A piece with its length in two bytes before it.
     pub fn long_piece(&mut self) -> &'a [u8] {
         let length = self.short();

@@ -26,16 +26,19 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: The caller's promise.
         unsafe { System.alloc(layout) }
     }
+
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
         // SAFETY: The caller's promise.
         unsafe { System.alloc_zeroed(layout) }
     }
+
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         count(-(layout.size() as i64));
         // SAFETY: The caller's promise.
         unsafe { System.dealloc(place, layout) }
     }
+
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count(new_size as i64 - layout.size() as i64);
         // SAFETY: The caller's promise.
@@ -70,6 +73,7 @@ mod tests {
             drop(std::hint::black_box(vec![0_u8; 2_000]));
         });
     }
+
     #[test]
     #[should_panic(expected = "4000 bytes")]
     fn too_much_is_told() {

@@ -131,6 +131,7 @@ mod tests {
     fn ceilings(numbers: &[(&'static str, &str, usize)]) -> Ceilings {
         numbers.iter().map(|(kind, of, number)| ((*kind, (*of).to_owned()), *number)).collect()
     }
+
     fn found(numbers: &[(&'static str, &str, usize)]) -> Places {
         let places = |number: usize| (1..=number).map(|line| format!("a:{line}")).collect();
         numbers.iter().map(|(kind, of, number)| ((*kind, (*of).to_owned()), places(*number))).collect()

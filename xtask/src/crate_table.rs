@@ -117,6 +117,7 @@ mod tests {
     fn names(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
+
     fn complaints(b: &str) -> Vec<String> {
         let manifests = [("serac-a", "[package]\nname = \"serac-a\"\n"), ("serac-b", b)];
         differences(&rows(TABLE), &manifests.map(|(name, text)| (name.to_owned(), manifest(text))))

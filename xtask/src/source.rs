@@ -195,9 +195,11 @@ impl<'a> Reader<'a> {
     fn token(&self, ahead: usize) -> &'a str {
         self.tokens.get(self.at + ahead).copied().unwrap_or("")
     }
+
     fn before(&self) -> &'a str {
         self.at.checked_sub(1).map_or("", |at| self.tokens[at])
     }
+
     fn run(&mut self) {
         while self.at < self.tokens.len() {
             match self.token(0) {
@@ -249,6 +251,7 @@ impl<'a> Reader<'a> {
             self.at += 1;
         }
     }
+
     /// Adds the path that begins here.
     fn path(&mut self) {
         let mut path = vec![self.token(0).to_owned()];
@@ -261,6 +264,7 @@ impl<'a> Reader<'a> {
         let path = self.path_in_file(path);
         self.paths.push(path);
     }
+
     /// Adds the paths of a `use` item, behind `prefix`.
     fn import(&mut self, mut prefix: Written) {
         loop {
@@ -301,6 +305,7 @@ impl<'a> Reader<'a> {
             }
         }
     }
+
     fn bring_in(&mut self, mut path: Written, name: Option<String>) {
         if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
             path.pop();
@@ -314,6 +319,7 @@ impl<'a> Reader<'a> {
         }
         self.imports.insert(name, path);
     }
+
     /// A path as the file's own module would write it: modules without files belong to their file.
     fn path_in_file(&self, mut path: Written) -> Written {
         for _ in &self.inline {
@@ -326,6 +332,7 @@ impl<'a> Reader<'a> {
         }
         path
     }
+
     /// Goes behind the item that begins here, and its attributes.
     fn skip_item(&mut self) {
         while self.token(0) == "#" {
@@ -350,6 +357,7 @@ impl<'a> Reader<'a> {
             }
         }
     }
+
     /// Goes behind the brackets that begin `ahead` tokens from here.
     fn skip_group(&mut self, ahead: usize) {
         self.at += ahead;
@@ -381,6 +389,7 @@ mod tests {
         reader.run();
         reader
     }
+
     fn paths(text: &str) -> Vec<String> {
         read(text).paths.iter().map(|path| path.join("::")).collect()
     }

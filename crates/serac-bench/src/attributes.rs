@@ -54,6 +54,7 @@ impl Layout {
             Self::Row(_) => schema(1, ColumnType::Binary),
         }
     }
+
     /// Bytes of a row that was inserted and updated once: its slot, its row id here, and the values
     /// that an update leaves in the heap.
     fn bytes_per_row(self) -> usize {
@@ -62,6 +63,7 @@ impl Layout {
             Self::Row(attributes) => 2 * 8 * attributes + 40,
         }
     }
+
     /// Calls `write` with the values of row `i`: all of them `number`.
     fn with_values<T>(self, number: i64, write: impl FnOnce(&[Value<'_>]) -> T) -> T {
         match self {

@@ -44,6 +44,7 @@ impl Emptiness {
             Self::Mixed => rng.random_range(0.0..0.9),
         }
     }
+
     fn name(self) -> Value {
         match self {
             Self::Percent(percent) => json!(percent.to_string()),

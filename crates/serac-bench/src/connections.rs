@@ -59,6 +59,7 @@ impl Server {
             None => Err(format!("the server says {line:?}")),
         }
     }
+
     /// Its memory in KiB.
     fn resident(&self) -> Result<f64, String> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).map_err(text)?;
@@ -101,6 +102,7 @@ impl Client {
         client.ready()?;
         Ok(client)
     }
+
     /// Sends what has been put, and reads up to the message that the server is ready.
     fn ready(&mut self) -> Result<(), String> {
         self.socket.write_all(&self.out).map_err(text)?;
@@ -128,15 +130,18 @@ impl Client {
             }
         }
     }
+
     fn simple(&mut self, sql: &str) -> Result<(), String> {
         put(&mut self.out, b'Q', &[sql.as_bytes(), b"\0"]);
         self.ready()
     }
+
     fn prepare(&mut self, name: &str, sql: &str) -> Result<(), String> {
         put(&mut self.out, b'P', &[name.as_bytes(), b"\0", sql.as_bytes(), b"\0\0\0"]);
         put(&mut self.out, b'S', &[]);
         self.ready()
     }
+
     /// Runs a prepared statement with a number as its parameter.
     fn execute(&mut self, name: &str, parameter: u64) -> Result<(), String> {
         let parameter = parameter.to_string();

@@ -52,6 +52,7 @@ impl Ordered for Serac {
     fn insert(&self, entry: Entry) {
         self.0.insert(&bytes(entry), RowId::from_u64(entry[3]));
     }
+
     fn get(&self, key: Entry) -> u64 {
         let (key, mut found) = (bytes(key), 0);
         let _ = self.0.scan(Limit::before(&key), Limit::after(&key), false, |_, row| -> ControlFlow<()> {
@@ -61,6 +62,7 @@ impl Ordered for Serac {
         });
         found
     }
+
     fn scan(&self, from: Entry, count: usize) {
         let mut left = count;
         let _ = self.0.scan(Limit::before(&bytes(from)), Limit::after(&[]), false, |_, row| {
@@ -69,6 +71,7 @@ impl Ordered for Serac {
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
     }
+
     fn remove(&self, entry: Entry) {
         self.0.remove(&bytes(entry), RowId::from_u64(entry[3]));
     }
@@ -80,13 +83,16 @@ impl Ordered for SkipList {
     fn insert(&self, entry: Entry) {
         self.0.insert(entry);
     }
+
     fn get(&self, key: Entry) -> u64 {
         let (from, to) = bounds(key);
         self.0.range::<Entry, _>((Bound::Included(from), Bound::Included(to))).count() as u64
     }
+
     fn scan(&self, from: Entry, count: usize) {
         self.0.range::<Entry, _>(from..).take(count).for_each(|entry| drop(black_box(entry)));
     }
+
     fn remove(&self, entry: Entry) {
         self.0.remove(&entry);
     }
@@ -98,16 +104,19 @@ impl Ordered for TreeIndex {
     fn insert(&self, entry: Entry) {
         let _ = self.0.insert_sync(entry, ());
     }
+
     fn get(&self, key: Entry) -> u64 {
         let (from, to) = bounds(key);
         self.0.range::<Entry, _>((Bound::Included(from), Bound::Included(to)), &scc::Guard::new()).count() as u64
     }
+
     fn scan(&self, from: Entry, count: usize) {
         let guard = scc::Guard::new();
         self.0.range::<Entry, _>(from.., &guard).take(count).for_each(|entry| {
             black_box(entry);
         });
     }
+
     fn remove(&self, entry: Entry) {
         self.0.remove_sync(&entry);
     }
@@ -120,13 +129,16 @@ impl Ordered for Congee {
     fn insert(&self, entry: Entry) {
         let _ = self.0.insert(entry[3] as usize, entry[3] as usize, &self.0.pin());
     }
+
     fn get(&self, key: Entry) -> u64 {
         u64::from(self.0.get(&(key[3] as usize), &self.0.pin()).is_some())
     }
+
     fn scan(&self, from: Entry, count: usize) {
         let (from, mut out) = (from[3] as usize, vec![(0, 0); count]);
         black_box(self.0.range(&from, &(from + count), &mut out, &self.0.pin()));
     }
+
     fn remove(&self, entry: Entry) {
         black_box(self.0.remove(&(entry[3] as usize), &self.0.pin()));
     }

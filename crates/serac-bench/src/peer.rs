@@ -27,6 +27,7 @@ impl Peer {
             format!("cannot start {script} ({error}); run scripts/peers first, and this from the project's folder")
         })
     }
+
     /// Starts a program and gives what it says it is.
     pub fn run(command: &mut Command) -> Result<(Self, String), String> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(text)?;
@@ -36,6 +37,7 @@ impl Peer {
         let ready = peer.answer()?;
         Ok((peer, ready["ready"].as_str().unwrap_or("?").to_owned()))
     }
+
     fn answer(&mut self) -> Result<Value, String> {
         let mut line = String::new();
         if self.output.read_line(&mut line).map_err(text)? == 0 {
@@ -47,6 +49,7 @@ impl Peer {
             None => Ok(answer),
         }
     }
+
     /// Sends a line; what lies on several becomes one.
     pub fn ask(&mut self, line: &str) -> Result<Value, String> {
         writeln!(self.input, "{}", line.replace('\n', " ")).map_err(text)?;

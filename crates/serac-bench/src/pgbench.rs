@@ -63,6 +63,7 @@ impl Subject<'_> {
         let mut command = self.cluster.client_at(program, &self.host, self.port);
         succeeded(program, command.args(arguments).output().map_err(text)?)
     }
+
     fn run(&self, clients: u32, jobs: u32, select_only: bool, seconds: u32) -> Result<Run, String> {
         let jobs = jobs.clamp(1, clients);
         let (clients, jobs, seconds) =
@@ -84,6 +85,7 @@ impl Subject<'_> {
             failed: after("number of failed transactions: ").ok_or_else(rate)? as u64,
         })
     }
+
     /// The sum of what was moved, if it is the same everywhere.
     fn sum(&self) -> Result<String, String> {
         let output = self.client("psql", &["-A", "-t", "-c", SUMS, "postgres"])?;

@@ -199,6 +199,7 @@ impl Cluster {
         succeeded("psql", psql.output().map_err(text)?)?;
         Ok(server)
     }
+
     /// As [`start`](Self::start), with other settings, on an address of the loopback interface.
     pub fn start_at(&self, address: SocketAddr, settings: &[&str]) -> Result<Server<'_>, String> {
         let (listen, port) = (format!("listen_addresses={}", address.ip()), format!("port={}", address.port()));
@@ -206,6 +207,7 @@ impl Cluster {
         all.extend_from_slice(settings);
         self.start_with(&all)
     }
+
     fn start_with(&self, settings: &[&str]) -> Result<Server<'_>, String> {
         let log = fs::File::create(self.sockets.join("log")).map_err(text)?;
         let mut command = self.command("postgres");

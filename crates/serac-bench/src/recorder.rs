@@ -31,17 +31,21 @@ impl<'r, A> Recorder<'r, A> {
     pub fn new(name: &'static str, arguments: &'r A, output: &'r Output, report: &'r mut Report) -> Self {
         Self { name, arguments, output, report, rows: Vec::new(), charts: Vec::new() }
     }
+
     pub fn row(&mut self, figures: &[(&str, Json)]) {
         self.report.row(figures);
         self.rows.push(Json::Object(figures.iter().map(|(n, v)| (n.to_string(), v.clone())).collect::<Map<_, _>>()));
     }
+
     pub fn note(&mut self, note: String) {
         self.report.note(note);
     }
+
     pub fn chart(&mut self, title: &str, x: &str, y: &str, log_x: bool) {
         let (title, x, y) = (title.to_owned(), x.to_owned(), y.to_owned());
         self.charts.push(Chart { title, x, y, log_x, lines: Vec::new() });
     }
+
     /// Adds a point to a line of the last chart.
     pub fn point(&mut self, line: &str, x: f64, y: f64) {
         let Some(chart) = self.charts.last_mut() else { return };
@@ -50,6 +54,7 @@ impl<'r, A> Recorder<'r, A> {
             None => chart.lines.push(Line { name: line.into(), points: vec![(x, y)] }),
         }
     }
+
     pub fn write(self) -> Result<(), String> {
         let Some(directory) = &self.output.out else { return Ok(()) };
         let said = |error: std::io::Error| format!("{}: {error}", directory.display());

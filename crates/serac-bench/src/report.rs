@@ -31,6 +31,7 @@ impl Report {
         eprintln!("{}", machine());
         Self { json, columns: Vec::new(), rows: Vec::new(), notes: Vec::new() }
     }
+
     /// A row of named figures; the first row names the columns.
     pub fn row(&mut self, figures: &[(&str, Value)]) {
         if self.json {
@@ -50,9 +51,11 @@ impl Report {
         };
         self.rows.push(figures.iter().map(|(_, v)| text(v)).collect());
     }
+
     pub fn note(&mut self, note: String) {
         self.notes.push(note);
     }
+
     pub fn finish(self) {
         if !self.json {
             let mut table = Table::new();

@@ -32,6 +32,7 @@ impl Serac {
         }
         Ok(serac)
     }
+
     pub fn is_running(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }

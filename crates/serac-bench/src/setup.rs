@@ -20,6 +20,7 @@ impl RecoveryCatalog for OneTable {
     fn restore(&mut self, storage: &Storage, _: &str) -> Result<(), StorageError> {
         storage.create_table(TableId(1), "t", self.0.clone()).map(|_| ())
     }
+
     fn apply_meta(&mut self, storage: &Storage, _: &[u8]) -> Result<(), StorageError> {
         storage.create_table(TableId(1), "t", self.0.clone()).map(|_| ())
     }

@@ -106,6 +106,7 @@ impl Reader {
         let output = process.stdout.take().map(BufReader::new);
         Ok(Self { process, output })
     }
+
     /// What it says; once.
     fn lines(&mut self) -> Result<Lines<BufReader<ChildStdout>>, String> {
         Ok(self.output.take().ok_or("the reader says nothing")?.lines())
@@ -139,6 +140,7 @@ impl Holder {
         let server = FolderServer::start(db.clone(), folder, FolderOptions::default()).map_err(text)?;
         Ok(Self { db, server })
     }
+
     fn close(self) -> Result<(), String> {
         self.server.stop();
         self.db.database().close().map_err(text)

@@ -99,6 +99,7 @@ impl Kind {
             Self::Text => "TEXT",
         }
     }
+
     /// Bytes of a value in a block.
     fn width(self) -> usize {
         match self {
@@ -107,6 +108,7 @@ impl Kind {
             Self::Text => 16,
         }
     }
+
     fn values(self, rows: usize, rng: &mut StdRng) -> ArrayRef {
         let numbers = (0..rows).map(|_| rng.random_range(0..DOMAIN));
         match self {
@@ -118,6 +120,7 @@ impl Kind {
             }
         }
     }
+
     /// One of many predicates, for about a hundredth of the rows.
     fn predicate(self, number: usize) -> Predicate {
         let below = DOMAIN / 100 + (number % 10_000) as i32;
@@ -141,6 +144,7 @@ impl Predicate {
             }
         }
     }
+
     fn sql(&self) -> String {
         match self {
             Self::Integer(v) => format!("v < {v}"),
@@ -239,6 +243,7 @@ impl SharedScansArguments {
         let cache = last_level_cache_bytes().unwrap_or_default() >> 20;
         self.outside_mib.unwrap_or((2 * cache).max(256))
     }
+
     fn query_threads(&self) -> usize {
         self.threads.last().copied().unwrap_or(1)
     }

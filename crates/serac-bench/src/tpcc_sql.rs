@@ -83,27 +83,33 @@ impl Answer {
             other => panic!("{other:?} is no money"),
         }
     }
+
     fn clear(&mut self, columns: usize) {
         self.columns = columns;
         self.cells.clear();
         self.texts.clear();
     }
+
     fn push(&mut self, cell: Cell) {
         self.cells.push(cell);
     }
+
     fn push_text(&mut self, text: &[u8]) {
         self.texts.extend_from_slice(text);
         self.cells.push(Cell::Text(self.texts.len() - text.len(), self.texts.len()));
     }
+
     fn rows(&self) -> usize {
         self.cells.len().checked_div(self.columns).unwrap_or(0)
     }
+
     fn int(&self, row: usize, column: usize) -> i32 {
         match self.cells[row * self.columns + column] {
             Cell::Number(number) => number as i32,
             other => panic!("{other:?} is no integer"),
         }
     }
+
     /// Of the first row.
     fn text(&self, column: usize) -> &str {
         match self.cells[column] {
@@ -240,6 +246,7 @@ impl Client<'_> {
     fn run(&mut self, sql: Sql, parameters: &[Parameter<'_>]) -> Result<(), Failure> {
         self.engine.run(sql as usize, parameters, &mut self.answer)
     }
+
     fn row(&mut self, sql: Sql, parameters: &[Parameter<'_>]) -> Result<&Answer, Failure> {
         self.run(sql, parameters)?;
         if self.answer.rows() == 0 {
@@ -263,9 +270,11 @@ impl Client<'_> {
             }
         }
     }
+
     fn control(&mut self, sql: &str) -> Result<(), String> {
         self.engine.control(sql).map_err(|failure| format!("{sql}: {failure:?}"))
     }
+
     fn attempt(&mut self, input: &Input) -> Result<bool, Failure> {
         self.control(self.engine.begin())?;
         let commit = match input {
@@ -408,6 +417,7 @@ impl Engine for Serac {
         self.statements.push(prepared);
         Ok(())
     }
+
     fn run(&mut self, statement: usize, parameters: &[Parameter<'_>], answer: &mut Answer) -> Result<(), Failure> {
         let mut values: SmallVec<[Value<'_>; ITEMS_AT_ONCE + 2]> = SmallVec::new();
         values.extend(parameters.iter().map(|parameter| match *parameter {
@@ -432,15 +442,18 @@ impl Engine for Serac {
         }
         Ok(())
     }
+
     fn control(&mut self, sql: &str) -> Result<(), Failure> {
         self.runtime.block_on(self.session.execute(sql)).map(|_| ()).map_err(failure)
     }
+
     fn cents(&self, answer: &Answer) -> i64 {
         match answer.cells[0] {
             Cell::Number(cents) => cents,
             other => panic!("{other:?} is no money"),
         }
     }
+
     fn joins(&self) -> bool {
         false
     }
@@ -501,6 +514,7 @@ impl Engine for Sqlite {
         self.connection.set_prepared_statement_cache_capacity(100);
         Ok(())
     }
+
     fn run(&mut self, statement: usize, parameters: &[Parameter<'_>], answer: &mut Answer) -> Result<(), Failure> {
         let mut prepared = self.connection.prepare_cached(&self.statements[statement]).map_err(text)?;
         for (i, parameter) in parameters.iter().enumerate() {
@@ -528,16 +542,20 @@ impl Engine for Sqlite {
         }
         Ok(())
     }
+
     fn control(&mut self, sql: &str) -> Result<(), Failure> {
         self.connection.prepare_cached(sql).map_err(text)?.execute([]).map_err(text)?;
         Ok(())
     }
+
     fn cents(&self, answer: &Answer) -> i64 {
         answer.cents_of_numbers()
     }
+
     fn joins(&self) -> bool {
         true
     }
+
     /// Takes the place of the one writer at once: a reader that becomes the writer could only fail.
     fn begin(&self) -> &'static str {
         "BEGIN IMMEDIATE"
@@ -603,6 +621,7 @@ impl Engine for Duck {
     fn prepare(&mut self, sql: &str) -> Result<(), String> {
         self.peer.ask(&format!("prepare {sql}")).map(|_| ())
     }
+
     fn run(&mut self, statement: usize, parameters: &[Parameter<'_>], answer: &mut Answer) -> Result<(), Failure> {
         let parameters: Vec<Json> = parameters
             .iter()
@@ -630,13 +649,16 @@ impl Engine for Duck {
         }
         Ok(())
     }
+
     fn control(&mut self, sql: &str) -> Result<(), Failure> {
         self.peer.ask(&format!("control {sql}"))?;
         Ok(())
     }
+
     fn cents(&self, answer: &Answer) -> i64 {
         answer.cents_of_numbers()
     }
+
     fn joins(&self) -> bool {
         true
     }

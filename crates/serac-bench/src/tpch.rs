@@ -209,6 +209,7 @@ impl TpchArguments {
         };
         (1..).zip(QUERIES).filter(move |(number, _)| wanted(number))
     }
+
     /// DuckDB with the data, if it is asked for.
     fn start_peer(&self) -> Result<Option<Peer>, String> {
         let names: Vec<&str> = TABLES.iter().map(|t| t.name).collect();

@@ -428,6 +428,7 @@ impl Binder<'_> {
         }
         Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
     }
+
     /// The rows with a column for each value of GROUP BY that is volatile, so that it is computed
     /// once for each row. Where a query `has_sets`, so is a value that has no column, or a
     /// parameter: the planner would compute it, and have another name for it in some sets.

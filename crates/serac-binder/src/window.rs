@@ -503,6 +503,7 @@ impl Binder<'_> {
         order.expr = cast(order.expr.clone(), wide.clone());
         Ok(values.into_iter().map(|value| value.cast_to(&wide)).collect::<Result<_, _>>()?)
     }
+
     /// The plan with the volatile keys of windows as columns, which are then in their places: rows
     /// are sorted and compared by one value of each.
     fn with_volatile_keys(&self, plan: LogicalPlan, exprs: &mut [&mut Expr]) -> Result<LogicalPlan> {
@@ -534,6 +535,7 @@ impl Binder<'_> {
         columns.extend(keys.into_iter().map(|(key, name)| key.alias(name)));
         Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
     }
+
     /// The plan with the window functions of `exprs` as columns, which are then those in their
     /// places.
     pub(crate) fn windowed(&self, plan: LogicalPlan, mut exprs: Vec<&mut Expr>) -> Result<LogicalPlan> {

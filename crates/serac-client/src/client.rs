@@ -287,10 +287,12 @@ impl CancelHandle {
     pub fn cancel(&self) {
         self.cancel_statement(self.statement());
     }
+
     /// The number of the statement that was sent last.
     pub fn statement(&self) -> u64 {
         self.statement.load(Ordering::Relaxed)
     }
+
     /// Asks for the end of the statement with this number, if it has not ended.
     pub fn cancel_statement(&self, statement: u64) {
         const TIMEOUT: Duration = Duration::from_secs(5);
@@ -350,9 +352,11 @@ impl Reader {
         }
         Ok(received.bytes)
     }
+
     fn buffered(&self) -> &[u8] {
         &self.buffer[self.at..]
     }
+
     /// Whether a frame, a part of one, or the end has come. Waits so long for it.
     fn has_come(&self, wait: Duration) -> io::Result<bool> {
         if !self.buffered().is_empty() {
@@ -366,6 +370,7 @@ impl Reader {
             Err(error) => Err(error.into()),
         }
     }
+
     /// The next frame; none at the stream's end. Memory grows with the bytes that have come, not
     /// with the length that the frame says.
     fn next(&mut self) -> io::Result<Option<Frame>> {
@@ -435,6 +440,7 @@ impl Rows {
         let schema = arrow_ipc::convert::try_schema_from_flatbuffer_bytes(&header)?;
         Ok(Self { schema: Arc::new(schema), dictionaries: HashMap::new() })
     }
+
     /// The batch in these messages.
     fn batch(&mut self, messages: Vec<u8>) -> Result<RecordBatch, ArrowError> {
         let mut rest = Buffer::from_vec(messages);
@@ -531,6 +537,7 @@ impl Client {
     pub fn connect(folder: &Path, options: &Options) -> Result<Self, Error> {
         Self::connect_while(folder, options, &|| true)
     }
+
     /// [`connect`](Self::connect), which is given up when `is_wanted` says so. That is asked all
     /// [`ASKED`].
     ///
@@ -626,35 +633,43 @@ impl Client {
     pub fn holder(&self) -> u32 {
         self.holder
     }
+
     /// Whether the holder may change this process's memory anyway, so that its values are believed.
     pub(crate) fn trusts_holder(&self) -> bool {
         self.trusts_holder
     }
+
     /// Whether a transaction was open after the last statement.
     pub fn status(&self) -> Status {
         self.status
     }
+
     /// Whether the session had state of its own after the last statement: settings, temporary
     /// tables and the like, which a new session does not have.
     pub fn has_state(&self) -> bool {
         self.has_state
     }
+
     /// Why the connection has ended; none while it has not, as far as that is known.
     pub fn gone(&self) -> Option<&Failure> {
         self.gone.as_ref()
     }
+
     /// Whether the connection has ended because the holder hands the folder over to a server.
     pub fn is_handed_over(&self) -> bool {
         self.is_handed_over
     }
+
     /// What cancels statements from another thread.
     pub fn cancel_handle(&self) -> CancelHandle {
         self.cancel.clone()
     }
+
     /// What statements have said since somebody has asked last, in order.
     pub fn notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
+
     /// What has come of the channels to which the session listens, since somebody has asked last.
     /// Waits so long for the first.
     pub fn notifications(&mut self, wait: Duration) -> Vec<Notification> {
@@ -674,6 +689,7 @@ impl Client {
         }
         self.notifications.drain(..).collect()
     }
+
     /// Whether the holder has ended, as far as that is known between two statements.
     pub fn is_gone(&mut self) -> bool {
         while self.gone.is_none() && !self.is_running && self.reader.has_come(Duration::ZERO).unwrap_or(true) {
@@ -691,6 +707,7 @@ impl Client {
         self.send_statement(text)?;
         Ok(Answers { client: self, has_ended: false })
     }
+
     /// Runs a COPY … FROM STDIN; how many rows.
     ///
     /// # Errors
@@ -710,6 +727,7 @@ impl Client {
         }
         Ok(copied)
     }
+
     /// Runs a COPY … TO STDOUT; how many rows.
     ///
     /// # Errors
@@ -741,6 +759,7 @@ impl Client {
             }
         }
     }
+
     /// Makes a table with the columns of a schema, unless it is there. `namespace`: the table's
     /// schema in SQL's sense.
     ///
@@ -763,6 +782,7 @@ impl Client {
         while self.next_event()?.is_some() {}
         Ok(())
     }
+
     /// Asks for an image of tables in shared memory.
     ///
     /// # Errors
@@ -803,6 +823,7 @@ impl Client {
             None => Err(self.broken("the image is missing")),
         }
     }
+
     /// Gives an image back. What is still mapped of it stays readable as long as it is mapped.
     ///
     /// # Errors
@@ -827,6 +848,7 @@ impl Client {
         self.may_commit = self.status == Status::Idle || may_end_transaction(text);
         self.send(|statement| ClientFrame::Statement { statement, text })
     }
+
     fn send<'a>(&mut self, frame: impl FnOnce(u64) -> ClientFrame<'a>) -> Result<(), Error> {
         debug_assert!(!self.is_running, "the last statement has not ended");
         self.check_there()?;
@@ -842,6 +864,7 @@ impl Client {
         }
         Ok(())
     }
+
     fn check_there(&self) -> Result<(), Error> {
         match &self.gone {
             Some(failure) => Err(Error::NotRun(failure.clone())),
@@ -864,6 +887,7 @@ impl Client {
         self.gone = Some(failure.clone());
         Error::Lost(failure)
     }
+
     /// The holder does not keep to the protocol.
     fn broken(&mut self, what: &str) -> Error {
         self.is_lost(Some(&Failure::new(sqlstate::PROTOCOL_VIOLATION, what)))
@@ -881,6 +905,7 @@ impl Client {
             Err(error) => Err(self.broken(&error.to_string())),
         }
     }
+
     /// What comes next of the statements that were sent; none after the last, when the next may be
     /// sent.
     ///
@@ -896,6 +921,7 @@ impl Client {
             }
         }
     }
+
     /// What a frame means: an event, the statement's end, or nothing of these.
     #[allow(clippy::option_option, reason = "the inner one is that of `next_event`")]
     fn understand(&mut self, frame: Frame) -> Result<Option<Option<Event>>, Error> {
@@ -1008,6 +1034,7 @@ impl Client {
             Err(error) => self.refuse_data(&format!("there is no thread to read the data: {error}")),
         }
     }
+
     fn send_parts(&mut self, parts: &Receiver<io::Result<Vec<u8>>>) -> Result<(), Error> {
         loop {
             // An answer means that no more is wanted; a sign of progress does not.
@@ -1035,6 +1062,7 @@ impl Client {
             }
         }
     }
+
     /// Lets the COPY that has asked for data fail.
     ///
     /// # Errors
@@ -1042,6 +1070,7 @@ impl Client {
     pub fn refuse_data(&mut self, why: &str) -> Result<(), Error> {
         self.put_data(&ClientFrame::DataEnd(Err(why)))
     }
+
     fn put_data(&mut self, frame: &ClientFrame<'_>) -> Result<(), Error> {
         debug_assert!(self.wants_data, "no COPY has asked for data");
         if let ClientFrame::DataEnd(_) = frame {
@@ -1090,6 +1119,7 @@ impl Answers<'_> {
     pub fn notices(&mut self) -> Vec<Notice> {
         self.client.notices()
     }
+
     /// What comes next that is an answer.
     fn step(&mut self) -> Result<Option<Answer>, Error> {
         loop {

@@ -139,10 +139,12 @@ impl SnapshotRequest {
             |(schema, table): (&str, &str)| TableRequest { schema: schema.into(), table: table.into(), columns: None };
         Self { tables: tables.into_iter().map(table).collect(), ..Self::default() }
     }
+
     /// The request as it is sent.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a request is plain data")
     }
+
     /// Reads a request.
     ///
     /// # Errors
@@ -287,17 +289,21 @@ impl<'a> Take<'a> {
         self.at = end;
         Ok(bytes)
     }
+
     fn long(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.bytes(8)?.try_into().expect("eight bytes")))
     }
+
     fn number(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.bytes(4)?.try_into().expect("four bytes")))
     }
+
     fn text(&mut self) -> Result<String> {
         let length = self.number()? as usize;
         let text = std::str::from_utf8(self.bytes(length)?).map_err(|_| malformed("a name is no text"))?;
         Ok(text.into())
     }
+
     /// How many follow, each of so many bytes at least.
     fn count(&mut self, what: &str, most: usize, least_bytes: usize) -> Result<usize> {
         let count = self.number()? as usize;
@@ -348,6 +354,7 @@ impl Manifest {
         }
         out
     }
+
     /// Reads a manifest. The messages of its tables are looked at by [`read`](Self::read).
     ///
     /// # Errors
@@ -473,6 +480,7 @@ impl Manifest {
     pub fn read(&self, range: &Buffer) -> Result<Vec<Table>> {
         self.read_with(range, &UnsafeFlag::new())
     }
+
     /// As [`read`](Self::read), without a look at any value.
     ///
     /// # Safety
@@ -488,6 +496,7 @@ impl Manifest {
         unsafe { skip.set(true) };
         self.read_with(range, &skip)
     }
+
     fn read_with(&self, range: &Buffer, skip_validation: &UnsafeFlag) -> Result<Vec<Table>> {
         self.check_pieces()?;
         if range.len() as u64 != self.range_bytes {
@@ -495,6 +504,7 @@ impl Manifest {
         }
         self.tables.iter().map(|table| self.table(table, range, skip_validation)).collect()
     }
+
     fn table(&self, table: &TableManifest, range: &Buffer, skip_validation: &UnsafeFlag) -> Result<Table> {
         let mut rest = table.messages.clone();
         let header = take_message(&mut rest)?;
@@ -655,6 +665,7 @@ impl Places {
         }
         Self { there, last: 0 }
     }
+
     /// Checks a batch with columns of these types.
     fn check<'t>(
         &mut self,
@@ -688,6 +699,7 @@ impl Places {
         }
         walk.end()
     }
+
     /// Whether these bytes of the range are there. None are there anywhere within it.
     fn holds(&mut self, from: u64, bytes: u64) -> bool {
         let Some(end) = from.checked_add(bytes) else { return false };
@@ -728,6 +740,7 @@ where
         }
         Ok(())
     }
+
     /// Checks a buffer of at least so many values of so many bytes, and of nothing else: of a value
     /// that is cut off Arrow makes no error.
     fn values(&mut self, least: u64, width: u64) -> Result<()> {
@@ -741,6 +754,7 @@ where
         }
         Ok(())
     }
+
     /// Checks an array; how many rows it has.
     fn array(&mut self, data_type: &DataType) -> Result<u64> {
         let node = self.nodes.next().ok_or_else(|| malformed("a column is missing"))?;
@@ -804,6 +818,7 @@ where
         }
         Ok(rows)
     }
+
     fn end(mut self) -> Result<()> {
         let is_over = self.nodes.next().is_none()
             && self.buffers.next().is_none()

@@ -273,6 +273,7 @@ mod tests {
         rustix::fs::fcntl_add_seals(&file, seals).unwrap();
         file
     }
+
     fn manifest(source: Source, pieces: &[(u64, u64, u64)]) -> Manifest {
         let piece = |&(offset, bytes, source_offset)| Piece { offset, bytes, source: 0, source_offset };
         let range_bytes = 1 << 17;

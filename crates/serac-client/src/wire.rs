@@ -220,11 +220,13 @@ impl Failure {
         let (sqlstate, message) = (sqlstate.into(), message.into());
         Self { sqlstate, message, detail: None, hint: None, name: None, position: None }
     }
+
     /// With more about it.
     #[must_use]
     pub fn with_detail(self, detail: impl Into<Box<str>>) -> Self {
         Self { detail: Some(detail.into()), ..self }
     }
+
     /// With what can be done about it.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<Box<str>>) -> Self {
@@ -476,6 +478,7 @@ impl<'a> Body<'a> {
     fn malformed<T>(&self) -> Result<T, FrameError> {
         Err(FrameError::Malformed(self.kind))
     }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
         match self.rest.split_first_chunk() {
             Some((array, rest)) => {
@@ -485,15 +488,19 @@ impl<'a> Body<'a> {
             None => self.malformed(),
         }
     }
+
     fn long(&mut self) -> Result<u64, FrameError> {
         self.array().map(u64::from_be_bytes)
     }
+
     fn number(&mut self) -> Result<u32, FrameError> {
         self.array().map(u32::from_be_bytes)
     }
+
     fn short(&mut self) -> Result<u16, FrameError> {
         self.array().map(u16::from_be_bytes)
     }
+
     fn switch(&mut self) -> Result<bool, FrameError> {
         match self.array()? {
             [0] => Ok(false),
@@ -501,6 +508,7 @@ impl<'a> Body<'a> {
             _ => self.malformed(),
         }
     }
+
     /// A text of so many bytes, which may be no more than `most`.
     fn counted(&mut self, length: usize, most: usize) -> Result<&'a str, FrameError> {
         if length > most {
@@ -510,17 +518,21 @@ impl<'a> Body<'a> {
         self.rest = rest;
         std::str::from_utf8(text).map_err(|_| FrameError::Malformed(self.kind))
     }
+
     fn word(&mut self) -> Result<&'a str, FrameError> {
         let length = self.short()?.into();
         self.counted(length, MOST_WORD_BYTES)
     }
+
     fn message(&mut self) -> Result<&'a str, FrameError> {
         let length = self.number()? as usize;
         self.counted(length, MOST_MESSAGE_BYTES)
     }
+
     fn option<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, FrameError>) -> Result<Option<T>, FrameError> {
         if self.switch()? { read(self).map(Some) } else { Ok(None) }
     }
+
     fn failure(&mut self) -> Result<Failure, FrameError> {
         let text = |body: &mut Self| body.message().map(Box::from);
         Ok(Failure {
@@ -532,9 +544,11 @@ impl<'a> Body<'a> {
             position: self.option(|body| Ok((body.long()?, body.long()?)))?,
         })
     }
+
     fn text(self) -> Result<&'a str, FrameError> {
         std::str::from_utf8(self.rest).map_err(|_| FrameError::Malformed(self.kind))
     }
+
     fn end<T>(self, value: T) -> Result<T, FrameError> {
         if self.rest.is_empty() { Ok(value) } else { self.malformed() }
     }
@@ -589,6 +603,7 @@ impl<'a> ClientFrame<'a> {
             Self::LeaseEnd { lease } => frame(out, kind::LEASE_END, |out| out.extend_from_slice(&lease.to_be_bytes())),
         }
     }
+
     /// Reads a frame from its kind and body.
     ///
     /// # Errors
@@ -696,10 +711,12 @@ impl<'a> HolderFrame<'a> {
             }),
         }
     }
+
     /// Whether a frame of this kind is one of rows, whose body is kept as it is.
     pub fn is_rows(kind: u8) -> bool {
         kind == kind::ROWS
     }
+
     /// Reads a frame from its kind and body.
     ///
     /// # Errors
@@ -775,6 +792,7 @@ mod tests {
             .with_hint("again");
         Failure { name: Some("t".into()), position: Some((3, 14)), ..failure }
     }
+
     fn client_frames() -> Vec<(Sender, ClientFrame<'static>)> {
         let hello = |role, folder| {
             let frame = ClientFrame::Hello { version: VERSION, postgresql_names: true, role, application: "a", folder };
@@ -795,6 +813,7 @@ mod tests {
             client(ClientFrame::LeaseEnd { lease: 4 }),
         ]
     }
+
     fn holder_frames() -> Vec<HolderFrame<'static>> {
         vec![
             HolderFrame::Welcome {

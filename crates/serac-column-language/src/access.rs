@@ -138,6 +138,7 @@ impl ColumnStatistics {
         let present = if seen == 0 { 0.0 } else { values.len() as f64 / seen as f64 };
         Ok(Self::of(data.approximate_rows(), blocks, present, values, sampled))
     }
+
     /// The statistics of sampled values.
     fn of(rows: u64, blocks: u32, present: f64, mut values: Vec<i64>, sampled: Vec<SampledBlock>) -> Self {
         values.sort_unstable();
@@ -147,10 +148,12 @@ impl ColumnStatistics {
         };
         Self { rows, blocks, present, quantiles, sampled }
     }
+
     /// The value up to which this percentage of the values lies.
     fn percentile(&self, percent: usize) -> Option<i64> {
         self.quantiles.get(percent * QUANTILES / 100).copied()
     }
+
     /// The share of the values up to a number.
     fn share_up_to(&self, number: i64) -> f64 {
         let at = self.quantiles.partition_point(|value| *value <= number);
@@ -161,11 +164,13 @@ impl ColumnStatistics {
         let part = number.abs_diff(before) as f64 / after.abs_diff(before) as f64;
         ((at - 1) as f64 + part) / QUANTILES as f64
     }
+
     /// The estimated number of rows with values from `min` to `max`.
     pub(crate) fn rows_within(&self, min: i64, max: i64) -> f64 {
         let below = min.checked_sub(1).map_or(0.0, |before| self.share_up_to(before));
         (self.share_up_to(max) - below).max(0.0) * self.present * self.rows as f64
     }
+
     /// The share of sampled blocks for which `holds` is true; 1 if no block was sampled.
     fn share_of_blocks(&self, holds: impl Fn(&SampledBlock) -> bool) -> f64 {
         match self.sampled.len() {
@@ -173,22 +178,26 @@ impl ColumnStatistics {
             all => self.sampled.iter().filter(|block| holds(block)).count() as f64 / all as f64,
         }
     }
+
     /// The share of the blocks whose values a scan looks at.
     fn scanned_blocks(&self, min: i64, max: i64) -> f64 {
         let is_decided = |(low, high)| high < min || low > max || (low >= min && high <= max);
         self.share_of_blocks(|block| !block.zone.is_some_and(is_decided))
     }
+
     /// The blocks that values from `min` to `max` may lie in; one at least.
     fn touched_blocks(&self, min: i64, max: i64) -> f64 {
         let touches = |(low, high): (i64, i64)| high >= min && low <= max;
         (self.share_of_blocks(|block| block.sampled.is_some_and(touches)) * f64::from(self.blocks)).max(1.0)
     }
+
     /// The cost of a scan for values from `min` to `max`, which `rows` rows have.
     fn scan(&self, costs: &Costs, min: i64, max: i64, rows: f64) -> f64 {
         // With more rows, the outcome is a bitmap.
         let listed = if rows * 64.0 <= self.rows as f64 { rows } else { 0.0 };
         self.scanned_blocks(min, max) * self.rows as f64 * costs.scanned_row + listed * costs.listed_row
     }
+
     /// The cost of this many entries of the index, whose rows lie in this many blocks.
     fn index(costs: &Costs, entries: f64, blocks: f64) -> f64 {
         // The expected number of blocks with at least one entry, if all blocks have as many rows.
@@ -230,6 +239,7 @@ impl Known {
             now.frozen_blocks.abs_diff(self.frozen_blocks) * 5 <= now.blocks
         }
     }
+
     /// The most rows with values from `min` to `max` for which the index is cheaper than this part
     /// of a scan.
     fn most_rows(&self, min: i64, max: i64, part: f64) -> u64 {
@@ -244,6 +254,7 @@ impl Known {
         }
         fewer
     }
+
     /// The access path to the rows with values from `min` to `max`. This many `selects` share a
     /// scan.
     pub(crate) fn path(&self, min: i64, max: i64, selects: usize) -> Path {
@@ -260,11 +271,13 @@ impl Known {
         }
         Path::Index { most_entries: (most * left) as u64 + FEW_ENTRIES }
     }
+
     /// The cost of the rows with values from `min` to `max` by the index, in nanoseconds.
     pub(crate) fn index_cost(&self, min: i64, max: i64) -> f64 {
         let (rows, blocks) = (self.statistics.rows_within(min, max), self.statistics.touched_blocks(min, max));
         ColumnStatistics::index(&self.costs, rows, blocks)
     }
+
     /// The share of rows up to which the index is cheaper, for ranges of the smallest values.
     pub(crate) fn crossover(&self) -> f64 {
         let quantiles = &self.statistics.quantiles;
@@ -485,6 +498,7 @@ impl AccessPaths {
     pub(crate) fn known(&self, data: &DataTable, column: usize) -> Option<Arc<Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(data.id(), column)).cloned()
     }
+
     /// The statistics and costs of an indexed column of integers. They are found if they are
     /// missing or out of date. `None` for other columns.
     ///

@@ -315,9 +315,11 @@ impl<'g> Gathering<'g> {
             buffer: RowBuffer::default(),
         }
     }
+
     fn append(&mut self, arrays: &[ArrayRef]) {
         self.values.iter_mut().zip(arrays).for_each(|(values, array)| values.append(array));
     }
+
     /// A range of rows of one block, behind those before.
     fn add(&mut self, range: Range<u64>) -> Result<()> {
         let first = RowId::from_u64(range.start);
@@ -334,6 +336,7 @@ impl<'g> Gathering<'g> {
         }
         Ok(())
     }
+
     fn flush(&mut self) -> Result<()> {
         if self.ranges.is_empty() {
             return Ok(());
@@ -345,6 +348,7 @@ impl<'g> Gathering<'g> {
         self.ranges.clear();
         Ok(())
     }
+
     fn read(&mut self, ranges: &[Range<u32>], count: u64) -> Result<()> {
         let Some(first) = self.columns.first() else { return Ok(()) };
         let (data, storage) = (first.data(), self.snapshot.storage());
@@ -384,6 +388,7 @@ impl<'g> Gathering<'g> {
         self.append(&reader.columns(&self.scanned, &slots)?);
         Ok(())
     }
+
     fn finish(mut self) -> Result<Vec<Values>> {
         self.flush()?;
         Ok(self.values.into_iter().map(ValuesBuilder::finish).collect())

@@ -85,6 +85,7 @@ impl Operators {
     pub fn new(database: Arc<Database>) -> Self {
         Self::with(database, DEFAULT_MEMORY, Settings::default())
     }
+
     /// With a limit for the bytes that the variables of all clients hold, and with the initial
     /// settings of clients.
     pub fn with(database: Arc<Database>, memory_limit: u64, settings: Settings) -> Self {
@@ -97,18 +98,22 @@ impl Operators {
             shutting_down: AtomicBool::new(false),
         }))
     }
+
     /// The database.
     pub fn database(&self) -> &Arc<Database> {
         &self.0.database
     }
+
     /// The memory of variables.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.0.memory
     }
+
     /// The known access paths.
     pub(crate) fn paths(&self) -> &Arc<AccessPaths> {
         &self.0.paths
     }
+
     /// A context for a client.
     pub fn context(&self) -> Context {
         Context {
@@ -122,11 +127,13 @@ impl Operators {
             role: RoleId::BOOTSTRAP,
         }
     }
+
     /// Prevents further statements.
     pub fn shut_down(&self) {
         // Release: pairs with the Acquire below.
         self.0.shutting_down.store(true, Ordering::Release);
     }
+
     /// Whether further statements are prevented.
     pub fn is_shutting_down(&self) -> bool {
         self.0.shutting_down.load(Ordering::Acquire)
@@ -187,15 +194,18 @@ impl Context {
     pub fn with_role(self, role: RoleId) -> Self {
         Self { role, ..self }
     }
+
     /// The flag that ends the running statement. Its setter clears it before the next one.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
+
     /// The client's settings, as a statement that begins now gets them.
     pub fn settings(&self) -> Settings {
         let threads = if self.single_core { 1 } else { self.settings.threads };
         Settings { threads, ..self.settings.clone() }
     }
+
     /// The variable of a name.
     pub fn variable(&self, name: &str) -> Option<&Variable> {
         self.variables.get(name).map(|held| &held.variable)
@@ -345,12 +355,15 @@ impl Context {
     fn open(&self, tables: &[&TableName]) -> Result<(Snapshot, Transaction)> {
         Snapshot::open(&self.operators, self.role, tables.iter().copied(), &self.settings(), &self.cancel)
     }
+
     fn input(&self, name: &str) -> Result<Variable> {
         self.variable(name).cloned().ok_or_else(|| OperatorError::UnknownVariable(name.into()))
     }
+
     fn inputs(&self, statement: &Statement) -> Result<Vec<Variable>> {
         statement.inputs().into_iter().map(|name| self.input(name)).collect()
     }
+
     /// Gives a statement's names to its results: to all or to none.
     fn assign(&mut self, statement: &Statement, results: Vec<Variable>) -> Result<()> {
         let memory = self.operators.memory();

@@ -216,14 +216,17 @@ impl StatementError {
     pub fn new(line: u64, error: OperatorError) -> Self {
         Self { reports: vec![Report { line, error }] }
     }
+
     /// The failures of several statements; `Ok` if there are none.
     pub fn of_batch(reports: Vec<Report>) -> std::result::Result<(), Self> {
         if reports.is_empty() { Ok(()) } else { Err(Self { reports }) }
     }
+
     /// The reports, at least one, in the order of the lines.
     pub fn reports(&self) -> &[Report] {
         &self.reports
     }
+
     /// The reports, by value.
     pub fn into_reports(self) -> Vec<Report> {
         self.reports

@@ -25,10 +25,12 @@ impl<'i> Inputs<'i> {
         let variable = self.variables.next().ok_or_else(|| OperatorError::UnknownVariable(name.into()))?;
         Ok((name, variable))
     }
+
     fn positions(&mut self) -> Result<&'i Positions> {
         let (name, variable) = self.next()?;
         variable.positions(name)
     }
+
     fn source<'s>(&mut self, snapshot: &'s Snapshot, operand: &Operand) -> Result<Source<'s>> {
         match operand {
             Operand::Column(name) => Ok(Source::Column(snapshot.column(name)?)),
@@ -58,6 +60,7 @@ impl Source<'_> {
             Self::Values(values) => Ok((values, None)),
         }
     }
+
     /// The values that stand beside positions: a vector's one by one, a column's at the positions.
     fn beside(self, snapshot: &Snapshot, positions: &Positions) -> Result<Values> {
         match self {
@@ -245,6 +248,7 @@ impl<'p> Side<'p> {
         let (keys, rows) = (valid().map(|at| keys.value(at)).collect(), valid().map(|at| rows[at]).collect());
         Ok(Self { keys, rows, origin, _taken })
     }
+
     fn at(&self, places: &[u32]) -> Variable {
         let rows = places.iter().map(|&place| self.rows[place as usize]).collect();
         Variable::Positions(Positions::new(self.origin.clone(), Selection::List(rows)))

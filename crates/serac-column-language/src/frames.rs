@@ -235,6 +235,7 @@ impl<'a> Body<'a> {
     fn malformed<T>(&self) -> Result<T, FrameError> {
         Err(FrameError::Malformed(self.kind))
     }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
         match self.rest.split_first_chunk() {
             Some((array, rest)) => {
@@ -244,12 +245,15 @@ impl<'a> Body<'a> {
             None => self.malformed(),
         }
     }
+
     fn number(&mut self) -> Result<u64, FrameError> {
         self.array().map(u64::from_be_bytes)
     }
+
     fn short(&mut self) -> Result<u16, FrameError> {
         self.array().map(u16::from_be_bytes)
     }
+
     fn switch(&mut self) -> Result<bool, FrameError> {
         match self.array()? {
             [0] => Ok(false),
@@ -257,6 +261,7 @@ impl<'a> Body<'a> {
             _ => self.malformed(),
         }
     }
+
     fn word(&mut self) -> Result<&'a str, FrameError> {
         let length = usize::from(self.short()?);
         if length > MOST_LOGIN_BYTES {
@@ -266,9 +271,11 @@ impl<'a> Body<'a> {
         self.rest = rest;
         std::str::from_utf8(text).map_err(|_| FrameError::Malformed(self.kind))
     }
+
     fn text(self) -> Result<&'a str, FrameError> {
         std::str::from_utf8(self.rest).map_err(|_| FrameError::Malformed(self.kind))
     }
+
     fn end<T>(self, value: T) -> Result<T, FrameError> {
         if self.rest.is_empty() { Ok(value) } else { self.malformed() }
     }
@@ -307,6 +314,7 @@ impl<'a> ClientFrame<'a> {
             Self::Cancel { line } => frame(out, kind::CANCEL, |out| out.extend_from_slice(&line.to_be_bytes())),
         }
     }
+
     /// Reads a frame from its kind and body.
     ///
     /// # Errors
@@ -359,6 +367,7 @@ impl<'a> ServerFrame<'a> {
             Self::Bye(why) => frame(out, kind::BYE, |out| out.extend_from_slice(cut(why, MOST_WORD_BYTES).as_bytes())),
         }
     }
+
     /// Reads a frame from its kind and body.
     ///
     /// # Errors
@@ -410,6 +419,7 @@ mod tests {
         assert_eq!(ClientFrame::read(kind, body), Ok(frame));
         assert!(rest.is_empty());
     }
+
     fn of_server(frame: ServerFrame<'_>) {
         let mut bytes = Vec::new();
         frame.put(&mut bytes);

@@ -86,6 +86,7 @@ impl ColumnBuffer {
             _ => None,
         }
     }
+
     /// False if the number does not fit.
     #[inline]
     fn push(&mut self, number: i64) -> bool {
@@ -98,6 +99,7 @@ impl ColumnBuffer {
             }
         }
     }
+
     fn take(&mut self) -> ArrayRef {
         match self {
             Self::Int16(all) => Arc::new(Int16Array::from(std::mem::take(all))),
@@ -122,6 +124,7 @@ impl FieldValues {
             false => Self::Mixed(columns),
         }
     }
+
     /// False if the number does not fit.
     fn push(&mut self, field: usize, number: i64) -> bool {
         match self {
@@ -129,6 +132,7 @@ impl FieldValues {
             Self::Mixed(all) => all[field].push(number),
         }
     }
+
     fn take(&mut self, field: usize) -> ArrayRef {
         match self {
             Self::Plain(all) => Arc::new(Int32Array::from(std::mem::take(&mut all[field]))),
@@ -154,6 +158,7 @@ impl Reading {
         let (file, problem) = (self.file.clone(), problem.into());
         Err(OperatorError::BadRow { file, line: self.line, field: field as u64 + 1, problem })
     }
+
     fn bad_header<T>(&self, problem: impl Into<String>) -> Result<T> {
         Err(OperatorError::BadHeader { file: self.file.clone(), line: self.line, problem: problem.into() })
     }
@@ -191,6 +196,7 @@ impl Reading {
         }
         Ok(())
     }
+
     fn take_line(&mut self, line: &[u8], operators: &Operators) -> Result<()> {
         if line.len() > MOST_LINE_BYTES {
             return self.bad_row(0, format!("the line is longer than {MOST_LINE_BYTES} bytes"));
@@ -319,6 +325,7 @@ impl Target {
     fn is_plain(&self) -> bool {
         matches!(self.values, FieldValues::Plain(_))
     }
+
     /// Takes plain rows that another thread has found.
     fn take_rows(&mut self, columns: &[Vec<i32>], rows: usize, operators: &Operators) -> Result<()> {
         let mut from = 0;
@@ -331,16 +338,19 @@ impl Target {
         }
         Ok(())
     }
+
     /// Notes rows whose values have been added.
     fn note_rows(&mut self, rows: usize, operators: &Operators) -> Result<()> {
         self.rows += rows;
         if self.rows == BATCH_ROWS { self.flush(operators) } else { Ok(()) }
     }
+
     /// A load with fewer rows than this puts them where single inserts go: blocks of their own
     /// would be nearly empty.
     fn few_rows(&self) -> usize {
         self.table.data.layout().slot_count() as usize / 4
     }
+
     /// Inserts few rows where single inserts go.
     fn insert(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut from = 0;
@@ -351,6 +361,7 @@ impl Target {
         }
         Ok(())
     }
+
     fn batch(&mut self) -> Result<RecordBatch> {
         let mut by_column: Vec<(usize, ArrayRef)> =
             self.fields.iter().enumerate().map(|(field, at)| (*at, self.values.take(field))).collect();
@@ -360,6 +371,7 @@ impl Target {
         let schema = self.table.data.schema().arrow();
         Ok(RecordBatch::try_new(schema, columns).map_err(serac_storage::StorageError::from)?)
     }
+
     fn flush(&mut self, operators: &Operators) -> Result<()> {
         let batch = self.batch()?;
         if self.table.definition.cluster.is_empty() {
@@ -371,6 +383,7 @@ impl Target {
         }
         Ok(())
     }
+
     /// `watch` says whether to go on.
     fn finish(mut self, watch: &dyn Watch) -> Result<()> {
         let last = self.batch()?;
@@ -432,11 +445,13 @@ impl Load {
         }
         taken.map_err(|error| StatementError::new(self.line, error))
     }
+
     /// Whether to go on.
     fn check(&self) -> Result<()> {
         // Relaxed: the client that sets it waits for nothing that was done before.
         if self.failed || self.cancel.load(Ordering::Relaxed) { Err(OperatorError::Cancelled) } else { Ok(()) }
     }
+
     fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.check()?;
         if !self.rest.is_empty() {
@@ -452,6 +467,7 @@ impl Load {
         self.rest.extend_from_slice(&bytes[complete..]);
         self.check_rest()
     }
+
     fn check_rest(&self) -> Result<()> {
         if self.rest.len() > MOST_LINE_BYTES {
             return self.reading.bad_row(0, format!("the line is longer than {MOST_LINE_BYTES} bytes"));
@@ -467,6 +483,7 @@ impl Load {
         let line = self.line;
         self.end().map_err(|error| StatementError::new(line, error))
     }
+
     fn end(&mut self) -> Result<()> {
         self.check()?;
         let rest = std::mem::take(&mut self.rest);

@@ -19,11 +19,13 @@ impl Memory {
     pub fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self { used: AtomicU64::new(0), limit })
     }
+
     /// Bytes held.
     pub fn used(&self) -> u64 {
         // Relaxed, here and below: a figure, which orders nothing.
         self.used.load(Ordering::Relaxed)
     }
+
     /// Checks whether `bytes` more may be held, for memory that grows and is not taken yet.
     ///
     /// # Errors
@@ -31,9 +33,11 @@ impl Memory {
     pub fn check(&self, bytes: u64) -> Result<()> {
         if self.used().saturating_add(bytes) > self.limit { Err(self.refuse(bytes)) } else { Ok(()) }
     }
+
     fn refuse(&self, wanted: u64) -> OperatorError {
         OperatorError::OutOfMemory { wanted, limit: self.limit }
     }
+
     /// Takes bytes, for as long as the guard lives.
     ///
     /// # Errors
@@ -42,6 +46,7 @@ impl Memory {
         self.add(bytes)?;
         Ok(Taken { memory: self.clone(), bytes })
     }
+
     fn add(&self, bytes: u64) -> Result<()> {
         let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.limit);
         let added = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);

@@ -136,17 +136,21 @@ impl<'t> Call<'t> {
             found: self.arguments.len(),
         })
     }
+
     fn arguments<const N: usize>(&self) -> Result<&[Argument<'t>; N]> {
         let expected = || if N == 1 { "1 argument".to_owned() } else { format!("{N} arguments") };
         self.arguments.as_slice().try_into().or_else(|_| self.count_error(&expected()))
     }
+
     fn result_error<T>(&self, expected: &'static str) -> Result<T> {
         let found = self.names.len();
         Err(OperatorError::WrongResultCount { command: self.command.into(), expected, found })
     }
+
     fn no_result(&self) -> Result<()> {
         if self.names.is_empty() { Ok(()) } else { self.result_error("no result") }
     }
+
     fn one_result(&self) -> Result<Option<String>> {
         match self.names[..] {
             [] => Ok(None),
@@ -154,6 +158,7 @@ impl<'t> Call<'t> {
             _ => self.result_error("1 result"),
         }
     }
+
     fn two_results(&self) -> Result<Option<[String; 2]>> {
         match self.names[..] {
             [] => Ok(None),

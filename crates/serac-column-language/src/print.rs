@@ -36,6 +36,7 @@ impl Printed {
             Variable::Duration(duration) => Self::Text(milliseconds(*duration)),
         })
     }
+
     fn len(&self) -> usize {
         match self {
             Self::Values(values) => values.len(),
@@ -43,6 +44,7 @@ impl Printed {
             Self::Text(_) => 1,
         }
     }
+
     fn push(&self, row: usize, text: &mut String) {
         let mut integer = itoa::Buffer::new();
         match self {

@@ -35,9 +35,11 @@ impl Rights {
     pub(crate) fn of(txn: &Transaction, role: RoleId) -> Self {
         Self((role != RoleId::BOOTSTRAP).then(|| txn.access(role)).filter(|access| !access.is_superuser()))
     }
+
     fn ask(&self, question: impl FnOnce(&Access) -> serac_engine::Result<()>) -> Result<()> {
         self.0.as_ref().map_or(Ok(()), |access| Ok(question(access)?))
     }
+
     /// # Errors
     /// [`EngineError::Denied`](serac_engine::EngineError::Denied), here and below.
     pub(crate) fn check_usage(&self, database: &str) -> Result<()> {
@@ -46,6 +48,7 @@ impl Rights {
     pub(crate) fn check_columns(&self, table: &Table, privilege: Privilege, columns: &[usize]) -> Result<()> {
         self.ask(|access| access.check_columns(&table.definition, privilege, columns))
     }
+
     /// INSERT on the table, or on each of its columns.
     pub(crate) fn check_insert(&self, table: &Table) -> Result<()> {
         let all: Vec<usize> = (0..table.definition.visible_columns().len()).collect();
@@ -63,6 +66,7 @@ impl Rights {
     pub(crate) fn sees_database(&self, name: &str) -> bool {
         self.check_usage(name).is_ok()
     }
+
     /// By column, whether the role has a privilege on it; `None` if it has none on the table.
     pub(crate) fn seen_columns(&self, table: &Table) -> Option<Vec<bool>> {
         let definition = &table.definition;

@@ -65,14 +65,17 @@ impl<'s> Column<'s> {
     pub fn data(&self) -> &'s Arc<DataTable> {
         &self.table.data
     }
+
     /// The column as the storage numbers it.
     pub fn id(&self) -> ColumnId {
         ColumnId(self.at as u16)
     }
+
     /// The column for a block reader.
     pub fn scanned(&self) -> ScanColumn {
         ScanColumn::arrow(self.id())
     }
+
     /// Whether it may hold NULL.
     pub fn is_nullable(&self) -> bool {
         self.table.definition.columns[self.at].nullable
@@ -148,26 +151,32 @@ impl Snapshot {
     pub fn storage(&self) -> &serac_storage::Snapshot {
         &self.storage
     }
+
     /// The catalog.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
+
     /// The rights of the client's role.
     pub(crate) fn rights(&self) -> &Rights {
         &self.rights
     }
+
     /// The client's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
+
     /// The memory of variables.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
+
     /// The known access paths.
     pub(crate) fn paths(&self) -> &AccessPaths {
         &self.paths
     }
+
     /// Checks for cancellation. Every loop over blocks calls it.
     ///
     /// # Errors
@@ -176,6 +185,7 @@ impl Snapshot {
         // Relaxed: whoever sets it waits for nothing that was done before.
         if self.cancel.load(Ordering::Relaxed) { Err(OperatorError::Cancelled) } else { Ok(()) }
     }
+
     /// Waits until everything that was read is durable. Called before any result leaves.
     ///
     /// # Errors
@@ -199,6 +209,7 @@ impl Snapshot {
         find_table(&self.catalog, name)?;
         Err(OperatorError::UnknownTable(name.to_string()))
     }
+
     /// A column of numbers that the statement names, and that the client's role may read. No
     /// statement reads a column in another way, so the SELECT privilege is checked here.
     ///
@@ -264,6 +275,7 @@ impl Snapshot {
         let mut cache = self.visible.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(cache.entry(rows.id()).or_insert(runs).clone())
     }
+
     /// Keeps the visible rows that a scan has found on its way.
     pub(crate) fn note_visible(&self, rows: &TableRows, runs: &Arc<Runs>) {
         let mut cache = self.visible.lock().unwrap_or_else(PoisonError::into_inner);

@@ -45,6 +45,7 @@ impl NumberKind {
             _ => None,
         }
     }
+
     /// Bytes of a number in a vector.
     pub(crate) fn width(self) -> u64 {
         if let Self::Decimals { .. } = self { 16 } else { 8 }
@@ -68,10 +69,12 @@ impl Values {
     pub fn len(&self) -> usize {
         self.array().len()
     }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
     /// The numbers as an array, whatever their kind.
     pub fn array(&self) -> &dyn Array {
         match self {
@@ -80,20 +83,24 @@ impl Values {
             Self::Floats(array) => array,
         }
     }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         self.len() * self.kind().width() as usize + self.array().nulls().map_or(0, |nulls| nulls.len().div_ceil(8))
     }
+
     /// The integers; `None` for another kind of numbers.
     pub fn integers(&self) -> Option<&Int64Array> {
         if let Self::Integers(array) = self { Some(array) } else { None }
     }
+
     fn scale(&self) -> i8 {
         match self {
             Self::Decimals(array) => array.scale(),
             _ => 0,
         }
     }
+
     /// The numbers at these places, in this order.
     pub(crate) fn take(&self, places: &UInt64Array) -> Result<Self> {
         let taken = arrow_select::take::take(self.array(), places, None).map_err(serac_storage::StorageError::from)?;
@@ -103,6 +110,7 @@ impl Values {
             Self::Floats(_) => Self::Floats(taken.as_primitive::<Float64Type>().clone()),
         })
     }
+
     /// The number at a place as a variable.
     fn at(&self, place: usize) -> Variable {
         match self {
@@ -168,6 +176,7 @@ impl Values {
         let values = values.filter(|values| values.iter().all(|v| v.unsigned_abs() < 10_u128.pow(38)));
         Ok(Self::Decimals(decimals(values.ok_or_else(overflow)?.into(), nulls, scale)))
     }
+
     /// The numbers as floats; the places of NULLs have any number.
     fn as_floats(&self) -> Vec<f64> {
         match self {
@@ -179,6 +188,7 @@ impl Values {
             Self::Floats(array) => array.values().to_vec(),
         }
     }
+
     /// Integers and decimals in a scale that is at least their own; `None` if one does not fit.
     /// NULLs become 0.
     fn scaled(&self, scale: i8) -> Option<Vec<i128>> {
@@ -324,6 +334,7 @@ impl ValuesBuilder {
         };
         Self { numbers, nulls: NullBufferBuilder::new(capacity) }
     }
+
     /// Adds the values of a column's array ([`serac_storage::ColumnForm::Arrow`]).
     pub(crate) fn append(&mut self, array: &ArrayRef) {
         match (&mut self.numbers, array.data_type()) {
@@ -345,6 +356,7 @@ impl ValuesBuilder {
             None => self.nulls.append_n_non_nulls(array.len()),
         }
     }
+
     /// Adds a single value of a column.
     pub(crate) fn push(&mut self, value: Value<'_>) {
         let integer = match value {
@@ -419,6 +431,7 @@ impl Aggregation {
             _ => array.as_primitive::<Float64Type>().iter().flatten().for_each(|value| self.note_float(value)),
         }
     }
+
     fn note_integers<T: Copy + Ord + Into<i64>>(&mut self, values: &[T], nulls: Option<&NullBuffer>) {
         if let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) {
             for place in nulls.valid_indices() {
@@ -443,15 +456,18 @@ impl Aggregation {
             self.widen(min.into(), max.into());
         }
     }
+
     fn add(&mut self, value: i128) {
         let (sum, overflows) = self.sum.overflowing_add(value);
         self.sum = sum;
         self.overflows |= overflows;
     }
+
     fn widen(&mut self, min: i128, max: i128) {
         let (least, most) = self.range.unwrap_or((min, max));
         self.range = Some((least.min(min), most.max(max)));
     }
+
     fn note_float(&mut self, value: f64) {
         self.float_sum += value;
         let (min, max) = self.float_range.unwrap_or((value, value));
@@ -508,6 +524,7 @@ impl Values {
             Self::Floats(_) => NumberKind::Floats,
         }
     }
+
     /// An aggregate of the numbers.
     ///
     /// # Errors
@@ -515,6 +532,7 @@ impl Values {
     pub fn aggregate(&self, aggregate: Aggregate) -> Result<Variable> {
         self.aggregation().result(aggregate)
     }
+
     /// The numbers from which all aggregates of the vector follow.
     pub(crate) fn aggregation(&self) -> Aggregation {
         let mut all = Aggregation::new(self.kind());
@@ -530,6 +548,7 @@ mod tests {
     fn bounds(lower: Option<i64>, upper: Option<i64>) -> Bounds {
         Bounds { lower, upper }
     }
+
     fn picked(values: &Values, lower: Option<i64>, upper: Option<i64>) -> Vec<usize> {
         values.qualifying(bounds(lower, upper)).set_indices().collect()
     }

@@ -23,6 +23,7 @@ impl TableRows {
     pub(crate) fn new(data: &Arc<DataTable>, name: String) -> Arc<Self> {
         Arc::new(Self { pin: data.pin_rows(), id: data.id(), name })
     }
+
     /// The rows.
     ///
     /// # Errors
@@ -30,6 +31,7 @@ impl TableRows {
     pub fn data(&self) -> Result<Arc<DataTable>> {
         self.pin.table().ok_or_else(|| OperatorError::RowsGone(self.name.clone()))
     }
+
     /// The number of the data: another one after the table's rows were written anew.
     pub fn id(&self) -> TableId {
         self.id
@@ -59,10 +61,12 @@ impl Positions {
     pub fn new(origin: Origin, selection: Selection) -> Self {
         Self { origin, selection: Arc::new(selection) }
     }
+
     /// The number of positions.
     pub fn len(&self) -> u64 {
         self.selection.len()
     }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -113,6 +117,7 @@ impl Variable {
             Self::Duration(_) => "a duration",
         }
     }
+
     /// The number of rows that it prints.
     pub fn rows(&self) -> u64 {
         match self {
@@ -121,6 +126,7 @@ impl Variable {
             Self::Scalar(_) | Self::Decimal(_) | Self::Instant(_) | Self::Duration(_) => 1,
         }
     }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> u64 {
         let held = match self {
@@ -138,10 +144,12 @@ impl Variable {
         };
         (held + size_of::<Self>()) as u64
     }
+
     fn wrong_kind<T>(&self, name: &str, expected: &str) -> Result<T> {
         let what = format!("\"{name}\"");
         Err(OperatorError::WrongKind { what, found: self.kind().into(), expected: expected.into() })
     }
+
     /// Its numbers, if it holds numbers.
     ///
     /// # Errors
@@ -154,6 +162,7 @@ impl Variable {
             other => other.wrong_kind(name, "a value vector"),
         }
     }
+
     /// Its positions, if it holds positions.
     ///
     /// # Errors
@@ -164,6 +173,7 @@ impl Variable {
             other => other.wrong_kind(name, "a position vector"),
         }
     }
+
     /// Its instant.
     ///
     /// # Errors

@@ -240,6 +240,7 @@ impl<'a> Reading<'a> {
         self.room = self.room.checked_sub(buffer.len()).ok_or_else(|| too_large("its buffers"))?;
         Ok(buffer)
     }
+
     /// The next buffer, of values of a fixed width, cut to the bytes that there must be.
     fn fixed(&mut self, bytes: usize) -> Result<Buffer> {
         let buffer = self.buffer()?;
@@ -250,6 +251,7 @@ impl<'a> Reading<'a> {
             false => Ok(buffer.slice_with_length(0, bytes)),
         }
     }
+
     /// Unpacks a buffer with its length before it: -1 for one that is not compressed.
     fn unpacked(&self, packed: &Buffer, codec: CompressionType) -> Result<Buffer> {
         let (length, rest) = packed.split_first_chunk::<8>().ok_or_else(|| malformed("a compressed buffer"))?;
@@ -276,6 +278,7 @@ impl<'a> Reading<'a> {
         read.map_err(wrong)?;
         if bytes.len() == length { Ok(Buffer::from_vec(bytes)) } else { Err(malformed("a compressed buffer")) }
     }
+
     /// The bits that say which rows are not NULL; `None` if no row is NULL.
     fn validity(&mut self, node: Node) -> Result<Option<Buffer>> {
         let least = if node.nulls > 0 { node.rows.div_ceil(8) } else { 0 };
@@ -516,6 +519,7 @@ impl<R: Read> ArrowStream<R> {
         }
         Ok(stream)
     }
+
     /// The columns of the batches.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -532,6 +536,7 @@ impl<R: Read> ArrowStream<R> {
             Err(SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "the Arrow stream ends too early"))
         }
     }
+
     fn message(&mut self) -> Result<Option<(Vec<u8>, Buffer)>> {
         let mut head = Vec::new();
         if (&mut self.input).take(8).read_to_end(&mut head).map_err(unreadable)? == 0 {
@@ -545,6 +550,7 @@ impl<R: Read> ArrowStream<R> {
         }
         self.rest_of_message(number(&head[4..]))
     }
+
     /// The header of this length and the body; `None` at the end of the stream.
     fn rest_of_message(&mut self, length: u32) -> Result<Option<(Vec<u8>, Buffer)>> {
         let length = length as usize;
@@ -560,6 +566,7 @@ impl<R: Read> ArrowStream<R> {
         let body = self.bytes(body.ok_or_else(|| too_large("its body"))?)?;
         Ok(Some((header, Buffer::from_vec(body))))
     }
+
     fn batch(&mut self) -> Result<Option<RecordBatch>> {
         while let Some((header, body)) = self.message()? {
             match self.messages.read(&header, &body)? {
@@ -615,6 +622,7 @@ mod tests {
     fn texts() -> impl Iterator<Item = Option<String>> {
         (0..ROWS).map(|i| (i % 3 != 0).then(|| format!("a text that is long: {i}")))
     }
+
     fn batch() -> RecordBatch {
         let item = Arc::new(Field::new("item", DataType::Int64, true));
         let numbers: ArrayRef = Arc::new((0..2 * ROWS).map(|i| (i % 5 != 0).then_some(i)).collect::<Int64Array>());
@@ -640,6 +648,7 @@ mod tests {
         ])
         .unwrap()
     }
+
     fn stream(batch: &RecordBatch, compression: Option<CompressionType>) -> Vec<u8> {
         let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
         let mut writer = StreamWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
@@ -648,6 +657,7 @@ mod tests {
         }
         writer.into_inner().unwrap()
     }
+
     fn read(bytes: &[u8]) -> Result<Vec<RecordBatch>> {
         ArrowStream::new(bytes)?.collect()
     }

@@ -57,6 +57,7 @@ impl<R: CopyInput> BinaryReader<R> {
         })?;
         Ok(bytes)
     }
+
     /// Reads until the buffer is full or the input ends; returns the number of bytes.
     fn read_up_to(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
@@ -70,6 +71,7 @@ impl<R: CopyInput> BinaryReader<R> {
         }
         Ok(filled)
     }
+
     /// The number of a row's fields, -1 for the trailer. `None` at the end of the input, which
     /// needs no trailer.
     fn field_count(&mut self) -> Result<Option<i16>> {
@@ -77,6 +79,7 @@ impl<R: CopyInput> BinaryReader<R> {
         let read = self.read_up_to(&mut bytes)?;
         Ok((read == bytes.len()).then(|| i16::from_be_bytes(bytes)))
     }
+
     fn value(&mut self, bytes: &mut Vec<u8>, length: usize) -> Result<()> {
         bytes.clear();
         let read = (&mut self.input).take(length as u64).read_to_end(bytes);
@@ -179,6 +182,7 @@ impl<W: Write> BinaryWriter<W> {
         let widths = schema.fields().iter().map(|field| width(field)).collect();
         Self { output, header, json, widths }
     }
+
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.output
             .write_all(bytes)
@@ -229,6 +233,7 @@ mod tests {
     fn header() -> Vec<u8> {
         [&SIGNATURE[..], &[0; 8]].concat()
     }
+
     /// How many rows of one INTEGER there are behind the header.
     fn rows(bytes: &[u8]) -> Result<usize> {
         let input = [&header()[..], bytes].concat();

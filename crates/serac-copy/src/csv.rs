@@ -38,13 +38,16 @@ impl<R: CopyInput> Window<R> {
     fn new(input: R) -> Self {
         Self { input, bytes: vec![0; WINDOW_BYTES], from: 0, to: 0 }
     }
+
     /// The bytes that were read and not consumed.
     fn bytes(&self) -> &[u8] {
         &self.bytes[self.from..self.to]
     }
+
     fn consume(&mut self, count: usize) {
         self.from += count;
     }
+
     /// Reads more; false at the end.
     fn read(&mut self) -> Result<bool> {
         loop {
@@ -58,6 +61,7 @@ impl<R: CopyInput> Window<R> {
             }
         }
     }
+
     /// Leaves out a byte order mark at the input's beginning.
     fn skip_mark(&mut self) -> Result<()> {
         let mark = "\u{feff}".as_bytes();
@@ -67,6 +71,7 @@ impl<R: CopyInput> Window<R> {
         }
         Ok(())
     }
+
     /// Bytes of the input; empty at its end.
     fn some(&mut self) -> Result<&[u8]> {
         if self.from == self.to {
@@ -75,6 +80,7 @@ impl<R: CopyInput> Window<R> {
         }
         Ok(self.bytes())
     }
+
     /// Whether the end of a line, or of the input, is there or comes soon.
     fn has_line_soon(&mut self) -> Result<bool> {
         loop {
@@ -91,6 +97,7 @@ impl<R: CopyInput> Window<R> {
             }
         }
     }
+
     /// Many bytes of the input. A window of which at most half is unread is filled first, as far as
     /// bytes come soon.
     fn many(&mut self) -> Result<&[u8]> {
@@ -337,6 +344,7 @@ impl<R: CopyInput> CsvReader<R> {
         self.is_ended = self.has_end_mark && self.is_end_mark();
         Ok((!self.is_ended).then_some(begun))
     }
+
     /// Whether the present row is `\.` and nothing else.
     fn is_end_mark(&self) -> bool {
         let mark = b"\\.";
@@ -390,6 +398,7 @@ impl<R: CopyInput> CsvReader<R> {
         }
         Ok(found)
     }
+
     fn plain_rows(&mut self) -> Result<Option<Rows>> {
         if self.found.is_empty() && !self.is_ended {
             let found = match self.plain {
@@ -426,6 +435,7 @@ impl<R: CopyInput> CsvReader<R> {
         self.failed = failed;
         rows
     }
+
     /// Reads a row of texts; returns the line on which it begins. `None` behind the last.
     fn text_row(&mut self, columns: &mut [StringViewBuilder]) -> Result<Option<u64>> {
         let Some(line) = self.read_row()? else { return Ok(None) };

@@ -46,6 +46,7 @@ impl Wanted {
     pub(super) fn by(want: &Want) -> Self {
         Self(Arc::downgrade(want))
     }
+
     fn check(&self) -> std::io::Result<()> {
         match self.0.strong_count() {
             0 => Err(std::io::Error::other("the statement has ended")),
@@ -71,10 +72,12 @@ impl CopyFile {
         let is_polled = kind.is_fifo() || kind.is_char_device() || kind.is_socket();
         Ok(Self { file, is_polled, wanted })
     }
+
     /// Opens a file to be read.
     pub(super) fn open(path: &str, wanted: Wanted) -> std::io::Result<Self> {
         Self::new(OpenOptions::new().read(true).custom_flags(FLAGS).open(path)?, wanted)
     }
+
     /// Opens a file to be written, and empties it. Waits until somebody reads a pipe.
     pub(super) fn create(path: &str, wanted: Wanted) -> std::io::Result<Self> {
         let is_pipe = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
@@ -92,11 +95,13 @@ impl CopyFile {
     pub(super) fn length(&self) -> std::io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
+
     /// The file itself, which must not be a pipe or a device.
     pub(super) fn into_regular(self, path: &str) -> Result<File> {
         let message = || format!("\"{path}\" is a pipe or a device, which cannot be read in this format");
         if self.is_polled { Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message())) } else { Ok(self.file) }
     }
+
     /// Waits until a pipe or a device can be read or written. It cannot be before somebody has
     /// opened its other end.
     fn wait(&self, flags: PollFlags) -> std::io::Result<()> {
@@ -147,6 +152,7 @@ impl Write for CopyFile {
             }
         }
     }
+
     fn flush(&mut self) -> std::io::Result<()> {
         self.file.flush()
     }
@@ -200,13 +206,16 @@ impl FileSink {
         opened.await.unwrap_or_else(|_| Err(Self::broken()))?;
         Ok(Self { parts, ended, _want: want })
     }
+
     fn broken() -> SqlError {
         SqlError::new(sqlstate::INTERNAL_ERROR, "the output could not be written")
     }
+
     /// The thread's result: it has ended, or is about to.
     async fn end(&mut self) -> Result<()> {
         (&mut self.ended).await.unwrap_or_else(|_| Err(Self::broken()))
     }
+
     /// Writes rows.
     ///
     /// # Errors
@@ -217,6 +226,7 @@ impl FileSink {
             Err(_) => self.end().await,
         }
     }
+
     /// Writes the end of the format, and everything that is buffered.
     pub async fn finish(mut self) -> Result<()> {
         // Without a receiver there is an error already.

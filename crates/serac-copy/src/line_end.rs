@@ -19,6 +19,7 @@ impl LineEnd {
     pub(super) fn may_be_pair(self) -> bool {
         matches!(self, Self::Unknown | Self::ReturnNewline)
     }
+
     /// Notes the end of a line; false if earlier lines end otherwise.
     #[must_use]
     pub(super) fn takes(&mut self, end: Self) -> bool {
@@ -27,6 +28,7 @@ impl LineEnd {
         }
         *self == end
     }
+
     /// The message about this end in an input whose lines end otherwise. `kind` is the format's
     /// word for the newline.
     pub(super) fn misplaced(self, kind: &str) -> String {

@@ -65,6 +65,7 @@ impl Quotes {
     pub fn new(quote: u8, escape: u8) -> Self {
         Self { quote, escape, is_within: false, is_escaped: false }
     }
+
     /// Goes past a byte; returns whether the next one stands within quotes.
     pub fn pass(&mut self, byte: u8) -> bool {
         let is_escape = byte == self.escape && self.escape != self.quote && self.is_within;
@@ -126,10 +127,12 @@ impl Options {
             style: None,
         }
     }
+
     /// The quotes of CSV; `None` in another format.
     pub fn quotes(&self) -> Option<Quotes> {
         (self.format == Format::Csv).then(|| Quotes::new(self.quote, self.escape))
     }
+
     /// The defaults for a file of this name, in the format of its extension, or else in
     /// `otherwise`.
     pub fn of_file(path: &str, otherwise: Format) -> Self {
@@ -140,6 +143,7 @@ impl Options {
     fn forced(&self) -> [(&'static str, &'static str, &[String]); 2] {
         [("FORCE_NULL", "force null", &self.force_null), ("FORCE_NOT_NULL", "force not null", &self.force_not_null)]
     }
+
     /// Checks options for COPY TO, which forces no NULLs.
     ///
     /// # Errors
@@ -153,6 +157,7 @@ impl Options {
             None => Ok(()),
         }
     }
+
     /// The options of a COPY FROM into some columns of a table.
     ///
     /// # Errors

@@ -18,10 +18,12 @@ impl CopyProgress {
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
+
     /// The input that is read, and all of the input (zero if unknown), in bytes or rows.
     pub fn input(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
+
     /// Begins anew.
     pub fn restart(&self) {
         for figure in [&self.rows, &self.done, &self.total] {

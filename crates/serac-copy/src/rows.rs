@@ -53,6 +53,7 @@ impl Rows {
         }
         if lines.is_empty() { Ok(None) } else { Self::of_texts(&mut columns, lines).map(Some) }
     }
+
     /// Rows of texts, one for each line. A column may have one text more, of a row with an error.
     fn of_texts(columns: &mut [StringViewBuilder], lines: Vec<u64>) -> Result<Self> {
         let field = |i: usize| Field::new(format!("c{i}"), DataType::Utf8View, true);

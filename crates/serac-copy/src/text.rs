@@ -76,6 +76,7 @@ impl<R: CopyInput> TextReader<R> {
     fn malformed(&self, what: impl Into<String>) -> SqlError {
         in_line(sqlstate::BAD_COPY_FILE_FORMAT, what, self.line)
     }
+
     /// The next line without its end; false behind the last.
     fn next_line(&mut self, line: &mut Vec<u8>) -> Result<bool> {
         line.clear();
@@ -115,6 +116,7 @@ impl<R: CopyInput> TextReader<R> {
             }
         }
     }
+
     /// Ends a line whose end begins with this byte, which has been taken.
     fn end_line(&mut self, first: u8) -> Result<()> {
         let is_return = first == b'\r';
@@ -127,6 +129,7 @@ impl<R: CopyInput> TextReader<R> {
         };
         if self.line_end.takes(end) { Ok(()) } else { Err(self.malformed(end.misplaced("literal"))) }
     }
+
     /// Ends the data behind its mark, whose line has to end as others do.
     fn end_data(&mut self) -> Result<()> {
         let corrupt = "end-of-copy marker corrupt";
@@ -168,10 +171,12 @@ impl<R: CopyInput> TextReader<R> {
         self.failed = failed;
         rows
     }
+
     fn has_row_soon(&mut self) -> bool {
         let ends_line = |byte: &u8| matches!(byte, b'\n' | b'\r');
         self.input.buffer().iter().any(ends_line) || self.input.get_mut().comes_soon()
     }
+
     /// Reads a row; returns its line. `None` behind the last.
     fn row(
         &mut self,

@@ -55,6 +55,7 @@ impl<W: Write> LineWriter<W> {
         }
         line.push(quote);
     }
+
     fn put_header(&mut self, lines: &mut Vec<u8>) {
         let Some(names) = self.header.take() else { return };
         for (i, name) in names.iter().enumerate() {

@@ -60,39 +60,50 @@ impl HotBlock {
             append_marker: AtomicPtr::new(ptr::null_mut()),
         }
     }
+
     pub fn heap(&self) -> &Arc<BlockHeap> {
         &self.heap
     }
+
     pub fn append_marker(&self) -> &AtomicPtr<UndoRecord> {
         &self.append_marker
     }
+
     pub fn layout(&self) -> Layout {
         Layout
     }
+
     pub fn is_view(&self, _: ColumnId) -> bool {
         true
     }
+
     pub fn slot_limit(&self) -> u32 {
         1
     }
+
     pub fn is_freezing(&self) -> bool {
         false
     }
+
     pub fn version_head(&self, _: Slot) -> &VersionHead {
         &self.head
     }
+
     pub fn view(&self, _: ColumnId, _: Slot) -> Option<ArrowView> {
         let [low, high] = self.halves.each_ref().map(|half| half.load(Relaxed));
         Some(u128::from(low) | u128::from(high) << 64)
     }
+
     pub fn redirect(&self, _: ColumnId, _: Slot, view: ArrowView) {
         heap::redirect(&self.halves[1], view);
     }
+
     /// `HotBlock::write_cell`.
     pub fn write_view(&self, view: ArrowView) {
         self.halves[0].store(view as u64, Relaxed);
         self.halves[1].store((view >> 64) as u64, Relaxed);
     }
+
     /// `HotBlock::copy_out`. It copies byte by byte, so chunk and offset are looked at apart.
     pub fn copy_view(&self) -> ArrowView {
         let low = self.halves[0].load(Relaxed);

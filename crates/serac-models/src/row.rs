@@ -57,17 +57,21 @@ impl Row {
             collected: Mutex::default(),
         })
     }
+
     /// A snapshot.
     pub fn begin(&self) -> Timestamp {
         self.clock.begin().1
     }
+
     pub fn end(&self, start: Timestamp) {
         self.clock.leave(start);
     }
+
     pub fn writer(&self) -> Writer {
         let (number, start) = self.clock.begin();
         Writer { start, own: Timestamp::uncommitted(number), undo: OwnedContext::new(&self.pool, number) }
     }
+
     fn push(
         &self,
         writer: &mut Writer,
@@ -79,6 +83,7 @@ impl Row {
         let before = before.map(|cell| BeforeCell::new(COLUMN, cell)).into_iter();
         writer.undo.push(&self.pool, &self.table, row, (kind, 0), seen, before)
     }
+
     fn put(&self, value: u64) {
         self.low.store(value, Relaxed);
         self.high.store(value, Relaxed);
@@ -103,6 +108,7 @@ impl Row {
             writer.undo.pop_last(record);
         }
     }
+
     /// `DataTable::insert_into`; false if the slot is not free.
     pub fn insert(&self, writer: &mut Writer, value: u64) -> bool {
         let record = self.push(writer, UndoKind::Insert, ptr::null_mut(), None);
@@ -114,6 +120,7 @@ impl Row {
         self.present.store(1, Relaxed);
         true
     }
+
     /// `DataTable::insert_copy`.
     pub fn insert_copy(&self, writer: &mut Writer, value: u64) -> bool {
         self.head.newest().is_null() && self.present.load(Relaxed) == 0 && self.insert(writer, value)
@@ -125,6 +132,7 @@ impl Row {
         self.leave(writer);
         timestamp
     }
+
     /// `Transaction::abort`, with `DataTable::restore`.
     pub fn abort(&self, mut writer: Writer) {
         writer.undo.undo_since(Default::default(), |record| match record.before() {
@@ -138,6 +146,7 @@ impl Row {
         self.clock.latch().publish(|timestamp| writer.undo.stamp_aborted(timestamp));
         self.leave(writer);
     }
+
     fn leave(&self, writer: Writer) {
         self.collected.lock().push(writer.undo.submit());
         self.clock.leave(writer.start);
@@ -148,6 +157,7 @@ impl Row {
         end_copy();
         copy
     }
+
     fn see(&self, start: Timestamp, (mut low, mut high, present): (u64, u64, bool)) -> Found {
         let sees = |record: &UndoRecord| record.timestamp().visible_at(start);
         let apply = |before: &BeforeCell| {
@@ -158,10 +168,12 @@ impl Row {
         let (Walked::Decided(present) | Walked::Ended(present)) = unsafe { self.head.walk(present, sees, apply) };
         present.then_some((low, high))
     }
+
     /// `DataTable::read`.
     pub fn read(&self, start: Timestamp) -> Found {
         self.see(start, self.copy())
     }
+
     /// A bulk scan: the block's counter decides whether the version column is looked at at all.
     pub fn scan(&self, start: Timestamp) -> Found {
         let copy = self.copy();
@@ -187,6 +199,7 @@ impl Row {
         }
         drop(collected);
     }
+
     /// At the end, when nobody runs: checks that all collected memory is free.
     pub fn assert_clean(&self) {
         self.collect();

@@ -86,9 +86,11 @@ impl Chain {
     fn pack(self) -> usize {
         self.ts | self.bits << 4 | self.old_ts << 8 | self.old_bits << 12
     }
+
     fn unpack(word: usize) -> Self {
         Self { ts: word & 15, bits: word >> 4 & 15, old_ts: word >> 8 & 15, old_bits: word >> 12 & 15 }
     }
+
     fn at(self, start: usize) -> usize {
         if self.ts <= start { self.bits } else { self.old_bits }
     }
@@ -107,6 +109,7 @@ impl Index {
     fn new() -> Arc<Self> {
         Self::with_bulks(0)
     }
+
     fn with_bulks(bulk_writers: usize) -> Arc<Self> {
         Arc::new(Self {
             bulk_writers,
@@ -116,28 +119,35 @@ impl Index {
             chain: AtomicUsize::new(Chain { ts: 1, bits: 0, old_ts: 1, old_bits: 0 }.pack()),
         })
     }
+
     fn entry(&self, writer: usize) -> Ule {
         let fate = EntryFate::of(self.cells[writer].clone());
         Ule { writer, fate, is_bulk: self.bulk_writers >> writer & 1 == 1 }
     }
+
     /// `Cubit::publish`.
     fn append(&self, writer: usize) {
         self.log.append(self.entry(writer), &epoch::pin());
     }
+
     /// `Transaction::commit` with the hook that stamps the cell.
     fn commit(&self, writer: usize) -> usize {
         self.clock.latch().publish(|ts| self.cells[writer].commit(ts)).0 as usize
     }
+
     fn write(&self, writer: usize) -> usize {
         self.append(writer);
         self.commit(writer)
     }
+
     fn begin(&self) -> usize {
         self.clock.begin().1.0 as usize
     }
+
     fn end(&self, start: usize) {
         self.clock.leave(Timestamp(start as u64));
     }
+
     /// The writers whose entries a reader of the present anchor meets, and which of them the
     /// snapshot sees.
     fn meet(&self, start: usize) -> (Vec<usize>, Vec<usize>) {
@@ -155,6 +165,7 @@ impl Index {
         });
         (met, seen)
     }
+
     /// `Cubit::query`, with what `Cubit::reader` does first.
     fn query(&self, start: usize) -> usize {
         loop {
@@ -178,6 +189,7 @@ impl Index {
             self.merge();
         }
     }
+
     /// `Cubit::merge`: a plan, its one task, its end.
     fn merge(&self) {
         let guard = epoch::pin();
@@ -359,6 +371,7 @@ impl Plan {
         let new = || AtomicUsize::new(0);
         Arc::new(Self { bins: [new(), new()], progress: Progress::new(2), anchor: new() })
     }
+
     fn carry_out(&self, task: usize) {
         if self.bins[task].load(Acquire) == 0 {
             // A thread that loses finds the bin done.
@@ -367,6 +380,7 @@ impl Plan {
         }
         self.progress.finish(task);
     }
+
     fn help(&self, is_late: bool) {
         if let Some(task) = self.progress.take() {
             self.carry_out(task);

@@ -74,10 +74,12 @@ impl Table {
             cooling: Mutex::new(BTreeMap::new()),
         })
     }
+
     /// A commit, and `TransactionManager::tick`.
     fn tick(&self) -> Timestamp {
         self.clock.latch().publish(|_| {})
     }
+
     /// `DataTable::writable`, then the write. The copy that a thaw makes is there already.
     fn write(&self, bit: usize) {
         loop {
@@ -95,6 +97,7 @@ impl Table {
             }
         }
     }
+
     /// A transaction that writes once.
     fn transaction(&self, bit: usize) -> Timestamp {
         let (_, start) = self.clock.begin();
@@ -103,6 +106,7 @@ impl Table {
         self.clock.leave(start);
         committed
     }
+
     /// `DataTable::cool`, and `TransactionManager::freeze`.
     fn cool(&self, round: u64) {
         let entry = self.entry.load(Acquire);
@@ -111,6 +115,7 @@ impl Table {
             self.cooling.lock().unwrap().insert(ts, round);
         }
     }
+
     /// `GarbageCollector::freeze_cooled`.
     fn collect(&self) {
         let readers = self.clock.readers();
@@ -124,6 +129,7 @@ impl Table {
             self.freeze_cooled(round);
         }
     }
+
     /// `DataTable::freeze_cooled`.
     fn freeze_cooled(&self, round: u64) {
         let entry = self.entry.load(Acquire);
@@ -137,11 +143,13 @@ impl Table {
             published.expect("nobody replaces a block that is freezing");
         }
     }
+
     fn read(&self) -> usize {
         let entry = self.entry.load(Acquire);
         let hot = &self.hot[entry / 2];
         if entry % 2 == 1 { hot.lent.load(Relaxed) } else { hot.value.load(Relaxed) }
     }
+
     /// At the end: all writes are there, and what was lent is as it was.
     fn check(&self, writes: usize) {
         assert_eq!(self.read(), writes, "no write is lost");
@@ -256,6 +264,7 @@ impl Memory {
         }
         self.versioned.lower(1);
     }
+
     /// A step of `vacuum::run`.
     fn vacuum(&self) {
         let _latch = self.latch.lock().unwrap();
@@ -264,6 +273,7 @@ impl Memory {
             self.view.with_mut(|view| unsafe { *view += 1 });
         }
     }
+
     /// `DataTable::freeze_cooled`, and a reader of the frozen block.
     fn freeze(&self) {
         assert!(self.temperature.cool(0) && self.temperature.freeze(0), "no writer is about");

@@ -61,18 +61,23 @@ impl Family {
             deferred: Mutex::default(),
         })
     }
+
     fn begin(&self) -> u64 {
         self.clock.begin().1.0
     }
+
     fn end(&self, start: u64) {
         self.clock.leave(Timestamp(start));
     }
+
     fn commit(&self, stamp: impl FnOnce(u64)) {
         self.clock.latch().publish(|at| stamp(at.0));
     }
+
     fn has_parent(&self) -> bool {
         self.parent.load(Acquire) == THERE
     }
+
     fn commit_child(&self, number: u64) {
         let mut committed = 0;
         self.commit(|at| {
@@ -82,6 +87,7 @@ impl Family {
         });
         self.deferred.lock().push(committed);
     }
+
     /// A transaction that adds a child, unless the parent goes: `Transaction::check_child`.
     fn add_child(&self, number: u64) {
         let start = self.begin();
@@ -93,6 +99,7 @@ impl Family {
         }
         self.end(start);
     }
+
     /// A transaction that deletes the parent and the children that it sees, unless somebody else's
     /// are in the way: `Transaction::note_gone_parent`.
     fn delete_parent(&self, number: u64) {
@@ -107,6 +114,7 @@ impl Family {
         }
         self.end(start);
     }
+
     /// `GarbageCollector::run_once`.
     fn collect(&self) {
         let readers = self.clock.readers();
@@ -119,6 +127,7 @@ impl Family {
         };
         due.into_iter().for_each(|at| self.pins.forget(PARENT, at));
     }
+
     /// At the end.
     fn check(&self) {
         let children = self.children.lock().clone();

@@ -35,6 +35,7 @@ impl Bytes {
         // SAFETY: nobody writes at the same time: loom fails if somebody does.
         self.0.with(|bytes| unsafe { *bytes })
     }
+
     fn write(&self, value: u64) {
         // SAFETY: as above.
         self.0.with_mut(|bytes| unsafe { *bytes = value });
@@ -65,9 +66,11 @@ impl Registrar for Domain {
     fn identity(memory: &Block) -> (usize, usize) {
         (&raw const *memory.0 as usize, 1)
     }
+
     fn register(&self, memory: Block) -> Result<u32, &'static str> {
         self.0.insert(memory, 8).ok_or("there are too many keys")
     }
+
     fn revoke(&self, place: &u32) {
         drop(self.0.revoke(*place));
     }
@@ -92,6 +95,7 @@ impl Model {
             keys,
         })
     }
+
     /// Leases the block that the table has, as a directory does.
     fn lease(&self, until: Instant) -> (u64, u32) {
         let block = self.table.lock().clone().unwrap();
@@ -99,10 +103,12 @@ impl Model {
         let places = self.leases.add(lease, vec![block]).unwrap().unwrap();
         (lease, places[0])
     }
+
     /// The client's access, past the server's code: what the device does.
     fn read(&self, key: u32) -> Option<u64> {
         self.keys.with(key, |block| block.0.0.read())
     }
+
     /// A writer thaws the block: the table has a copy from now on, and nobody is waited for.
     fn thaw(&self) {
         drop(self.table.lock().take());

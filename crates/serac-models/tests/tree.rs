@@ -30,6 +30,7 @@ impl RowId {
     pub fn from_u64(raw: u64) -> Self {
         Self(raw)
     }
+
     pub fn as_u64(self) -> u64 {
         self.0
     }

@@ -69,12 +69,15 @@ impl World {
         drop(latch);
         Arc::new(Self { block: Block(block), latch: Mutex::new(()) })
     }
+
     fn hot(&self) -> &HotBlock {
         &self.block.0
     }
+
     fn vacuum(&self) {
         freeze::vacuum::vacuum(&self.block, BlockNo(0), true, |_| self.latch.lock());
     }
+
     /// `RawColumn::copy`, and the chunks that the copy names.
     fn scan(&self) {
         let _guard = epoch::pin();
@@ -83,6 +86,7 @@ impl World {
         let value = &chunks[chunk_of(view)].as_slice()[offset_of(view)..][..view_len(view)];
         assert_eq!(value, VALUE);
     }
+
     /// `DataTable::read_pinned`, of a row that has no version.
     fn read_row(&self) {
         let _guard = epoch::pin();
@@ -91,12 +95,14 @@ impl World {
         assert!(self.hot().head.newest().is_null());
         self.assert_names_value(view);
     }
+
     fn assert_names_value(&self, view: ArrowView) {
         let mut value = Vec::new();
         // SAFETY: the view was read as a row is read, under the caller's pin.
         unsafe { self.hot().heap().read(std::iter::once((COLUMN, view)), &mut value) };
         assert_eq!(value, VALUE);
     }
+
     /// At the end: the first chunk is gone, and one value is live.
     fn check(self: Arc<Self>) {
         let view = self.hot().view(COLUMN, SLOT).unwrap();

@@ -53,6 +53,7 @@ impl World {
             bells: std::array::from_fn(|_| Arc::new(Bell(Notify::new()))),
         })
     }
+
     /// `DataTable::install`: the holder if there is one.
     fn take(&self, row: usize, me: usize) -> Result<(), usize> {
         loop {
@@ -65,11 +66,13 @@ impl World {
             }
         }
     }
+
     /// `Transaction::wait_for`.
     fn queue(&self, me: usize, holder: usize, row: usize, again: bool) -> Queued {
         let holds = || self.rows[row].load(Acquire) == RUNNING + holder;
         self.queues.queue(me as u64, holder as u64, row, again, holds)
     }
+
     /// The end of a transaction: the stamp, and `Transaction::end_waits`.
     fn end(&self, me: usize, rows: &[usize]) {
         for &row in rows {
@@ -77,6 +80,7 @@ impl World {
         }
         self.queues.ended(me as u64);
     }
+
     /// Until it is the transaction's turn: a `Turn` that is polled, and dropped.
     fn sleep(&self, me: usize) {
         let waker = Waker::from(self.bells[me].clone());
@@ -85,6 +89,7 @@ impl World {
         }
         self.queues.give_up(me as u64);
     }
+
     /// A statement that takes a row, however long it waits; false at a deadlock.
     fn update(&self, me: usize, row: usize) -> bool {
         let mut again = false;
@@ -98,6 +103,7 @@ impl World {
         }
         true
     }
+
     /// At the end.
     fn assert_nobody_waits(&self) {
         assert!(self.queues.list(|waiter, _, _, _| waiter).is_empty());

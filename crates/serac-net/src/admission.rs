@@ -113,6 +113,7 @@ mod tests {
     fn address(last: u8) -> Option<IpAddr> {
         Some([10, 0, 0, last].into())
     }
+
     fn is_expelled(place: &Waiting) -> bool {
         let expelled = place.ends(NEVER).now_or_never().is_some();
         if expelled {

@@ -44,6 +44,7 @@ impl Listener {
     pub async fn tcp(address: SocketAddr) -> io::Result<Self> {
         TcpListener::bind(address).await.map(Self::Tcp)
     }
+
     /// Listens on a Unix socket at `path`. Whoever may enter its folder may connect, as with
     /// PostgreSQL's.
     ///
@@ -64,6 +65,7 @@ impl Listener {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
         Ok(Self::Unix(listener, SocketFile { path: path.to_owned(), inode: fs::symlink_metadata(path)?.ino() }))
     }
+
     /// Listens on the socket of a database's folder, which nobody but this user may enter. One that
     /// is there already was left behind: the caller has the folder's lock.
     ///
@@ -91,6 +93,7 @@ impl Listener {
         let inode = fs::symlink_metadata(&path)?.ino();
         Ok(Self::Unix(UnixListener::from_std(socket.into())?, SocketFile { path, inode }))
     }
+
     /// The first address of TCP among them.
     ///
     /// # Errors
@@ -102,6 +105,7 @@ impl Listener {
         });
         address.unwrap_or_else(|| Err(io::ErrorKind::AddrNotAvailable.into()))
     }
+
     fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Socket>> {
         match self {
             Self::Tcp(listener) => listener.poll_accept(context).map_ok(|(socket, _)| {
@@ -114,6 +118,7 @@ impl Listener {
             Self::Unix(listener, _) => listener.poll_accept(context).map_ok(|(socket, _)| Socket::Unix(socket)),
         }
     }
+
     /// The next connection on any of them, of which any may be asked first: one to which
     /// connections come all the time keeps nobody from the others. One task may wait at a time.
     ///
@@ -173,10 +178,12 @@ impl Socket {
             Self::Unix(_) => None,
         }
     }
+
     /// Whether what passes stays on this machine, in a socket that is a file.
     pub fn is_unix(&self) -> bool {
         matches!(self, Self::Unix(_))
     }
+
     /// Writes what more follows: the kernel may hold back the end of it until there is more, or
     /// until [`push`](Self::push).
     ///
@@ -192,6 +199,7 @@ impl Socket {
             }
         })
     }
+
     /// Sends what the kernel holds back.
     ///
     /// # Errors
@@ -203,6 +211,7 @@ impl Socket {
             Self::Unix(_) => Ok(()),
         }
     }
+
     /// The user, and the process, of a client on a Unix socket, as they were when it connected.
     pub fn peer(&self) -> Option<(u32, Option<i32>)> {
         match self {
@@ -210,6 +219,7 @@ impl Socket {
             Self::Unix(socket) => socket.peer_cred().ok().map(|peer| (peer.uid(), peer.pid())),
         }
     }
+
     /// The socket without the runtime that it was taken with, for [`Unbound::bind`] in another.
     ///
     /// # Errors
@@ -220,6 +230,7 @@ impl Socket {
             Self::Unix(socket) => socket.into_std().map(Unbound::Unix),
         }
     }
+
     /// The socket, and a second handle that keeps it open.
     ///
     /// # Errors
@@ -266,6 +277,7 @@ impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         either!(self.get_mut(), socket => Pin::new(socket).poll_write(context, bytes))
     }
+
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -273,12 +285,15 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         either!(self.get_mut(), socket => Pin::new(socket).poll_write_vectored(context, slices))
     }
+
     fn is_write_vectored(&self) -> bool {
         either!(self, socket => socket.is_write_vectored())
     }
+
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         either!(self.get_mut(), socket => Pin::new(socket).poll_flush(context))
     }
+
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         either!(self.get_mut(), socket => Pin::new(socket).poll_shutdown(context))
     }

@@ -69,12 +69,15 @@ impl Accumulator for Accumulated {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.each(values, Sums::add)
     }
+
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.each(values, Sums::remove)
     }
+
     fn supports_retract_batch(&self) -> bool {
         true
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let value = match self.of {
             Of::Sum => self.sums.sum(),
@@ -83,12 +86,15 @@ impl Accumulator for Accumulated {
         };
         Ok(ScalarValue::LargeBinary(value.map_err(external)?.map(|number| number.to_stored())))
     }
+
     fn size(&self) -> usize {
         size_of_val(self) + self.sums.size()
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         Ok(vec![ScalarValue::LargeBinary(Some(self.sums.to_bytes()))])
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         for bytes in crate::as_type::<datafusion::arrow::array::LargeBinaryArray>(states[0].as_ref())? {
             let sums = bytes.and_then(Sums::of_bytes);
@@ -103,12 +109,15 @@ impl AggregateUDFImpl for Aggregate {
     fn name(&self) -> &str {
         self.name
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(crate::FREE)
     }
+
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         if args.is_distinct {
             return Err(DataFusionError::NotImplemented(format!("{}(DISTINCT …)", self.name)));
@@ -116,9 +125,11 @@ impl AggregateUDFImpl for Aggregate {
         let sums = Sums::new(matches!(self.of, Of::Variance { .. }));
         Ok(Box::new(Accumulated { of: self.of, sums }))
     }
+
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         Ok(vec![Arc::new(Field::new(format!("{}[sums]", args.name), DataType::LargeBinary, true))])
     }
+
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::Identical
     }
@@ -188,15 +199,19 @@ impl Accumulator for Best {
         }
         Ok(())
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         Ok(self.value.clone())
     }
+
     fn size(&self) -> usize {
         size_of_val(self) + self.value.size() + self.key.size()
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         Ok(vec![self.value.clone(), self.key.clone()])
     }
+
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         self.update_batch(states)
     }
@@ -230,6 +245,7 @@ impl Accumulator for Sliding {
         }
         Ok(())
     }
+
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.left += values[0].len() as u64;
         while self.rows.front().is_some_and(|(number, ..)| *number <= self.left) {
@@ -237,19 +253,24 @@ impl Accumulator for Sliding {
         }
         Ok(())
     }
+
     fn supports_retract_batch(&self) -> bool {
         true
     }
+
     fn evaluate(&mut self) -> Result<ScalarValue> {
         Ok(self.rows.front().map_or_else(|| self.null.clone(), |(_, value, _)| value.clone()))
     }
+
     fn size(&self) -> usize {
         let of_row = |(_, value, key): &(u64, ScalarValue, ScalarValue)| value.size() + key.size();
         size_of_val(self) + self.rows.iter().map(of_row).sum::<usize>()
     }
+
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         Err(DataFusionError::Internal("the state of a moving frame".into()))
     }
+
     fn merge_batch(&mut self, _: &[ArrayRef]) -> Result<()> {
         Err(DataFusionError::Internal("the state of a moving frame".into()))
     }
@@ -263,20 +284,25 @@ impl AggregateUDFImpl for ByKey {
             Choice::Greatest => "greatest_by_key",
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(given[0].clone())
     }
+
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let null = |at: usize| ScalarValue::try_from(args.expr_fields[at].data_type());
         Ok(Box::new(Best { choice: self.choice, value: null(0)?, key: null(1)? }))
     }
+
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let null = ScalarValue::try_from(args.expr_fields[0].data_type())?;
         Ok(Box::new(Sliding { choice: self.choice, null, rows: VecDeque::new(), come: 0, left: 0 }))
     }
+
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         let field = |at: usize, what: &str| {
             let of = args.input_fields[at].data_type().clone();
@@ -284,6 +310,7 @@ impl AggregateUDFImpl for ByKey {
         };
         Ok(vec![field(0, "value"), field(1, "key")])
     }
+
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::NotSupported
     }

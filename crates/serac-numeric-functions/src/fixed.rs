@@ -59,6 +59,7 @@ impl Fixed {
         };
         rounded.to_decimal(self.precision, self.scale)
     }
+
     /// Decimals whose last digits are dropped, as whole numbers.
     fn of_decimals(&self, array: &Decimal128Array, from: i8) -> Result<Option<ArrayRef>> {
         let dropped = u32::try_from(from - self.scale).ok();
@@ -94,12 +95,15 @@ impl ScalarUDFImpl for Fixed {
     fn name(&self) -> &str {
         &self.name
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Decimal128(self.precision, self.scale))
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let [ColumnarValue::Array(array)] = &args.args[..]
             && let DataType::Decimal128(_, from) = array.data_type()

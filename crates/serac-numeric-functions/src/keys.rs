@@ -101,12 +101,15 @@ impl ScalarUDFImpl for Extreme {
             false => "interval_least",
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Interval(IntervalUnit::MonthDayNano))
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let are_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if are_constant { 1 } else { args.number_rows };
@@ -147,15 +150,18 @@ impl ScalarUDFImpl for Key {
             Keyed::Interval => "interval_key",
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.of {
             Keyed::Numeric => DataType::Binary,
             Keyed::Interval => DataType::Decimal128(38, 0),
         })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match self.of {
             Keyed::Numeric => by_row(&args, |columns, rows| of_numbers(rows, |row| columns[0].number(row))),

@@ -65,6 +65,7 @@ impl Form {
             Self::Key => DataType::Binary,
         }
     }
+
     /// The type of an array of values in this form.
     fn of(self, given: &DataType) -> Result<DataType> {
         match given {
@@ -78,6 +79,7 @@ impl Form {
             other => Err(DataFusionError::Internal(format!("an array of numbers of type {other}"))),
         }
     }
+
     /// Numbers in this form, computed as long as they are wanted.
     fn converted(self, array: &ArrayRef, wanted: Option<&IsWanted>) -> Result<ArrayRef> {
         let column = Column::new(array.as_ref())?;
@@ -105,12 +107,15 @@ impl ScalarUDFImpl for Elements {
             Form::Key => "numeric_element_keys",
         }
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.form.of(given.first().unwrap_or(&DataType::Null))
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_constant = matches!(args.args[..], [ColumnarValue::Scalar(_)]);
         let [array] = &ColumnarValue::values_to_arrays(&args.args)?[..] else {

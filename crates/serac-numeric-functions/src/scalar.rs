@@ -181,12 +181,15 @@ impl ScalarUDFImpl for Function {
     fn name(&self) -> &str {
         self.definition.name
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(self.definition.gives.stored())
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         by_row(&args, |columns, rows| {
             let mut out = Builder::new(self.definition.gives, rows);

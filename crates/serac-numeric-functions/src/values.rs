@@ -113,6 +113,7 @@ impl<'a> Column<'a> {
             other => return Err(DataFusionError::Internal(format!("numbers of type {other}"))),
         })
     }
+
     fn is_null(&self, row: usize) -> bool {
         match self {
             Self::Free(array) => array.is_null(row),
@@ -128,6 +129,7 @@ impl<'a> Column<'a> {
             Self::Null => true,
         }
     }
+
     /// A value; `None` for NULL.
     ///
     /// # Errors
@@ -150,6 +152,7 @@ impl<'a> Column<'a> {
             Self::Null => return Ok(None),
         }))
     }
+
     /// A value as a number; `None` for NULL.
     ///
     /// # Errors
@@ -196,6 +199,7 @@ impl Builder {
             Kind::Text => Self::Text(StringViewBuilder::with_capacity(rows)),
         }
     }
+
     /// Adds a value, or NULL.
     ///
     /// # Errors
@@ -233,6 +237,7 @@ impl Builder {
         }
         Ok(())
     }
+
     /// The array.
     pub fn finish(self) -> ArrayRef {
         match self {

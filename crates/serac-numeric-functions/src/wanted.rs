@@ -27,11 +27,13 @@ impl IsWanted {
     pub fn of(options: &ConfigOptions) -> Option<&Self> {
         options.extensions.get()
     }
+
     /// Notes that nobody wants the rows any more.
     pub fn end(&self) {
         // Relaxed: a late read computes some more rows.
         self.0.store(false, Ordering::Relaxed);
     }
+
     /// Checks that somebody wants the rows.
     ///
     /// # Errors
@@ -43,6 +45,7 @@ impl IsWanted {
             false => Err(DataFusionError::Execution("nobody wants the rows any more".into())),
         }
     }
+
     /// Whether both are of one query.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -57,15 +60,19 @@ impl ExtensionOptions for IsWanted {
     fn as_any(&self) -> &dyn Any {
         self
     }
+
     fn as_any_mut(&mut self) -> &mut dyn Any {
         self
     }
+
     fn cloned(&self) -> Box<dyn ExtensionOptions> {
         Box::new(self.clone())
     }
+
     fn set(&mut self, key: &str, _: &str) -> Result<()> {
         Err(DataFusionError::Configuration(format!("there is no option {key}")))
     }
+
     fn entries(&self) -> Vec<ConfigEntry> {
         Vec::new()
     }

@@ -27,6 +27,7 @@ impl Finite {
     pub(crate) fn times(&self, other: &Self) -> Self {
         Self::new(self.unscaled.times(&other.unscaled), self.scale + other.scale)
     }
+
     /// The quotient with `scale` digits behind the point. `other` is not 0.
     pub(crate) fn divided(&self, other: &Self, scale: u32, is_rounded: bool) -> Self {
         let (above, below) = (scale + other.scale, self.scale);
@@ -34,6 +35,7 @@ impl Finite {
         let right = other.unscaled.shifted(below.saturating_sub(above));
         Self::new(if is_rounded { left.divided_rounded(&right) } else { left.divided(&right).0 }, scale)
     }
+
     /// The number rounded to `places` digits behind the point; negative ones are places before it.
     /// Zeros are added.
     pub(crate) fn rounded(&self, places: i64) -> Self {
@@ -42,6 +44,7 @@ impl Finite {
     pub(crate) fn truncated(&self, places: i64) -> Self {
         self.cut(places, Integer::truncated)
     }
+
     fn cut(&self, places: i64, cut: fn(&Integer, u32) -> Integer) -> Self {
         let scale = u32::try_from(places.max(0)).unwrap_or(0);
         let surplus = i64::from(self.scale) - places;
@@ -55,6 +58,7 @@ impl Finite {
         let zeros = u32::try_from((-places).max(0)).unwrap_or(0);
         Self::new(cut(&self.unscaled, surplus).shifted(zeros), scale)
     }
+
     /// The number of digits behind the point of a quotient: enough for 16 significant ones, no
     /// fewer than either number has, and at most 1,000.
     pub(crate) fn quotient_scale(&self, other: &Self) -> u32 {
@@ -86,6 +90,7 @@ impl Finite {
     pub(crate) fn is_whole(&self) -> bool {
         self.unscaled.zeros_at_end(self.scale) == self.scale
     }
+
     /// The number of digits behind the point without zeros at the end.
     pub(crate) fn least_scale(&self) -> u32 {
         self.scale - self.unscaled.zeros_at_end(self.scale)
@@ -105,6 +110,7 @@ impl Numeric {
             (Self::Finite(_), infinite) | (infinite, _) => Ok(infinite.clone()),
         }
     }
+
     /// `self - other`.
     ///
     /// # Errors
@@ -115,6 +121,7 @@ impl Numeric {
             _ => self.plus(&other.negated()),
         }
     }
+
     /// `self * other`.
     ///
     /// # Errors
@@ -132,6 +139,7 @@ impl Numeric {
             }),
         }
     }
+
     /// An infinity of a sign; NaN for 0.
     fn infinite(sign: i32) -> Self {
         match sign {
@@ -140,6 +148,7 @@ impl Numeric {
             _ => Self::NegativeInfinity,
         }
     }
+
     /// `self / other`, with PostgreSQL's digits behind the point.
     ///
     /// # Errors
@@ -150,6 +159,7 @@ impl Numeric {
             Ok(special) => Ok(special),
         }
     }
+
     /// `div(self, other)`: the quotient without digits behind the point.
     ///
     /// # Errors
@@ -160,6 +170,7 @@ impl Numeric {
             Ok(special) => Ok(special),
         }
     }
+
     /// The quotient if a number is infinite or NaN; otherwise both as finite numbers.
     #[allow(clippy::type_complexity)]
     fn special_quotient<'n>(&'n self, other: &'n Self) -> Result<Result<Self, (&'n Finite, &'n Finite)>> {
@@ -172,6 +183,7 @@ impl Numeric {
             _ => Ok(Ok(Self::NaN)),
         }
     }
+
     /// `self % other`, which has the sign of `self`.
     ///
     /// # Errors
@@ -188,6 +200,7 @@ impl Numeric {
             _ => Ok(Self::NaN),
         }
     }
+
     /// `-self`.
     #[must_use]
     pub fn negated(&self) -> Self {
@@ -198,16 +211,19 @@ impl Numeric {
             Self::NaN => Self::NaN,
         }
     }
+
     /// `abs(self)`.
     #[must_use]
     pub fn absolute(&self) -> Self {
         if self.signum() == Some(-1) { self.negated() } else { self.clone() }
     }
+
     /// `sign(self)`.
     #[must_use]
     pub fn sign(&self) -> Self {
         self.signum().map_or(Self::NaN, Self::from_integer)
     }
+
     /// `round(self, places)`, halves away from zero.
     ///
     /// # Errors
@@ -218,6 +234,7 @@ impl Numeric {
             _ => Ok(self.clone()),
         }
     }
+
     /// `trunc(self, places)`.
     #[must_use]
     pub fn truncated(&self, places: i32) -> Self {
@@ -228,6 +245,7 @@ impl Numeric {
             _ => self.clone(),
         }
     }
+
     /// `ceil(self)`.
     ///
     /// # Errors
@@ -235,6 +253,7 @@ impl Numeric {
     pub fn ceiling(&self) -> Result<Self> {
         self.towards(1)
     }
+
     /// `floor(self)`.
     ///
     /// # Errors
@@ -242,6 +261,7 @@ impl Numeric {
     pub fn floor(&self) -> Result<Self> {
         self.towards(-1)
     }
+
     fn towards(&self, sign: i32) -> Result<Self> {
         let Self::Finite(finite) = self else { return Ok(self.clone()) };
         let whole = finite.truncated(0);
@@ -250,6 +270,7 @@ impl Numeric {
             false => Ok(Self::Finite(whole)),
         }
     }
+
     /// The number as one of `NUMERIC(precision, scale)`.
     ///
     /// # Errors
@@ -276,10 +297,12 @@ impl Numeric {
             }
         }
     }
+
     /// `min_scale(self)`; `None` if it has no digits.
     pub fn least_scale(&self) -> Option<u32> {
         self.finite().map(Finite::least_scale)
     }
+
     /// `trim_scale(self)`.
     #[must_use]
     pub fn trimmed(&self) -> Self {

@@ -40,6 +40,7 @@ impl Numeric {
             }
         }
     }
+
     /// The nearest float.
     ///
     /// # Errors
@@ -59,6 +60,7 @@ impl Numeric {
             }
         }
     }
+
     /// The nearest float of 32 bits.
     ///
     /// # Errors
@@ -78,15 +80,18 @@ impl Numeric {
             }
         }
     }
+
     /// The number of a float's first 15 digits.
     pub fn of_f64(value: f64) -> Self {
         Self::of_float(value, 15, f64::is_nan(value))
     }
+
     /// The number of a float's first 6 digits.
     pub fn of_f32(value: f32) -> Self {
         // C's printf also writes such a float as a double.
         Self::of_float(f64::from(value), 6, value.is_nan())
     }
+
     fn of_float(value: f64, digits: usize, is_nan: bool) -> Self {
         if is_nan {
             return Self::NaN;
@@ -99,6 +104,7 @@ impl Numeric {
         let number = text.parse::<Self>().unwrap_or(Self::NaN);
         number.trimmed()
     }
+
     /// `unscaled / 10^scale` of a decimal of a fixed scale, which may be negative.
     pub fn of_decimal(unscaled: i128, scale: i8) -> Self {
         match u32::try_from(scale) {
@@ -109,6 +115,7 @@ impl Numeric {
             }
         }
     }
+
     /// The nearest decimal of a fixed precision and scale, without a point.
     ///
     /// # Errors

@@ -62,6 +62,7 @@ impl Finite {
         groups.extend(tail.chunks(4).map(|part| group(part, 4)));
         (weight, groups)
     }
+
     /// The same of a number other than 0 that fits into 128 bits with the zeros that fill its last
     /// group.
     fn small_groups(&self) -> Option<(i64, Vec<u16>)> {
@@ -100,12 +101,14 @@ impl Numeric {
             }
         }
     }
+
     /// The stored form.
     pub fn to_stored(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(18);
         self.write_stored(&mut out);
         out
     }
+
     /// The number of a stored form.
     ///
     /// # Errors
@@ -126,6 +129,7 @@ impl Numeric {
             _ => Err(wrong()),
         }
     }
+
     /// Writes the key.
     pub fn write_key(&self, out: &mut Vec<u8>) {
         let finite = match self {
@@ -152,12 +156,14 @@ impl Numeric {
             out.extend_from_slice(&[0xff, 0xff]);
         }
     }
+
     /// The key.
     pub fn to_key(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         self.write_key(&mut out);
         out
     }
+
     /// A number that has this key, with as few digits behind the point as the key's groups have.
     ///
     /// # Errors
@@ -186,6 +192,7 @@ impl Numeric {
         let scale = u32::try_from(behind).map_or(MOST_SCALE, |behind| behind.min(MOST_SCALE));
         Self::of_groups(&groups, weight, is_negative, scale)
     }
+
     /// Writes the form of PostgreSQL's protocol.
     pub fn write_wire(&self, out: &mut Vec<u8>) {
         let (weight, groups, sign, scale) = match self {
@@ -206,6 +213,7 @@ impl Numeric {
         put(scale);
         groups.into_iter().for_each(put);
     }
+
     /// The number of the form of PostgreSQL's protocol.
     ///
     /// # Errors
@@ -243,6 +251,7 @@ impl Numeric {
         }
         Self::of_groups(&groups, weight, is_negative, u32::from(scale))
     }
+
     /// The number of groups of four digits, the first of which counts 10,000 to the power of
     /// `weight`, with `scale` digits behind the point.
     ///

@@ -286,6 +286,7 @@ impl Numeric {
             )),
         }
     }
+
     /// `exp(self)`.
     ///
     /// # Errors
@@ -302,6 +303,7 @@ impl Numeric {
             _ => Ok(self.clone()),
         }
     }
+
     /// `ln(self)`.
     ///
     /// # Errors
@@ -318,6 +320,7 @@ impl Numeric {
             }
         }
     }
+
     /// `log(base, self)`.
     ///
     /// # Errors
@@ -349,6 +352,7 @@ impl Numeric {
         }
         number.divided(&base, scale, true).checked()
     }
+
     /// `power(self, exponent)`.
     ///
     /// # Errors
@@ -398,6 +402,7 @@ impl Numeric {
             _ => Self::Infinity,
         })
     }
+
     /// `gcd(self, other)`.
     ///
     /// # Errors
@@ -406,6 +411,7 @@ impl Numeric {
         let (Self::Finite(left), Self::Finite(right)) = (self, other) else { return Ok(Self::NaN) };
         left.greatest_common_divisor(right).checked()
     }
+
     /// `lcm(self, other)`.
     ///
     /// # Errors
@@ -420,6 +426,7 @@ impl Numeric {
         let multiple = left.divided(&divisor, 0, false).times(right);
         Finite::new(multiple.unscaled.absolute(), multiple.scale).rounded(i64::from(scale)).checked()
     }
+
     /// `factorial(of)`.
     ///
     /// # Errors
@@ -448,6 +455,7 @@ impl Numeric {
         let of = u64::try_from(of).unwrap_or(0);
         Finite::new(Integer::from(if of < 2 { BigInt::one() } else { product(1, of) }), 0).checked()
     }
+
     /// `width_bucket(self, low, high, count)`.
     ///
     /// # Errors
@@ -495,6 +503,7 @@ impl Finite {
         };
         Self::new(square.square_root().rounded(1), scale)
     }
+
     fn greatest_common_divisor(&self, other: &Self) -> Self {
         let scale = self.scale.max(other.scale);
         let (left, right) = (self.rounded(i64::from(scale)), other.rounded(i64::from(scale)));

@@ -77,6 +77,7 @@ impl Integer {
             Kind::Big(big) => (**big).clone(),
         }
     }
+
     /// Whether it is 0.
     pub fn is_zero(&self) -> bool {
         self.0 == Kind::Small(0)
@@ -87,6 +88,7 @@ impl Integer {
             Kind::Big(big) => i32::from(big.is_positive()) - i32::from(big.is_negative()),
         }
     }
+
     /// The number of decimal digits; 1 for zero.
     pub(crate) fn digits(&self) -> u32 {
         match &self.0 {
@@ -104,6 +106,7 @@ impl Integer {
             }
         }
     }
+
     /// The magnitude without `digits` digits at the end. The rest must fit into 128 bits.
     pub(crate) fn magnitude_without(&self, digits: u32) -> u128 {
         match &self.0 {
@@ -144,6 +147,7 @@ impl Integer {
             _ => Self::from(self.to_big() * other.to_big()),
         }
     }
+
     /// The number with this many zeros behind it.
     pub(crate) fn shifted(&self, zeros: u32) -> Self {
         if zeros == 0 || self.is_zero() {
@@ -156,6 +160,7 @@ impl Integer {
         }
         Self::from(self.to_big() * power_of_ten(zeros))
     }
+
     /// The quotient, towards zero, and the remainder, which has the sign of `self`. `other` is not
     /// 0.
     pub(crate) fn divided(&self, other: &Self) -> (Self, Self) {
@@ -167,6 +172,7 @@ impl Integer {
             }
         }
     }
+
     /// The quotient, halves away from zero. `other` is not 0.
     pub(crate) fn divided_rounded(&self, other: &Self) -> Self {
         let (quotient, remainder) = self.divided(other);
@@ -176,10 +182,12 @@ impl Integer {
         }
         quotient.plus(&Self::from(i128::from(self.signum() * other.signum())))
     }
+
     /// The number without `digits` digits at the end, halves away from zero.
     pub(crate) fn rounded(&self, digits: u32) -> Self {
         if digits == 0 { self.clone() } else { self.divided_rounded(&Self::power_of_ten(digits)) }
     }
+
     /// The number without `digits` digits at the end.
     pub(crate) fn truncated(&self, digits: u32) -> Self {
         if digits == 0 { self.clone() } else { self.divided(&Self::power_of_ten(digits)).0 }
@@ -211,10 +219,12 @@ impl Integer {
             _ => Self::from(self.to_big().gcd(&other.to_big())),
         }
     }
+
     /// The square root of a number that is not negative, towards zero.
     pub(crate) fn square_root(&self) -> Self {
         Self::from(self.to_big().sqrt())
     }
+
     /// The number of zeros at the end, up to `most`; `most` for zero.
     pub(crate) fn zeros_at_end(&self, most: u32) -> u32 {
         match &self.0 {
@@ -234,6 +244,7 @@ impl Integer {
             }
         }
     }
+
     /// The digits of the magnitude.
     pub(crate) fn to_digits(&self) -> String {
         match &self.0 {
@@ -241,6 +252,7 @@ impl Integer {
             Kind::Big(big) => big.magnitude().to_str_radix(10),
         }
     }
+
     /// The number with these decimal digits, which have no sign. There is at least one.
     pub(crate) fn of_digits(digits: &[u8], is_negative: bool) -> Option<Self> {
         let magnitude = match digits.len() < SMALL_POWERS {
@@ -249,6 +261,7 @@ impl Integer {
         };
         Some(if is_negative { magnitude.negated() } else { magnitude })
     }
+
     /// Two's complement, the lowest byte first, without needless bytes.
     pub(crate) fn write_bytes(&self, out: &mut Vec<u8>) {
         match &self.0 {
@@ -271,6 +284,7 @@ impl Integer {
             None => Self::from(BigInt::from_signed_bytes_le(bytes)),
         }
     }
+
     /// The number of a magnitude, the lowest byte first.
     pub(crate) fn of_magnitude(magnitude: BigUint, is_negative: bool) -> Self {
         let sign = match (magnitude.is_zero(), is_negative) {

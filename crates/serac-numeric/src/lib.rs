@@ -96,14 +96,17 @@ impl Numeric {
     pub fn new(unscaled: impl Into<Integer>, scale: u32) -> Result<Self> {
         Finite::new(unscaled.into(), scale).checked()
     }
+
     /// Zero with digits behind the point.
     pub(crate) fn zero(scale: u32) -> Self {
         Self::Finite(Finite::new(Integer::from(0i64), scale))
     }
+
     /// A whole number.
     pub fn from_integer(value: impl Into<i128>) -> Self {
         Self::Finite(Finite::new(Integer::from(value.into()), 0))
     }
+
     /// The number with its digits; `None` for NaN and the infinities.
     pub fn finite(&self) -> Option<&Finite> {
         match self {
@@ -111,10 +114,12 @@ impl Numeric {
             _ => None,
         }
     }
+
     /// Whether it is NaN.
     pub fn is_nan(&self) -> bool {
         matches!(self, Self::NaN)
     }
+
     /// -1, 0 or 1; `None` for NaN.
     pub fn signum(&self) -> Option<i32> {
         match self {
@@ -124,6 +129,7 @@ impl Numeric {
             Self::NaN => None,
         }
     }
+
     /// Digits behind the point; `None` if it has no digits.
     pub fn scale(&self) -> Option<u32> {
         self.finite().map(|finite| finite.scale)
@@ -134,14 +140,17 @@ impl Finite {
     pub(crate) fn new(unscaled: Integer, scale: u32) -> Self {
         Self { unscaled, scale }
     }
+
     /// The digits without a point.
     pub fn unscaled(&self) -> &Integer {
         &self.unscaled
     }
+
     /// Digits behind the point.
     pub fn scale(&self) -> u32 {
         self.scale
     }
+
     /// The number, if it has no more digits than are allowed.
     pub(crate) fn checked(self) -> Result<Numeric> {
         let is_long = || i64::from(self.unscaled.digits()) - i64::from(self.scale) > MOST_WHOLE_DIGITS;
@@ -150,6 +159,7 @@ impl Finite {
         }
         Ok(Numeric::Finite(self))
     }
+
     /// The power of ten of the first digit; 0 for zero.
     pub(crate) fn exponent(&self) -> i64 {
         match self.unscaled.is_zero() {
@@ -157,10 +167,12 @@ impl Finite {
             false => i64::from(self.unscaled.digits()) - 1 - i64::from(self.scale),
         }
     }
+
     /// The power of 10,000 of the first group of digits, where groups begin at the point.
     pub(crate) fn weight(&self) -> i64 {
         self.exponent().div_euclid(4)
     }
+
     /// The value of the first group, and of it with the next one.
     pub(crate) fn first_groups(&self) -> (u32, u32) {
         if self.unscaled.is_zero() {

@@ -35,14 +35,17 @@ impl Sums {
             scales: BTreeMap::new(),
         }
     }
+
     /// Puts a value in.
     pub fn add(&mut self, value: &Numeric) {
         self.change(value, 1);
     }
+
     /// Takes a value out that was put in.
     pub fn remove(&mut self, value: &Numeric) {
         self.change(value, -1);
     }
+
     fn change(&mut self, value: &Numeric, by: i64) {
         self.count += by;
         let finite = match value {
@@ -58,6 +61,7 @@ impl Sums {
         }
         self.change_scale(finite.scale, by);
     }
+
     fn change_scale(&mut self, scale: u32, by: i64) {
         let count = self.scales.entry(scale).or_insert(0);
         *count += by;
@@ -65,6 +69,7 @@ impl Sums {
             self.scales.remove(&scale);
         }
     }
+
     /// Adds the values of the other sums.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
@@ -79,18 +84,22 @@ impl Sums {
             self.change_scale(*scale, *count);
         }
     }
+
     /// The bytes that it takes beside the structure itself, about.
     pub fn size(&self) -> usize {
         let digits = |sum: &Finite| sum.unscaled.digits() as usize / 2;
         digits(&self.sum) + self.squares.as_ref().map_or(0, digits) + self.scales.len() * 24
     }
+
     /// The number of values in it.
     pub fn count(&self) -> i64 {
         self.count
     }
+
     fn scale(&self) -> u32 {
         self.scales.last_key_value().map_or(0, |(scale, _)| *scale)
     }
+
     /// The sum; `None` if there are no values.
     ///
     /// # Errors
@@ -106,6 +115,7 @@ impl Sums {
             _ => Numeric::NaN,
         }))
     }
+
     /// The average; `None` if there are no values.
     ///
     /// # Errors
@@ -116,6 +126,7 @@ impl Sums {
             None => Ok(None),
         }
     }
+
     /// The variance, of a sample or of all, or its root; `None` if there are too few values.
     ///
     /// # Errors
@@ -131,6 +142,7 @@ impl Sums {
         let scale = i64::from(self.scale());
         of_finite(self.count, &self.sum.rounded(scale), &squares.rounded(2 * scale), is_sample, is_root)
     }
+
     /// All of it as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -152,6 +164,7 @@ impl Sums {
         }
         out
     }
+
     /// Reads the bytes of [`Self::to_bytes`]; `None` for other bytes.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {

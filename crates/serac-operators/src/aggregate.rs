@@ -63,6 +63,7 @@ fn prefetch<T>(cells: &[T], at: Option<usize>) {
         // SAFETY: a prefetch has no effect but on caches.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(cell).cast()) };
     }
+
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (cells, at);
 }
@@ -389,6 +390,7 @@ pub fn run_ends(keys: &[i64], ends: &mut Vec<u32>) {
     if keys.is_empty() {
         return;
     }
+
     #[cfg(target_arch = "x86_64")]
     if *crate::simd::AVX512 {
         // SAFETY: the processor has the features.

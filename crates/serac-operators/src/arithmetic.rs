@@ -31,6 +31,7 @@ fn bound_of(values: &[i64]) -> u64 {
     fn portable(values: &[i64]) -> u64 {
         values.iter().fold(0, |all, v| all | (v ^ (v >> 63)) as u64 | u64::from(*v != 0))
     }
+
     #[cfg(target_arch = "x86_64")]
     if *crate::simd::AVX512 {
         #[target_feature(enable = "avx512f,avx512dq,avx512vl")]

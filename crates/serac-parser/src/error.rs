@@ -21,6 +21,7 @@ impl ParseError {
     pub(crate) fn at(message: impl Into<String>, span: Span) -> Self {
         Self::new(sqlstate::SYNTAX_ERROR, message, span.start)
     }
+
     /// Line and column of the error in its text, in characters from 1.
     pub fn line_and_column(&self, sql: &str) -> (u32, u32) {
         let before = sql.get(..self.position as usize).unwrap_or(sql);

@@ -144,29 +144,35 @@ impl Lexer<'_> {
     fn peek(&self, ahead: usize) -> u8 {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
+
     fn span(&self, start: usize) -> Span {
         Span { start: start as u32, end: self.at as u32 }
     }
+
     fn text(&self, from: usize, to: usize) -> &str {
         self.sql.get(from..to).unwrap_or_default()
     }
+
     fn skip_while(&mut self, goes_on: impl Fn(u8) -> bool) {
         while self.bytes.get(self.at).is_some_and(|byte| goes_on(*byte)) {
             self.at += 1;
         }
     }
+
     /// An error at or near the text from `start` on.
     fn near(&self, message: &str, start: usize) -> ParseError {
         let text = self.text(start, self.sql.len());
         let place = if text.is_empty() { "end of input".to_owned() } else { format!("or near \"{text}\"") };
         ParseError::new(sqlstate::SYNTAX_ERROR, format!("{message} at {place}"), start as u32)
     }
+
     /// An error of half a character, with the text at its place: up to `end`, or one character.
     fn shown(&self, error: ParseError, end: Option<usize>) -> ParseError {
         let at = error.position as usize;
         let end = end.unwrap_or_else(|| at + self.text(at, self.sql.len()).chars().next().map_or(0, char::len_utf8));
         ParseError { message: format!("{} at or near \"{}\"", error.message, self.text(at, end)), ..error }
     }
+
     fn skip_blanks(&mut self) -> Result<()> {
         loop {
             self.skip_while(is_blank);
@@ -177,6 +183,7 @@ impl Lexer<'_> {
             }
         }
     }
+
     fn skip_comment(&mut self) -> Result<()> {
         let start = self.at;
         let mut depth = 0usize;
@@ -198,6 +205,7 @@ impl Lexer<'_> {
             }
         }
     }
+
     fn next(&mut self) -> Result<Kind> {
         let start = self.at;
         let Some(&byte) = self.bytes.get(start) else { return Ok(Kind::End) };
@@ -237,16 +245,19 @@ impl Lexer<'_> {
             }
         }
     }
+
     fn take(&mut self, bytes: usize, kind: Kind) -> Kind {
         self.at += bytes;
         kind
     }
+
     fn word(&mut self, start: usize) -> Kind {
         self.skip_while(goes_on_word);
         let word = self.text(start, self.at).to_ascii_lowercase();
         let keyword = keyword(&word);
         Kind::Word(word, keyword)
     }
+
     fn quoted(&mut self, start: usize) -> Result<String> {
         self.at += 1;
         let mut name = String::new();
@@ -271,6 +282,7 @@ impl Lexer<'_> {
         }
         Ok(name)
     }
+
     /// A string whose quote comes `quote` bytes after its start. A string goes on behind blanks
     /// with a line break.
     fn string(&mut self, start: usize, quote: usize, has_escapes: bool) -> Result<String> {
@@ -303,6 +315,7 @@ impl Lexer<'_> {
             }
         }
     }
+
     /// Whether the string goes on in another line. If so, moves behind the quote there.
     fn goes_on_below(&mut self) -> bool {
         let after = self.at;
@@ -327,6 +340,7 @@ impl Lexer<'_> {
             self.at += 1;
         }
     }
+
     fn escape(&mut self, text: &mut Unescaped) -> Result<()> {
         let start = self.at;
         let invalid =
@@ -375,6 +389,7 @@ impl Lexer<'_> {
             None => Ok(()),
         }
     }
+
     fn hex(&mut self, digits: usize) -> Option<u32> {
         let text = self.sql.get(self.at..self.at + digits)?;
         if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -383,6 +398,7 @@ impl Lexer<'_> {
         self.at += digits;
         u32::from_str_radix(text, 16).ok()
     }
+
     /// The text of `U&'…'`. Its escape is a backslash, or the character behind UESCAPE.
     fn unicode(&mut self, text: String, start: usize) -> Result<String> {
         let after = self.at;
@@ -447,6 +463,7 @@ impl Lexer<'_> {
         out.whole(place(""))?;
         out.finish(start)
     }
+
     fn parameter(&mut self, start: usize) -> Result<Kind> {
         self.at += 1;
         self.skip_while(|byte| byte.is_ascii_digit());
@@ -463,11 +480,13 @@ impl Lexer<'_> {
             }
         }
     }
+
     fn junk(&mut self, message: &str, start: usize) -> ParseError {
         self.skip_while(goes_on_word);
         let shown = self.text(start, self.at).to_owned();
         ParseError::new(sqlstate::SYNTAX_ERROR, format!("{message} at or near \"{shown}\""), start as u32)
     }
+
     /// `$tag$…$tag$`.
     fn dollar(&mut self, start: usize) -> Result<Kind> {
         self.at += 1;
@@ -488,6 +507,7 @@ impl Lexer<'_> {
             None => Err(self.near("unterminated dollar-quoted string", start)),
         }
     }
+
     fn number(&mut self, start: usize) -> Result<Kind> {
         if self.peek(0) == b'0'
             && let Some(radix) = match self.peek(1) {
@@ -526,6 +546,7 @@ impl Lexer<'_> {
         let digits = self.text(start, self.at).replace('_', "");
         Ok(if is_whole { Kind::Integer(digits) } else { Kind::Numeric(digits) })
     }
+
     /// Digits, between which there may be single underscores.
     fn digits(&mut self) {
         loop {
@@ -536,6 +557,7 @@ impl Lexer<'_> {
             self.at += 1;
         }
     }
+
     fn of_radix(&mut self, start: usize, radix: u32) -> Result<Kind> {
         self.at += 2;
         let from = self.at;
@@ -553,6 +575,7 @@ impl Lexer<'_> {
             }
         }
     }
+
     /// The longest operator: up to a comment, and without signs at its end unless one of its other
     /// characters allows them.
     fn operator(&mut self, start: usize) -> Kind {
@@ -588,6 +611,7 @@ impl Unescaped {
     fn invalid(at: usize) -> ParseError {
         ParseError::new(sqlstate::SYNTAX_ERROR, "invalid Unicode surrogate pair", at as u32)
     }
+
     fn push_str(&mut self, part: &str, at: usize) -> Result<()> {
         if !part.is_empty() {
             self.whole(at)?;
@@ -595,11 +619,13 @@ impl Unescaped {
         }
         Ok(())
     }
+
     fn push_byte(&mut self, byte: u8, at: usize) -> Result<()> {
         self.whole(at)?;
         self.bytes.push(byte);
         Ok(())
     }
+
     fn push_code(&mut self, code: u32, at: usize) -> Result<()> {
         let code = match (self.first.take(), code) {
             (Some(first), 0xdc00..=0xdfff) => 0x1_0000 + ((first & 0x3ff) << 10) + (code & 0x3ff),
@@ -619,9 +645,11 @@ impl Unescaped {
             _ => Err(ParseError::new(sqlstate::SYNTAX_ERROR, "invalid Unicode escape value", at as u32)),
         }
     }
+
     fn whole(&self, at: usize) -> Result<()> {
         if self.first.is_some() { Err(Self::invalid(at)) } else { Ok(()) }
     }
+
     fn finish(self, at: usize) -> Result<String> {
         self.whole(at)?;
         let wrong = match String::from_utf8(self.bytes) {

@@ -229,10 +229,12 @@ impl ExecutionPlan for InTurns {
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self.of(replace_children_if_necessary(self.plan.clone(), children)?))
     }
+
     /// A recursive query executes a plan again, and a hash join keeps the table that it has built.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self.of(self.plan.clone().reset_state()?))
     }
+
     /// A recursive query gives its table to those that read it.
     fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
         self.plan.with_new_state(state).map(|plan| self.of(plan))

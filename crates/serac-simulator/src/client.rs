@@ -72,6 +72,7 @@ impl Running {
             self.reads.push(Read::All(table));
         }
     }
+
     /// Notes that the rows were read that have a value in a column, by the index on it.
     fn note_value(&mut self, table: Table, index: &Arc<TableIndex>, column: usize, datum: &Datum) {
         if let Some(reads) = self.txn.reads() {
@@ -168,6 +169,7 @@ impl Client {
     fn has_families(&self) -> bool {
         self.world.plan.has(Part::Families)
     }
+
     fn is_quick(&mut self) -> bool {
         let plan = &self.world.plan;
         let often = if plan.has(Part::Rounds) {

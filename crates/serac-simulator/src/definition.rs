@@ -61,6 +61,7 @@ impl Expressions for Defaults {
     fn default_value(&self, _: &ColumnDefinition) -> Result<ArrayRef> {
         Ok(array(&[Datum::Int(DEFAULT_PARENT)], REFERENCE))
     }
+
     fn generated_values(
         &self,
         _: &Table,
@@ -70,6 +71,7 @@ impl Expressions for Defaults {
     ) -> Result<Option<(Vec<usize>, RecordBatch)>> {
         Ok(None)
     }
+
     fn check_rows(&self, _: &Table, _: &Snapshot, _: &[RowId]) -> Result<()> {
         Ok(())
     }

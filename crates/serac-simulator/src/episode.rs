@@ -88,25 +88,32 @@ impl World {
     pub fn model(&self) -> MutexGuard<'_, Model> {
         self.model.lock().expect("nobody has panicked")
     }
+
     /// The history, for a commit.
     pub fn model_handle(&self) -> Arc<Mutex<Model>> {
         self.model.clone()
     }
+
     pub fn db(&self) -> Database {
         self.db.lock().expect("nobody has panicked").clone().expect("the database is open")
     }
+
     pub fn is_dead(&self) -> bool {
         self.dead.load(SeqCst)
     }
+
     pub fn is_ending(&self) -> bool {
         self.ending.load(SeqCst)
     }
+
     pub fn note_end(&self) {
         self.ended.fetch_add(1, SeqCst);
     }
+
     pub fn ended(&self) -> u64 {
         self.ended.load(SeqCst)
     }
+
     pub fn view(&self, at: u64, own: &Changes, table: Table) -> Rows {
         let mut rows = self.model().rows(table, at);
         for ((_, key), row) in own.iter().filter(|((of, _), _)| *of == table) {
@@ -117,12 +124,14 @@ impl World {
         }
         rows
     }
+
     /// Notes that whoever waited for a commit was told that it is durable.
     pub fn acknowledge(&self, at: u64) {
         if self.plan.durability == Durability::Full {
             self.model().acknowledge(at);
         }
     }
+
     /// Whether a wait for the log has come to a good end.
     pub fn waits<T>(&self, result: Result<T, serac_storage::StorageError>) -> bool {
         match result {
@@ -133,6 +142,7 @@ impl World {
             }
         }
     }
+
     /// Errors that may happen: conflicts, violated constraints, and what the disk does.
     ///
     /// # Panics

@@ -52,6 +52,7 @@ impl Datum {
             other => panic!("no column has such values: {other:?}"),
         }
     }
+
     pub fn value(&self) -> Value<'_> {
         match self {
             Self::Null => Value::Null,
@@ -61,6 +62,7 @@ impl Datum {
             Self::Text(v) => Value::Bytes(v.as_bytes()),
         }
     }
+
     pub fn int(&self) -> Option<i64> {
         if let Self::Int(v) = self { Some(*v) } else { None }
     }
@@ -135,12 +137,14 @@ impl Model {
     fn since(versions: &Versions, from: u64) -> &[(u64, Option<Row>)] {
         &versions[versions.partition_point(|(ts, _)| *ts <= from).saturating_sub(1)..]
     }
+
     /// Whether a row of the table has been so at `from` or since.
     pub fn has_had(&self, table: Table, from: u64, is_so: impl Fn(&Row) -> bool) -> bool {
         let of = self.versions.iter().filter(|((of, _), _)| *of == table);
         let mut rows = of.flat_map(|(_, versions)| Self::since(versions, from)).filter_map(|(_, row)| row.as_ref());
         rows.any(is_so)
     }
+
     /// Whether the row was not there at `from` or some time since.
     pub fn has_missed(&self, table: Table, key: i64, from: u64) -> bool {
         let Some(versions) = self.versions.get(&(table, key)) else { return true };

@@ -193,6 +193,7 @@ impl Plan {
         plan.transactions = transactions.unwrap_or(plan.transactions);
         plan
     }
+
     /// Many transactions of several clients on few keys, with these parts, and without those and
     /// others that take their time.
     fn is_about(&mut self, rng: &mut StdRng, with: &[Part], without: &[Part]) {
@@ -210,6 +211,7 @@ impl Plan {
         self.collectors = rng.random_range(1..3);
         self.crashes = 1;
     }
+
     pub fn has(&self, part: Part) -> bool {
         !self.without.contains(&part)
     }

@@ -123,6 +123,7 @@ impl Case {
         let Arguments { without, clients, transactions, .. } = arguments;
         Self { seed, without: without.clone(), clients: *clients, transactions: *transactions }
     }
+
     fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
         command.args(["--here", "--seed", &self.seed.to_string()]).stdin(Stdio::null());
@@ -136,9 +137,11 @@ impl Case {
         }
         command
     }
+
     fn run(&self) -> Output {
         self.command().output().expect("the program can start itself")
     }
+
     fn fails(&self) -> bool {
         !self.run().status.success()
     }

@@ -18,10 +18,12 @@ impl Session {
     pub fn cursor_schema(&self, name: &str) -> Option<SchemaRef> {
         self.shared.cursors.lock().all.get(name).map(|cursor| cursor.schema.clone())
     }
+
     /// The text that a cursor was declared with.
     pub fn cursor_text(&self, name: &str) -> Option<String> {
         self.shared.cursors.lock().all.get(name).map(|cursor| cursor.text.clone())
     }
+
     /// The place at which a portal is made; `None` if no savepoint can remove it.
     pub fn portal_place(&self) -> Option<Arc<PortalPlace>> {
         let savepoints = self.running.as_ref().map_or(0, |running| running.savepoint_count());

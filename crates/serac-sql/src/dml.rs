@@ -33,6 +33,7 @@ impl Session {
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
         expressions::column_default(&self.state(), definition, rows)
     }
+
     /// Checks NOT NULL and the table's CHECK constraints on whole rows. What does not fit its
     /// column is found before both.
     pub(crate) fn check_rows(&self, table: &Table, rows: &RecordBatch) -> Result<()> {

@@ -398,6 +398,7 @@ impl Session {
     pub fn has_prepared(&self, name: &str) -> bool {
         self.prepared.contains_key(name)
     }
+
     /// The prepared statement of a name, its text, and the numbers of its parameters' types: for a
     /// client that binds by the protocol what PREPARE has made.
     pub fn kept_prepared(&self, name: &str) -> Option<(Prepared, String, Vec<u32>)> {
@@ -406,6 +407,7 @@ impl Session {
         let PreparedStatement { statement, parameters, .. } = shown.get(name)?;
         Some((prepared, statement.clone(), parameters.iter().map(|id| id.0).collect()))
     }
+
     /// Forgets the prepared statement of a name; whether there was one.
     pub fn forget_prepared(&mut self, name: &str) -> bool {
         self.shared.prepared_statements.lock().remove(name);

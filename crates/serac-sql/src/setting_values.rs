@@ -323,6 +323,7 @@ impl SessionValues {
             time => shown_time(self.time(time)?),
         })
     }
+
     /// Sets a setting, or resets it for none; false if it is not one of these. `progress` is that
     /// of the running transaction.
     ///

@@ -206,6 +206,7 @@ impl Session {
     pub fn time_style(&self) -> Option<Arc<TimeStyle>> {
         self.shared.time_style.read().clone()
     }
+
     /// Notes that RESET gives settings the values that they have now, with which the client has
     /// connected.
     pub fn note_initial_settings(&mut self) {

@@ -182,10 +182,12 @@ impl Running {
     pub(crate) fn unstart(&mut self) {
         self.started = self.was_started;
     }
+
     /// How far it is.
     pub(crate) fn progress(&self) -> Progress {
         Progress { is_started: self.started, has_savepoint: !self.savepoints.is_empty() }
     }
+
     /// Takes over modes that have been set; those of one that has started stay what they are.
     pub(crate) fn follow_modes(&mut self, modes: Modes) {
         if !self.started {
@@ -246,6 +248,7 @@ impl Running {
             _ => self.txn.had_data(mark.map(|mark| &mark.main), id),
         }
     }
+
     /// Undoes what the statement that runs has done. One with a transaction of its own begins again
     /// with a snapshot of the present.
     pub(crate) fn undo_statement(&mut self) {

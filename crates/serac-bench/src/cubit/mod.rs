@@ -75,6 +75,7 @@ impl Values {
                 .collect(),
         )
     }
+
     fn draw(&self, rng: &mut StdRng) -> usize {
         let at = rng.random_range(0.0..self.0[self.0.len() - 1]);
         self.0.partition_point(|sum| *sum <= at)

@@ -56,6 +56,7 @@ impl Ours {
         }
         Self { manager, index, keys, _merger: merger }
     }
+
     pub fn manager(&self) -> &Arc<TransactionManager> {
         &self.manager
     }
@@ -66,11 +67,13 @@ impl Index for Ours {
         let txn = self.manager.begin();
         self.index.count(Predicate::Equals(&self.keys[value]), txn.snapshot(), None)
     }
+
     fn rows(&self, value: usize) -> Vec<u64> {
         let txn = self.manager.begin();
         let found = self.index.query(Predicate::Equals(&self.keys[value]), txn.snapshot(), None);
         found.rows().into_iter().map(RowId::as_u64).collect()
     }
+
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
         let mut txn = self.manager.begin();
         let mut changes = Changes::default();
@@ -85,6 +88,7 @@ impl Index for Ours {
         self.index.publish(changes, &cell);
         txn.commit().expect("without a log no commit fails");
     }
+
     fn statistics(&self) -> Option<Statistics> {
         Some(self.index.statistics())
     }
@@ -112,9 +116,11 @@ impl Index for InPlace {
     fn count(&self, value: usize) -> u64 {
         self.0.read()[value].count()
     }
+
     fn rows(&self, value: usize) -> Vec<u64> {
         self.0.read()[value].rows()
     }
+
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
         let mut vectors = self.0.write();
         for value in [old, new].into_iter().flatten() {
@@ -138,10 +144,12 @@ impl Index for InPlaceRoaring {
     fn count(&self, value: usize) -> u64 {
         self.0.read()[value].cardinality()
     }
+
     fn rows(&self, value: usize) -> Vec<u64> {
         let rows = self.0.read()[value].rows();
         rows.into_iter().map(RowId::as_u64).collect()
     }
+
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
         let mut vectors = self.0.write();
         for (value, bit) in [(old, false), (new, true)] {
@@ -177,11 +185,13 @@ impl Index for Ucb {
         let vectors = self.vectors.read();
         vectors.0[value].and_count(&vectors.1)
     }
+
     /// Places, not rows: who wants rows has to look up which row each place is now.
     fn rows(&self, value: usize) -> Vec<u64> {
         let vectors = self.vectors.read();
         vectors.0[value].and(&vectors.1).rows()
     }
+
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
         let mut vectors = self.vectors.write();
         let place = &self.places[row as usize];
@@ -215,6 +225,7 @@ impl UpBit {
         *bits = (bits.0.xor(&bits.1), Wah::default(), 0);
         bits
     }
+
     pub fn new(values: &[u16], cardinality: usize) -> Self {
         let vectors = wah_vectors(values, cardinality).into_iter();
         Self {
@@ -233,6 +244,7 @@ impl Index for UpBit {
         drop(bits);
         self.merge(value).0.count()
     }
+
     fn rows(&self, value: usize) -> Vec<u64> {
         let bits = self.values[value].read();
         if bits.2 <= UPBIT_MERGE {
@@ -241,6 +253,7 @@ impl Index for UpBit {
         drop(bits);
         self.merge(value).0.rows()
     }
+
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>) {
         if old.is_none() {
             let mut rows = self.rows.lock();

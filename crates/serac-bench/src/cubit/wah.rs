@@ -26,6 +26,7 @@ impl<'a> Stretches<'a> {
         this.refill();
         this
     }
+
     fn refill(&mut self) {
         (self.group, self.left) = match self.words.next() {
             None => (0, u32::MAX),
@@ -33,12 +34,14 @@ impl<'a> Stretches<'a> {
             Some(&word) => (if word & FILL_BIT == 0 { 0 } else { ALL }, word & COUNT),
         };
     }
+
     fn skip(&mut self, groups: u32) {
         self.left -= groups;
         if self.left == 0 {
             self.refill();
         }
     }
+
     fn at_end(&self) -> bool {
         self.left > COUNT
     }
@@ -56,6 +59,7 @@ impl Wah {
         }
         wah
     }
+
     fn push_fill(&mut self, value: u32, groups: u64) {
         if groups == 0 {
             return;
@@ -66,9 +70,11 @@ impl Wah {
             _ => self.words.push(kind | groups as u32),
         }
     }
+
     fn push_group(&mut self, group: u32) {
         if group == 0 || group == ALL { self.push_fill(group, 1) } else { self.words.push(group) }
     }
+
     /// Flips one bit: decodes up to it and encodes the rest again.
     pub fn flip(&mut self, bit: u64) {
         let (target, flipped) = (bit / GROUP, 1 << (bit % GROUP));
@@ -103,6 +109,7 @@ impl Wah {
         self.push_fill(0, target - groups);
         self.push_group(flipped);
     }
+
     pub fn count(&self) -> u64 {
         let bits = self.words.iter().map(|&word| match word {
             word if word & FILL == 0 => word.count_ones() as u64,
@@ -111,6 +118,7 @@ impl Wah {
         });
         bits.sum()
     }
+
     fn combine(&self, other: &Self, mut f: impl FnMut(u32, u32, u32)) {
         let (mut a, mut b) = (Stretches::new(self), Stretches::new(other));
         while !(a.at_end() && b.at_end()) {
@@ -124,16 +132,19 @@ impl Wah {
             }
         }
     }
+
     pub fn and_count(&self, other: &Self) -> u64 {
         let mut count = 0;
         self.combine(other, |a, b, groups| count += (a & b).count_ones() as u64 * groups as u64);
         count
     }
+
     pub fn xor_count(&self, other: &Self) -> u64 {
         let mut count = 0;
         self.combine(other, |a, b, groups| count += (a ^ b).count_ones() as u64 * groups as u64);
         count
     }
+
     fn combined(&self, other: &Self, f: impl Fn(u32, u32) -> u32) -> Self {
         let mut result = Self { words: Vec::with_capacity(self.words.len()) };
         self.combine(other, |a, b, groups| match f(a, b) {
@@ -142,12 +153,15 @@ impl Wah {
         });
         result
     }
+
     pub fn xor(&self, other: &Self) -> Self {
         self.combined(other, |a, b| a ^ b)
     }
+
     pub fn and(&self, other: &Self) -> Self {
         self.combined(other, |a, b| a & b)
     }
+
     /// The positions of the bits that are set, ascending.
     pub fn rows(&self) -> Vec<u64> {
         let (mut rows, mut first) = (Vec::new(), 0);

@@ -65,6 +65,7 @@ impl FlightService for BareServer {
         let endpoint = FlightEndpoint::new().with_ticket(Ticket::new(name.clone()));
         Ok(Response::new(info.with_endpoint(endpoint).with_descriptor(request.into_inner())))
     }
+
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
         let (_, schema, batches) = self.find(&request.get_ref().ticket)?;
         let batches = futures::stream::iter(batches.clone().into_iter().map(Ok));
@@ -74,30 +75,38 @@ impl FlightService for BareServer {
         let encoded = encoder.build(batches);
         Ok(Response::new(encoded.map_err(Status::from).boxed()))
     }
+
     async fn handshake(
         &self,
         _: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Self::HandshakeStream>, Status> {
         unsupported()
     }
+
     async fn list_flights(&self, _: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
         unsupported()
     }
+
     async fn poll_flight_info(&self, _: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         unsupported()
     }
+
     async fn get_schema(&self, _: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
         unsupported()
     }
+
     async fn do_put(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
         unsupported()
     }
+
     async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
         unsupported()
     }
+
     async fn do_action(&self, _: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
         unsupported()
     }
+
     async fn list_actions(&self, _: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
         unsupported()
     }

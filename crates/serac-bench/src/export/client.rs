@@ -130,6 +130,7 @@ impl Postgres {
         connection.read_until(b'Z')?;
         Ok(connection)
     }
+
     /// Reads messages up to one of this type, which must come.
     fn read_until(&mut self, wanted: u8) -> Result<(), String> {
         let mut body = Vec::new();
@@ -141,6 +142,7 @@ impl Postgres {
             }
         }
     }
+
     fn query(&mut self, sql: &str, schema: &SchemaRef) -> Result<Vec<Vec<ArrayRef>>, String> {
         let mut message = vec![b'Q'];
         message.extend_from_slice(&(sql.len() as i32 + 5).to_be_bytes());

@@ -205,6 +205,7 @@ impl ClientThreads {
         std::thread::Builder::new().name(format!("{THREADS}-0")).spawn(work).map_err(text)?;
         Ok(Self { requests, answers })
     }
+
     fn ask(&self, mechanism: Mechanism) -> Result<Measured, String> {
         // If the thread has ended, its answer says why.
         let _ = self.requests.send(mechanism);

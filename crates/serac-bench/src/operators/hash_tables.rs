@@ -49,6 +49,7 @@ impl Pool {
         (0..chunks.div_ceil(BLOCK_CHUNKS)).for_each(|_| pool.add_block());
         pool
     }
+
     fn add_block(&mut self) {
         let first = self.blocks.len() * BLOCK_CHUNKS;
         assert!(first + BLOCK_CHUNKS < NONE as usize, "chunks have 32-bit numbers");
@@ -60,14 +61,17 @@ impl Pool {
         self.blocks.push(block);
         self.free = first as u32;
     }
+
     #[inline]
     fn chunk(&self, at: u32) -> &Chunk {
         &self.blocks[at as usize / BLOCK_CHUNKS][at as usize % BLOCK_CHUNKS]
     }
+
     #[inline]
     fn chunk_mut(&mut self, at: u32) -> &mut Chunk {
         &mut self.blocks[at as usize / BLOCK_CHUNKS][at as usize % BLOCK_CHUNKS]
     }
+
     #[inline]
     fn allocate(&mut self) -> u32 {
         if self.free == NONE {
@@ -77,6 +81,7 @@ impl Pool {
         self.free = self.chunk(at).next;
         at
     }
+
     #[inline]
     fn release(&mut self, at: u32) {
         self.chunk_mut(at).next = self.free;
@@ -97,6 +102,7 @@ impl Chained {
     fn bucket(&self, key: i32) -> usize {
         (hash(key) >> (u64::BITS - self.buckets.len().trailing_zeros())) as usize
     }
+
     fn grow(&mut self) {
         let wanted = self.buckets.len() * 2;
         let old = std::mem::replace(&mut self.buckets, vec![NONE; wanted]);
@@ -117,6 +123,7 @@ impl IntegerTable for Chained {
         let buckets = (entries * 10 / 9 + 1).next_power_of_two().max(SMALLEST);
         Self { buckets: vec![NONE; buckets], pool: Pool::with_capacity(entries), len: 0 }
     }
+
     fn insert(&mut self, key: i32, value: i32) {
         if (self.len + 1) * 10 > self.buckets.len() * 9 {
             self.grow();
@@ -126,6 +133,7 @@ impl IntegerTable for Chained {
         self.buckets[bucket] = at;
         self.len += 1;
     }
+
     fn get(&self, key: i32) -> Option<i32> {
         let mut at = self.buckets[self.bucket(key)];
         while at != NONE {
@@ -137,6 +145,7 @@ impl IntegerTable for Chained {
         }
         None
     }
+
     fn remove(&mut self, key: i32) -> Option<i32> {
         let bucket = self.bucket(key);
         let (mut before, mut at) = (NONE, self.buckets[bucket]);
@@ -155,6 +164,7 @@ impl IntegerTable for Chained {
         }
         None
     }
+
     fn bytes(&self) -> usize {
         self.buckets.len() * size_of::<u32>() + self.pool.blocks.len() * BLOCK_CHUNKS * size_of::<Chunk>()
     }
@@ -192,10 +202,12 @@ impl<const MAX_LOAD: usize> RobinHood<MAX_LOAD> {
             (fixed, _) => fixed,
         }
     }
+
     #[inline]
     fn home(&self, key: i32) -> usize {
         (hash(key) >> (u64::BITS - self.slots.len().trailing_zeros())) as usize
     }
+
     fn place(&mut self, key: i32, value: i32) {
         let mask = self.slots.len() - 1;
         let mut at = self.home(key);
@@ -213,6 +225,7 @@ impl<const MAX_LOAD: usize> RobinHood<MAX_LOAD> {
             at = (at + 1) & mask;
         }
     }
+
     /// The slot of an entry with the key.
     #[inline]
     fn find(&self, key: i32) -> Option<usize> {
@@ -241,6 +254,7 @@ impl<const MAX_LOAD: usize> IntegerTable for RobinHood<MAX_LOAD> {
         }
         Self { slots: vec![Slot::default(); slots], len: 0 }
     }
+
     fn insert(&mut self, key: i32, value: i32) {
         if (self.len + 1) * 100 > self.slots.len() * Self::max_load(self.slots.len()) {
             let wanted = self.slots.len() * 2;
@@ -250,9 +264,11 @@ impl<const MAX_LOAD: usize> IntegerTable for RobinHood<MAX_LOAD> {
         self.place(key, value);
         self.len += 1;
     }
+
     fn get(&self, key: i32) -> Option<i32> {
         self.find(key).map(|at| self.slots[at].value)
     }
+
     fn remove(&mut self, key: i32) -> Option<i32> {
         let mask = self.slots.len() - 1;
         let mut at = self.find(key)?;
@@ -271,6 +287,7 @@ impl<const MAX_LOAD: usize> IntegerTable for RobinHood<MAX_LOAD> {
         self.len -= 1;
         Some(value)
     }
+
     fn bytes(&self) -> usize {
         self.slots.len() * size_of::<Slot>()
     }
@@ -290,16 +307,20 @@ impl IntegerTable for Hashbrown {
     fn with_capacity(entries: usize) -> Self {
         Self(hashbrown::HashTable::with_capacity(entries))
     }
+
     fn insert(&mut self, key: i32, value: i32) {
         self.0.insert_unique(folded(key), (key, value), |(key, _)| folded(*key));
     }
+
     fn get(&self, key: i32) -> Option<i32> {
         self.0.find(folded(key), |(other, _)| *other == key).map(|(_, value)| *value)
     }
+
     fn remove(&mut self, key: i32) -> Option<i32> {
         let entry = self.0.find_entry(folded(key), |(other, _)| *other == key).ok()?;
         Some(entry.remove().0.1)
     }
+
     fn bytes(&self) -> usize {
         self.0.allocation_size()
     }

@@ -28,6 +28,7 @@ impl Client {
         client.run("create(db,\"d\")")?;
         Ok(client)
     }
+
     /// Runs the lines of a script, and gives what they print.
     pub(super) fn run(&mut self, script: &str) -> Result<String, String> {
         let mut printed = String::new();
@@ -41,6 +42,7 @@ impl Client {
         }
         Ok(printed)
     }
+
     fn load(&mut self, path: &Path) -> Result<(), String> {
         let mut file = File::open(path).map_err(text)?;
         let mut load = self.context.begin_load(self.line, &path.display().to_string());
@@ -53,6 +55,7 @@ impl Client {
         }
         load.finish().map_err(text)
     }
+
     /// Makes a table of these columns.
     pub(super) fn create_table(&mut self, table: &str, columns: &[&str]) -> Result<(), String> {
         self.run(&format!("create(tbl,\"{table}\",d,{})", columns.len()))?;

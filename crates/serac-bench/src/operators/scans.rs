@@ -23,6 +23,7 @@ impl Column {
         base.push(0..rows as u64);
         Self { values: uniform(rows, 1), base: Arc::new(base) }
     }
+
     fn select(&self, predicates: &[Bounds], settings: &MultiselectSettings) -> Vec<Selection> {
         let blocks = Slices(self.values.chunks(BLOCK).map(|block| (block, None)).collect());
         let Ok(selections) = multiselect::<_, Infallible>(&blocks, &self.base, predicates, settings, &|_| Ok(()));

@@ -59,6 +59,7 @@ impl Outcome {
             _ => None,
         }
     }
+
     pub fn succeeded(&self) -> bool {
         matches!(self, Self::Answered(Answer { error: None, .. }))
     }
@@ -142,6 +143,7 @@ impl Client {
             Outcome::Lost(why) => Err(why),
         }
     }
+
     /// Runs a query. `copy_data` gives the rows for each COPY that asks for some; without them it
     /// fails.
     pub fn query(&mut self, sql: &str, copy_data: &mut dyn FnMut() -> Option<String>) -> Outcome {
@@ -153,10 +155,12 @@ impl Client {
             Err(error) => self.lost(error.to_string()),
         }
     }
+
     fn lost(&mut self, why: String) -> Outcome {
         self.broken = true;
         Outcome::Lost(why)
     }
+
     /// The next message: its tag and its body.
     fn message(&mut self, deadline: Instant) -> Result<(u8, Vec<u8>), std::io::Error> {
         loop {
@@ -182,11 +186,13 @@ impl Client {
             }
         }
     }
+
     fn send(&mut self, tag: u8, body: &[&[u8]]) -> std::io::Result<()> {
         let mut out = Vec::new();
         put(&mut out, tag, body);
         self.socket.write_all(&out)
     }
+
     /// Asks the server, on a connection of its own, to end the statement.
     fn cancel(&self) -> std::io::Result<()> {
         let mut socket = TcpStream::connect_timeout(&self.address, CANCEL_PATIENCE)?;
@@ -195,6 +201,7 @@ impl Client {
         request.extend_from_slice(&self.key);
         socket.write_all(&request)
     }
+
     fn read_answer(&mut self, copy_data: &mut dyn FnMut() -> Option<String>) -> Outcome {
         let (mut deadline, mut cancelled) = (Instant::now() + STATEMENT_TIMEOUT, false);
         let (mut answer, mut current, mut copied) = (Answer::default(), ResultSet::default(), String::new());

@@ -384,10 +384,12 @@ mod tests {
         let result = ResultSet { columns, rows, further_rows: 0, tag: format!("SELECT {}", values.len()) };
         Outcome::Answered(Answer { results: vec![result], error: None })
     }
+
     fn error(code: &str, message: &str) -> Outcome {
         let error = Some(ServerError { code: code.into(), message: message.into() });
         Outcome::Answered(Answer { results: Vec::new(), error })
     }
+
     fn class(sql: &str, theirs: &Outcome, ours: &Outcome) -> Class {
         judge(&tokens(sql), theirs, ours, &Taint::default()).class
     }
@@ -401,6 +403,7 @@ mod tests {
         assert_eq!(class("COPY (SELECT a FROM t ORDER BY a) TO stdout", &up, &down), Class::DifferentOrder);
         assert_eq!(class("SELECT a FROM t", &up, &rows(&["1", "1", "2"])), Class::DifferentRows);
     }
+
     #[test]
     fn failures_are_told_from_what_is_absent() {
         let one = rows(&["1"]);
@@ -442,6 +445,7 @@ mod tests {
         assert_eq!(class("SELECT random()", &one, &rows(&["2"])), Class::Unstable);
         assert_eq!(class("SELECT 1", &one, &Outcome::Lost("gone".into())), Class::Lost);
     }
+
     #[test]
     fn what_follows_from_a_failure_is_marked() {
         let (create, one) = (tokens("CREATE TABLE t (a int4range)"), rows(&["1"]));
@@ -463,6 +467,7 @@ mod tests {
         assert_eq!(judge(&insert, &one, &value("y"), &taint).follows, Some("t".into()));
         assert_eq!(judge(&read, &one, &error(sqlstate::SYNTAX_ERROR, "syntax error at t"), &taint).follows, None);
     }
+
     #[test]
     fn differences_say_what_differs() {
         let said = |theirs: &str, ours: &str| {
@@ -477,6 +482,7 @@ mod tests {
         assert_eq!(said("[1,2]", "[1, 2]"), "values of integer, but for blanks");
         assert!(reads_catalog(&tokens("SELECT 1 FROM pg_class")) && !reads_catalog(&tokens("SELECT 'pg_class'")));
     }
+
     #[test]
     fn columns_are_compared_apart() {
         let Outcome::Answered(mut answer) = rows(&["1"]) else { unreachable!() };
@@ -484,6 +490,7 @@ mod tests {
         let verdict = judge(&tokens("SELECT 1"), &rows(&["1"]), &Outcome::Answered(answer), &Taint::default());
         assert_eq!((verdict.class, verdict.names_differ, verdict.types_differ), (Class::Same, true, true));
     }
+
     #[test]
     fn errors_of_a_kind_look_the_same() {
         assert_eq!(blanked("relation \"b12\" isn't at 71 of 'x'"), "relation \"…\" isn't at N of '…'");

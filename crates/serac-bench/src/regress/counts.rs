@@ -46,6 +46,7 @@ impl Counts {
             _ => self.rejected += 1,
         }
     }
+
     pub fn merge(&mut self, other: &Self) {
         self.statements += other.statements;
         self.ran += other.ran;
@@ -57,6 +58,7 @@ impl Counts {
         self.restarts += other.restarts;
         other.classes.iter().for_each(|(class, count)| *self.classes.entry(*class).or_default() += count);
     }
+
     pub fn report(&self, file: &str, report: &mut Report) {
         let of = |class: Class| self.classes.get(&class).copied().unwrap_or_default();
         report.row(&[

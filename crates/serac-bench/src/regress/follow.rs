@@ -353,6 +353,7 @@ impl Relations {
             }
         }
     }
+
     /// Relations other than `own` that a definition names, in the bodies of functions, too.
     fn named(&self, tokens: &[Token], own: &str) -> Vec<String> {
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
@@ -360,6 +361,7 @@ impl Relations {
         let known = |word: &String| word != own && self.made.contains(word);
         words.map(str::to_lowercase).filter(known).collect::<HashSet<_>>().into_iter().collect()
     }
+
     /// The names, and all that is reached from them by one of the maps.
     fn closure(&self, names: &[String], by: &[&HashMap<String, Vec<String>>]) -> Vec<String> {
         let mut found: Vec<String> = names.to_vec();
@@ -395,6 +397,7 @@ impl Taint {
     pub fn learn(&mut self, tokens: &[Token], effect: &Effect) {
         self.relations.learn(tokens, effect);
     }
+
     /// A statement has ended differently.
     pub fn add(&mut self, tokens: &[Token], effect: &Effect) {
         self.taint(effect);
@@ -408,6 +411,7 @@ impl Taint {
         self.parts.extend(effect.parts.iter().cloned());
         self.role |= effect.role;
     }
+
     /// A statement has succeeded on both sides, in the same way.
     pub fn succeeded(&mut self, tokens: &[Token], effect: &Effect) {
         if self.mentioned(tokens).is_some() && !effect.creates && !effect.drops {
@@ -423,6 +427,7 @@ impl Taint {
             self.temporary.extend(effect.objects.iter().cloned());
         }
     }
+
     fn taint(&mut self, effect: &Effect) {
         self.objects.extend(effect.objects.iter().cloned());
         if effect.changes {
@@ -430,6 +435,7 @@ impl Taint {
             self.objects.extend(self.relations.closure(&effect.objects, &[read_by, changed_by]));
         }
     }
+
     /// The block has ended; on one side only it was undone.
     pub fn block_ended(&mut self, differently: bool) {
         let block = std::mem::take(&mut self.block);
@@ -437,10 +443,12 @@ impl Taint {
             self.objects.extend(block);
         }
     }
+
     /// SeracDB's session is a new one.
     pub fn reconnected(&mut self) {
         self.objects.extend(self.temporary.drain(..).chain(self.block.drain(..)));
     }
+
     /// A tainted thing that a statement mentions.
     pub fn mentioned(&self, tokens: &[Token]) -> Option<&str> {
         // A name may stand in a literal, too: nextval('s'), 't'::regclass.
@@ -454,11 +462,13 @@ impl Taint {
             read.iter().find_map(|name| self.objects.get(name).map(String::as_str))
         })
     }
+
     /// A tainted name that an error is about.
     pub fn in_error(&self, message: &str) -> Option<String> {
         let names = names_in_error(message);
         names.into_iter().find(|name| self.objects.contains(name) || self.parts.contains(name))
     }
+
     pub fn role_differs(&self) -> bool {
         self.role
     }
@@ -489,6 +499,7 @@ mod tests {
         assert_eq!(objects("SELECT a INTO u FROM t"), ["u"]);
         assert_eq!(objects("SELECT a FROM t FOR UPDATE"), [""; 0]);
     }
+
     #[test]
     fn errors_name_things_in_three_ways() {
         assert_eq!(names_in_error("relation \"s.t\" does not exist"), ["s", "t"]);
@@ -498,6 +509,7 @@ mod tests {
         assert_eq!(absent_name("operator does not exist: integer <-> point"), Some("geometric types"));
         assert_eq!(absent_name("type \"pointed\" does not exist"), None);
     }
+
     #[test]
     fn settings_and_types_are_found() {
         assert_eq!(setting(&tokens("SET LOCAL x TO 1")), Some("x"));
@@ -506,6 +518,7 @@ mod tests {
         assert_eq!(setting(&tokens("SET TRANSACTION READ ONLY")), None);
         assert_eq!(names_as_texts("CREATE TABLE t (name NAME, b name);"), "CREATE TABLE t (name text, b text);");
     }
+
     #[test]
     fn taint_goes_with_names_and_ends_with_a_drop() {
         let mut taint = Taint::default();
@@ -522,6 +535,7 @@ mod tests {
         taint.succeeded(&drop, &effect(&drop));
         assert_eq!(taint.mentioned(&tokens("SELECT * FROM t")), None);
     }
+
     #[test]
     fn taint_goes_through_views_triggers_and_functions() {
         let mut taint = Taint::default();
@@ -557,6 +571,7 @@ mod tests {
         fail(&mut taint, "SELECT h()");
         assert!(follows(&taint, "SELECT * FROM x") && !follows(&taint, "SELECT * FROM y"));
     }
+
     #[test]
     fn what_one_side_has_undone_is_tainted() {
         let mut taint = Taint::default();

@@ -110,6 +110,7 @@ impl Token {
     pub fn is(&self, text: &str) -> bool {
         matches!(self.kind, Kind::Word | Kind::Symbol) && self.text == text
     }
+
     pub fn is_name(&self) -> bool {
         matches!(self.kind, Kind::Word | Kind::QuotedName)
     }
@@ -151,12 +152,14 @@ mod tests {
         assert_eq!(texts("$x$ $$ ; $x$ $$'$$ $1"), ["$x$ $$ ; $x$", "$$'$$", "$", "1"]);
         assert_eq!(texts("\"A\"\"b\" c$d$e"), ["A\"b", "c$d$e"]);
     }
+
     #[test]
     fn a_backslash_escapes_where_strings_are_not_standard() {
         let sql = br"'a\'b'";
         assert_eq!(next(sql, 0, true), (Kind::Literal, 4));
         assert_eq!(next(sql, 0, false), (Kind::Literal, 6));
     }
+
     #[test]
     fn parentheses_make_depth() {
         let depths: Vec<usize> = tokens("a (b (c)) d").iter().map(|token| token.depth).collect();

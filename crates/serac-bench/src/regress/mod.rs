@@ -131,6 +131,7 @@ impl Findings {
     fn skip(&mut self, reason: &str) {
         *self.skipped.entry(reason.to_owned()).or_default() += 1;
     }
+
     fn add(
         &mut self,
         line: usize,
@@ -184,6 +185,7 @@ impl Findings {
         }
         Ok(())
     }
+
     /// Kinds of a class, the most frequent first.
     fn most_frequent(&self, class: &str) -> Vec<(&str, &Kind)> {
         let of_class = self.kinds.iter().filter(|((of, _), _)| *of == class);
@@ -218,6 +220,7 @@ impl Runner {
         self.postgres.connect().map_err(|error| format!("PostgreSQL: {error}"))?;
         self.connect_serac()
     }
+
     fn connect_serac(&mut self) -> Result<(), String> {
         if !self.server.is_running() {
             self.findings.counts.restarts += 1;
@@ -231,6 +234,7 @@ impl Runner {
         self.server.start()?;
         self.serac.connect().map_err(|error| format!("SeracDB: {error}"))
     }
+
     /// Brings SeracDB's transaction to the state of PostgreSQL's.
     fn align(&mut self, theirs: &Outcome, ours: &Outcome) {
         const ABORT: &str = "THE OTHER SERVER HAS FAILED";
@@ -257,6 +261,7 @@ impl Runner {
             _ => {}
         }
     }
+
     /// Runs a statement on both servers and compares what they answer. Gives both outcomes.
     fn statement(&mut self, statement: &Statement, script: &mut Script) -> Result<Option<[Outcome; 2]>, String> {
         if LIBRARIES.iter().any(|library| statement.names_variable(library)) {
@@ -298,6 +303,7 @@ impl Runner {
         self.align(&theirs, &ours);
         Ok(Some([theirs, ours]))
     }
+
     /// In a block, a savepoint of SeracDB's before the statement keeps the block alive where only
     /// SeracDB fails, as `ON_ERROR_ROLLBACK` of psql does. True if there is one.
     fn guard(&mut self, tokens: &[Token]) -> bool {
@@ -321,6 +327,7 @@ impl Runner {
         let in_block = self.postgres.status() == b'T' && self.serac.status() == b'T';
         in_block && (!controls || is_set) && self.serac.run("SAVEPOINT before_statement").is_ok()
     }
+
     /// What fails only for a column of type `name` or for COPY's usual format is said in another
     /// way: many scripts read these tables. True if that has worked.
     fn said_otherwise(&mut self, sql: &str, copied: &[String], guarded: bool) -> bool {
@@ -342,6 +349,7 @@ impl Runner {
         }
         worked
     }
+
     /// A setting that SeracDB does not take is taken back from PostgreSQL, so that later rows look
     /// alike.
     fn undo_setting(&mut self, tokens: &[Token], theirs: &Outcome, ours: &Outcome) {
@@ -350,6 +358,7 @@ impl Runner {
             self.postgres.query(&format!("RESET {setting}"), &mut || None);
         }
     }
+
     /// Keeps a row's values as variables. SeracDB's has PostgreSQL's values where it has none of
     /// its own.
     fn set_from_row(&mut self, outcomes: &[Outcome; 2], prefix: &str) {
@@ -371,6 +380,7 @@ impl Runner {
             }
         }
     }
+
     /// Carries out a command that is not about conditions.
     fn command(
         &mut self,
@@ -433,6 +443,7 @@ impl Runner {
         }
         Ok(())
     }
+
     /// A session of another user, or a new one of the same.
     fn reconnect(&mut self, user: Option<&String>) -> Result<(), String> {
         if let Some(user) = user.filter(|user| *user != "-") {
@@ -453,6 +464,7 @@ impl Runner {
         }
         Ok(())
     }
+
     /// Runs a script on both servers.
     fn script(&mut self, name: &str, source: &str, bar: &ProgressBar) -> Result<(), String> {
         self.findings.file = format!("{name}.sql");
@@ -712,6 +724,7 @@ mod tests {
         assert!(["t", "TRUE", "yes", "y", "on", "1"].iter().all(|value| is_true(value)));
         assert!(!["f", "", "off", "0", "o", ":undefined"].iter().any(|value| is_true(value)));
     }
+
     #[test]
     fn a_difference_shows_the_rows_that_only_one_side_has() {
         let answer = |values: &[&str]| {

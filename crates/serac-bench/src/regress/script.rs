@@ -57,12 +57,14 @@ impl Statement {
     fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
+
     fn push(&mut self, text: &str) {
         match self.pieces.last_mut() {
             Some(Piece::Text(last)) => last.push_str(text),
             _ => self.pieces.push(Piece::Text(text.into())),
         }
     }
+
     /// Whether a variable of this name is in it.
     pub fn names_variable(&self, wanted: &str) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Variable { name, .. } if name == wanted))
@@ -132,18 +134,22 @@ impl<'a> Script<'a> {
         let (buffer, nesting) = (Statement::default(), Nesting::default());
         Self { text, at: 0, line: 1, buffer, nesting, standard_strings: true }
     }
+
     /// Bytes that have been read.
     pub fn position(&self) -> usize {
         self.at
     }
+
     /// Forgets the statement that has begun.
     pub fn reset(&mut self) {
         self.take();
     }
+
     fn take(&mut self) -> Statement {
         self.nesting = Nesting::default();
         std::mem::take(&mut self.buffer)
     }
+
     /// Goes on to a place and gives what has been passed.
     fn advance(&mut self, end: usize) -> &'a str {
         // A place within a character comes of a lone backslash before one; the whole character is
@@ -154,12 +160,14 @@ impl<'a> Script<'a> {
         self.at += passed.len();
         passed
     }
+
     fn push(&mut self, text: &str) {
         if self.buffer.is_empty() {
             self.buffer.line = self.line;
         }
         self.buffer.push(text);
     }
+
     /// A variable that begins here, and where it ends.
     fn variable(&self) -> Option<(Piece, usize)> {
         let rest = self.text[self.at..].strip_prefix(':')?;
@@ -182,6 +190,7 @@ impl<'a> Script<'a> {
         let written = self.text[self.at..end].to_owned();
         Some((Piece::Variable { name: inner[..length].into(), quoting, written }, end))
     }
+
     /// Rows for COPY, up to a line `\.`, which is passed too. They begin on the line behind the
     /// statement.
     pub fn copy_data(&mut self) -> String {
@@ -198,6 +207,7 @@ impl<'a> Script<'a> {
         }
         data
     }
+
     /// The value of an argument in quotes, which may have escapes.
     fn quoted_argument(&mut self) -> String {
         let (bytes, mut end, mut value) = (self.text.as_bytes(), self.at + 1, Vec::new());
@@ -216,6 +226,7 @@ impl<'a> Script<'a> {
         self.advance(end + 1);
         String::from_utf8_lossy(&value).into_owned()
     }
+
     /// The arguments of a command: words up to the end of the line or the next backslash.
     fn arguments(&mut self) -> Vec<Vec<Piece>> {
         let mut arguments = Vec::new();
@@ -246,6 +257,7 @@ impl<'a> Script<'a> {
         arguments.extend(word);
         arguments
     }
+
     /// A backslash command. `None`: what it does concerns the buffer only.
     fn command(&mut self) -> Option<Item> {
         let line = self.line;
@@ -350,6 +362,7 @@ mod tests {
             ["2: SELECT ';' /* ; /* */ ; */", "4: SELECT $a$;$$;$a$, \";\"", "5: CREATE RULE r AS DO (a; b)",]
         );
     }
+
     #[test]
     fn bodies_of_functions_hold_statements() {
         let function =
@@ -359,6 +372,7 @@ mod tests {
             [format!("1: {function}"), "2: BEGIN".into(), "2: END".into()]
         );
     }
+
     #[test]
     fn commands_end_with_the_line_and_some_send_the_buffer() {
         assert_eq!(
@@ -375,6 +389,7 @@ mod tests {
             ]
         );
     }
+
     #[test]
     fn variables_are_told_from_casts_and_slices() {
         let variables = Variables::from([("a".into(), "it's".into())]);
@@ -385,6 +400,7 @@ mod tests {
             "SELECT it's, 'it''s', \"it's\", x::a, y[1:b], ':a', TRUE, FALSE, :'c'"
         );
     }
+
     #[test]
     fn copied_rows_are_no_statements() {
         let mut script = Script::new("COPY t FROM STDIN; -- rows\n1;\t'\n\\N\n\\.\nSELECT 1;");
@@ -393,6 +409,7 @@ mod tests {
         assert!(matches!(script.next(), Some(Item::Statement(Statement { line: 5, .. }))));
         assert_eq!(script.next(), None);
     }
+
     #[test]
     fn characters_of_several_bytes_are_kept() {
         assert_eq!(cut("SELECT 'ä' AS ö; \\echo ü"), ["1: SELECT 'ä' AS ö", "1: \\echo [\"ü\"] None"]);

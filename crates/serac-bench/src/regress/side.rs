@@ -30,6 +30,7 @@ impl Side {
             variables: Variables::new(),
         }
     }
+
     /// Begins a new session.
     pub fn connect(&mut self) -> Result<(), String> {
         self.client = None;
@@ -38,12 +39,15 @@ impl Side {
         self.client = Some(Client::connect(self.address, &parameters)?);
         Ok(())
     }
+
     pub fn disconnect(&mut self) {
         self.client = None;
     }
+
     pub fn is_connected(&self) -> bool {
         self.client.is_some()
     }
+
     pub fn query(&mut self, sql: &str, copy_data: &mut dyn FnMut() -> Option<String>) -> Outcome {
         let Some(client) = &mut self.client else { return Outcome::Lost("there is no connection".into()) };
         let outcome = client.query(sql, copy_data);
@@ -52,6 +56,7 @@ impl Side {
         }
         outcome
     }
+
     /// Runs a statement that must succeed.
     pub fn run(&mut self, sql: &str) -> Result<(), String> {
         match self.query(sql, &mut || None) {
@@ -59,16 +64,19 @@ impl Side {
             outcome => Err(format!("{sql}: {outcome:?}")),
         }
     }
+
     /// The first column of a query's rows.
     pub fn values(&mut self, sql: &str) -> Vec<String> {
         let Outcome::Answered(answer) = self.query(sql, &mut || None) else { return Vec::new() };
         let rows = answer.results.into_iter().flat_map(|result| result.rows);
         rows.filter_map(|row| row.into_iter().next().flatten()).collect()
     }
+
     /// State of the transaction.
     pub fn status(&self) -> u8 {
         self.client.as_ref().map_or(b'I', |client| client.status)
     }
+
     pub fn standard_strings(&self) -> bool {
         self.client.as_ref().is_none_or(|client| client.standard_strings)
     }
@@ -102,17 +110,21 @@ impl SeracServer {
     pub fn new(binary: Option<PathBuf>, address: SocketAddr, sockets: &Path, folder: PathBuf) -> Self {
         Self { binary, address, sockets: sockets.into(), folder, process: None }
     }
+
     pub fn start(&mut self) -> Result<(), String> {
         self.stop();
         self.process = Some(Serac::start(self.binary.as_deref(), &self.folder, self.address, &self.sockets)?);
         Ok(())
     }
+
     pub fn stop(&mut self) {
         self.process = None;
     }
+
     pub fn is_running(&mut self) -> bool {
         self.process.as_mut().is_some_and(Serac::is_running)
     }
+
     /// Starts on a copy of a folder, in place of what was there.
     pub fn start_from(&mut self, template: &Path) -> Result<(), String> {
         self.stop();

@@ -160,6 +160,7 @@ impl Series {
         let column = self.columns.iter().find(|column| column.name == name);
         column.ok_or_else(|| format!("series {} has no column {name:?}", self.name))
     }
+
     /// The latest run that has all figures of the table.
     pub fn latest(&self) -> Result<&Run, String> {
         let run = self.runs.iter().rev().find(|run| !run.partial);

@@ -34,6 +34,7 @@ impl Loaded {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(text)?;
         Ok(Self { database, sql, runtime })
     }
+
     /// The number that a query answers.
     pub fn count(&self, query: &str) -> Result<i64, String> {
         let of_batch = |batch: &arrow::array::RecordBatch| -> i64 {
@@ -41,9 +42,11 @@ impl Loaded {
         };
         Ok(self.query(query)?.iter().map(of_batch).sum())
     }
+
     fn execute(&self, statement: &str) -> Result<(), String> {
         self.runtime.block_on(Session::new(&self.sql).execute(statement)).map(|_| ()).map_err(text)
     }
+
     /// The rows that a query answers.
     pub fn query(&self, statement: &str) -> Result<Vec<arrow::array::RecordBatch>, String> {
         let answers = self.runtime.block_on(Session::new(&self.sql).execute(statement)).map_err(text)?;

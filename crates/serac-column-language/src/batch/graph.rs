@@ -93,6 +93,7 @@ impl<'b> Graph<'b> {
             _ => "_".into(),
         }
     }
+
     /// A link as "s1 = select(db1.t.c, …)", with versions.
     pub(crate) fn describe(&self, link: usize) -> String {
         let statement = self.links[link].statement;

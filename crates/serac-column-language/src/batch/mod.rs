@@ -52,6 +52,7 @@ impl Unit {
             Self::Multiselect(links) | Self::Multifetch(links) | Self::Multiaggregate(links) => links,
         }
     }
+
     fn name(&self) -> &'static str {
         match self {
             Self::One(_) => "alone",
@@ -156,6 +157,7 @@ impl<'b> Batch<'b> {
             },
         }
     }
+
     /// The inputs of a link.
     fn inputs(&self, link: usize) -> Result<Vec<Variable>> {
         let found = (0..self.graph.links[link].inputs.len()).map(|at| match self.find(link, at) {
@@ -395,6 +397,7 @@ impl<'b> Batch<'b> {
         }
         self.drop_if_unused(link);
     }
+
     /// Marks versions of a name, the newest first, up to one that is marked already.
     fn supersede(&mut self, mut version: Option<(usize, usize)>) {
         while let Some((link, output)) = version
@@ -405,6 +408,7 @@ impl<'b> Batch<'b> {
             version = self.graph.links[link].earlier[output];
         }
     }
+
     fn drop_if_unused(&mut self, link: usize) {
         let is_kept = self.superseded[link].iter().any(|superseded| !superseded);
         if self.uses[link] == 0 && !is_kept && matches!(self.states[link], State::Done(_)) {

@@ -39,9 +39,11 @@ where
     fn blocks(&self) -> usize {
         self.blocks.len()
     }
+
     fn rows(&self, block: usize) -> usize {
         self.blocks[block].rows
     }
+
     fn read(&self, block: usize, use_block: UseBlock<'_, A::Native>) -> Result<()> {
         self.snapshot.check()?;
         let no = self.blocks[block].no;
@@ -55,6 +57,7 @@ where
         use_block(array.values(), array.nulls());
         Ok(())
     }
+
     fn zone(&self, block: usize) -> Option<RangeInclusive<i64>> {
         self.blocks[block].zone.clone()
     }

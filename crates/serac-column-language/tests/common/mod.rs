@@ -31,9 +31,11 @@ impl Client {
     pub fn new(operators: &Operators) -> Self {
         Self::with_files(operators, |path| path.into())
     }
+
     pub fn with_files(operators: &Operators, locate: impl Fn(&str) -> PathBuf + 'static) -> Self {
         Self { context: operators.context(), printed: String::new(), line: 0, locate: Box::new(locate) }
     }
+
     /// Runs one line.
     pub fn run(&mut self, line: &str) -> Result<Outcome, StatementError> {
         self.line += 1;
@@ -45,6 +47,7 @@ impl Client {
         self.load(&bytes, 7)?;
         Ok(Outcome::Done)
     }
+
     /// Loads a file, in chunks of so many bytes.
     pub fn load(&mut self, bytes: &[u8], chunk: usize) -> Result<(), StatementError> {
         let mut load = self.context.begin_load(self.line, "test.csv");
@@ -56,17 +59,20 @@ impl Client {
         }
         load.finish()
     }
+
     /// Runs a line that succeeds.
     pub fn ok(&mut self, line: &str) {
         if let Err(error) = self.run(line) {
             panic!("{line}: {error}");
         }
     }
+
     /// Runs lines that succeed, and gives what they print.
     pub fn all(&mut self, script: &str) -> String {
         script.lines().for_each(|line| self.ok(line));
         std::mem::take(&mut self.printed)
     }
+
     /// Runs a line that fails in one way.
     pub fn fails(&mut self, line: &str) -> OperatorError {
         match self.run(line) {

@@ -184,6 +184,7 @@ impl ColumnDefinition {
     pub fn is_identity(&self) -> bool {
         self.always_generated || self.identity_by_default
     }
+
     /// Whether values of the user's are refused.
     pub fn is_generated(&self) -> bool {
         self.always_generated || self.generation.is_some()

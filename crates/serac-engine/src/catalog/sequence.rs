@@ -126,6 +126,7 @@ impl Sequence {
         };
         SequenceState { last_value, is_called, reserved }
     }
+
     /// Gives back what is reserved and not given out: the next value reserves anew. For a
     /// checkpoint, whose state then has the last value given out.
     pub(crate) fn give_back(&self) {

@@ -55,11 +55,13 @@ impl EndKey {
         let (bytes, has_null) = table.index_for_key(columns).key_of(row);
         (!has_null).then(|| Self { bytes, values: columns.iter().map(|&c| OwnedValue::from(&row[c])).collect() })
     }
+
     /// The same key as the index on `columns` of the other end's table has it; `None` if no row
     /// there can have it.
     fn at(&self, table: &Table, columns: &[usize]) -> Option<Cow<'_, [u8]>> {
         key_at(table, columns, &self.bytes, || self.values.iter().map(OwnedValue::as_value))
     }
+
     /// As messages show it: the values of `columns` of the table.
     fn shown(&self, table: &Table, columns: &[usize]) -> String {
         let types = columns.iter().map(|&c| table.definition.columns[c].sql_type.column_type);

@@ -49,6 +49,7 @@ impl ParentPins {
     pub(crate) fn pin(&self, row: RowId, number: u64) {
         self.0.lock().entry(row).or_default().running.push(number);
     }
+
     /// The transaction `number` has been rolled back, or (in the commit critical section) commits
     /// at a timestamp.
     pub(crate) fn unpin(&self, row: RowId, number: u64, committed: Option<u64>) {
@@ -57,6 +58,7 @@ impl ParentPins {
             pin.newest = pin.newest.max(committed.unwrap_or(0));
         });
     }
+
     /// No snapshot is older than the commit at `committed`, which has added a child of `row`.
     pub(crate) fn forget(&self, row: RowId, committed: u64) {
         self.change(row, |pin| {
@@ -65,6 +67,7 @@ impl ParentPins {
             }
         });
     }
+
     fn change(&self, row: RowId, change: impl FnOnce(&mut Pin)) {
         let mut pins = self.0.lock();
         let Entry::Occupied(mut entry) = pins.entry(row) else { return };
@@ -73,6 +76,7 @@ impl ParentPins {
             entry.remove();
         }
     }
+
     /// Whether a child of `row` was added by a running transaction other than `own`, or by one that
     /// a snapshot of `start` does not see.
     pub(crate) fn of(&self, row: RowId, own: u64, start: u64) -> Pinned {
@@ -84,10 +88,12 @@ impl ParentPins {
             None => Pinned::Free,
         }
     }
+
     /// Whether the running transaction `number` is adding a child of `row`.
     pub(crate) fn is_pinned_by(&self, row: RowId, number: u64) -> bool {
         self.0.lock().get(&row).is_some_and(|pin| pin.running.contains(&number))
     }
+
     /// The number of pinned rows.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()

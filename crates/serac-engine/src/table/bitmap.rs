@@ -96,6 +96,7 @@ impl BitmapIndex {
             }
         }
     }
+
     /// The value of a key. Numbers that differ in zeros at their end alone have one key, which
     /// stands for one of them.
     pub fn value(&self, key: &Key) -> OwnedValue {

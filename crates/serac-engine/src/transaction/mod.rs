@@ -220,6 +220,7 @@ impl Transaction {
             entries: self.entries.mark(),
         }
     }
+
     /// Whether the data of this table were there at `savepoint`; for `None`, before the
     /// transaction.
     pub fn had_data(&self, savepoint: Option<&Savepoint>, table: TableId) -> bool {

@@ -32,6 +32,7 @@ impl<M> Keys<M> {
     pub(crate) fn new(first: u32) -> Self {
         Self { table: Mutex::new(Table { entries: HashMap::new(), next: first }) }
     }
+
     /// A key to this memory; `None` when there are `most` already. A key is not used twice, until
     /// all others have been.
     pub(crate) fn insert(&self, memory: M, most: usize) -> Option<u32> {
@@ -47,17 +48,20 @@ impl<M> Keys<M> {
         table.entries.insert(key, Arc::new(RwLock::new(Some(memory))));
         Some(key)
     }
+
     /// Lets `access` have the memory, which stays as long as it runs; `None` if the key is invalid.
     pub(crate) fn with<T>(&self, key: u32, access: impl FnOnce(&M) -> T) -> Option<T> {
         let entry = self.table.lock().entries.get(&key).cloned()?;
         let memory = entry.read();
         memory.as_ref().map(access)
     }
+
     /// Closes the memory and gives it back.
     pub(crate) fn revoke(&self, key: u32) -> Option<M> {
         let entry = self.table.lock().entries.remove(&key)?;
         entry.write().take()
     }
+
     /// Closes everything.
     pub(crate) fn revoke_all(&self) {
         let entries = std::mem::take(&mut self.table.lock().entries);

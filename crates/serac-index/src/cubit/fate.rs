@@ -29,11 +29,13 @@ impl TransactionCell {
         // Release: pairs with the Acquire in `get`; the clock's own Release follows it.
         self.0.store(ts.0, Ordering::Release);
     }
+
     /// Makes sure that nobody ever sees what points here.
     pub fn abort(&self) {
         // Release: as in `commit`.
         self.0.store(ABORTED, Ordering::Release);
     }
+
     fn get(&self) -> u64 {
         // Acquire: pairs with `commit`. A snapshot that could see the transaction began after the
         // clock had moved past the stamp, so it finds it.
@@ -69,10 +71,12 @@ impl EntryFate {
     pub(crate) fn of(cell: Arc<TransactionCell>) -> Self {
         Self { cell, decided: AtomicU64::new(OPEN) }
     }
+
     /// The fate of an entry that nobody ever sees.
     pub(crate) fn aborted() -> Self {
         Self { cell: Arc::default(), decided: AtomicU64::new(ABORTED) }
     }
+
     #[inline]
     pub(crate) fn get(&self) -> Fate {
         // Relaxed: the value is all that is read, and it was decided when it was copied here.

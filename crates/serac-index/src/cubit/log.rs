@@ -104,6 +104,7 @@ impl DeltaLog {
             }
         }
     }
+
     /// The last node, after helping a thread that linked one behind it.
     fn tail<'g>(&self, guard: &'g Guard) -> &'g Node {
         loop {
@@ -127,6 +128,7 @@ impl DeltaLog {
         // relies on.
         self.anchor.load(Ordering::Acquire, guard)
     }
+
     /// Bits and entries that a reader that begins now has to walk.
     pub(crate) fn length(&self, guard: &Guard) -> (u64, u32) {
         let tail = self.tail(guard);

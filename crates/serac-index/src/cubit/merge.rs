@@ -88,10 +88,12 @@ impl Cubit {
         let helped = !self.plan.load(Ordering::Acquire, guard).is_null() && self.help(usize::MAX, true, guard);
         self.help(usize::MAX, true, guard) || helped
     }
+
     /// Whether the log is long enough to merge.
     pub(crate) fn has_long_log(&self) -> bool {
         self.log.length(&serac_sync::epoch::pin()).0 >= self.options.merge_threshold
     }
+
     /// The part of a merge that a UDI does if it finds this many bits in the log, from the
     /// threshold on.
     pub(crate) fn merge_share(&self, bits: u64, guard: &Guard) {
@@ -221,6 +223,7 @@ impl Cubit {
             self.listed.lock().push(bin.clone());
         }
     }
+
     /// The bins whose old versions may go, if the oldest snapshot has changed since the last call.
     fn take_listed(&self, readers: &Readers) -> Vec<Arc<Bin>> {
         let oldest = readers.oldest().unwrap_or(readers.settled());

@@ -28,22 +28,26 @@ impl Progress {
         let done = (0..tasks).map(|_| AtomicBool::new(false)).collect();
         Self { done, next: AtomicUsize::new(0), settled: AtomicUsize::new(0) }
     }
+
     /// A free task, if there is one.
     pub(super) fn take(&self) -> Option<usize> {
         // Relaxed: only divides the work.
         let is_left = self.next.load(Ordering::Relaxed) < self.done.len();
         is_left.then(|| self.next.fetch_add(1, Ordering::Relaxed)).filter(|&task| task < self.done.len())
     }
+
     /// Tasks that are not known to be done, taken or not.
     pub(super) fn open(&self) -> impl Iterator<Item = usize> {
         // Relaxed: doing a task twice does no harm.
         (0..self.done.len()).filter(|&task| !self.done[task].load(Ordering::Relaxed))
     }
+
     /// Says that a task is done.
     pub(super) fn finish(&self, task: usize) {
         // Release: pairs with `is_complete`.
         self.done[task].store(true, Ordering::Release);
     }
+
     /// Whether all tasks are done; then the caller sees their work. True for every look after the
     /// last task was finished.
     pub(super) fn is_complete(&self) -> bool {

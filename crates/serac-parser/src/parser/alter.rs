@@ -78,6 +78,7 @@ impl Parser<'_> {
         let actions = self.alter_actions(kind, if_exists)?;
         Ok(StatementKind::AlterRelation(Box::new(AlterRelation { kind, if_exists, name, only, actions })))
     }
+
     fn alter_all(&mut self, kind: RelationKind) -> Result<StatementKind> {
         self.expect_words(&["all", "in", "tablespace"])?;
         let from = self.ident()?;
@@ -93,6 +94,7 @@ impl Parser<'_> {
         let nowait = self.take_word("nowait");
         Ok(StatementKind::AlterAllInTablespace(AlterAllInTablespace { kind, from, owners, to, nowait }))
     }
+
     fn alter_actions(&mut self, kind: RelationKind, if_exists: bool) -> Result<Vec<AlterAction>> {
         let start = self.span();
         if let Some(alone) = self.action_alone(kind, if_exists)? {
@@ -104,6 +106,7 @@ impl Parser<'_> {
             Ok(AlterAction { kind, span: start.to(parser.last_span()) })
         })
     }
+
     /// A change that allows no others beside it, if one comes.
     fn action_alone(&mut self, kind: RelationKind, if_exists: bool) -> Result<Option<AlterActionKind>> {
         use AlterActionKind as K;
@@ -150,6 +153,7 @@ impl Parser<'_> {
         }
         Ok(None)
     }
+
     fn alter_action(&mut self) -> Result<AlterActionKind> {
         use AlterActionKind as K;
         if self.is_word("options") {
@@ -220,6 +224,7 @@ impl Parser<'_> {
             }
         })
     }
+
     fn add(&mut self) -> Result<AlterActionKind> {
         if self.is_table_constraint() {
             return Ok(AlterActionKind::AddConstraint(Box::new(self.table_constraint()?)));
@@ -229,6 +234,7 @@ impl Parser<'_> {
         let column = Box::new(self.column_definition()?);
         Ok(AlterActionKind::AddColumn { if_not_exists, column })
     }
+
     fn set_of_relation(&mut self) -> Result<AlterActionKind> {
         use AlterActionKind as K;
         if self.is_sign(b'(') {
@@ -248,6 +254,7 @@ impl Parser<'_> {
             _ => K::SetTablespace(self.ident()?),
         })
     }
+
     fn enable(&mut self, enabled: bool) -> Result<AlterActionKind> {
         if self.take_word("row") {
             self.expect_words(&["level", "security"])?;
@@ -265,6 +272,7 @@ impl Parser<'_> {
         };
         Ok(AlterActionKind::Enable(Enable { enabled, mode, is_rule, which }))
     }
+
     fn alter_column(&mut self) -> Result<AlterActionKind> {
         use AlterActionKind as K;
         if self.take_word("constraint") {
@@ -294,6 +302,7 @@ impl Parser<'_> {
         let change = Box::new(self.column_change()?);
         Ok(K::AlterColumn { name, change })
     }
+
     fn column_change(&mut self) -> Result<ColumnChange> {
         use ColumnChange as C;
         if self.is_word("options") {
@@ -341,6 +350,7 @@ impl Parser<'_> {
             _ => self.new_type(),
         }
     }
+
     /// IF EXISTS at a place where no name may come.
     fn if_exists_alone(&mut self) -> Result<bool> {
         let comes = self.take_word("if");
@@ -349,12 +359,14 @@ impl Parser<'_> {
         }
         Ok(comes)
     }
+
     fn new_type(&mut self) -> Result<ColumnChange> {
         let type_name = self.type_name()?;
         let collation = if self.take_word("collate") { Some(self.name()?) } else { None };
         let using = if self.take_word("using") { Some(self.kept(Self::expr)?) } else { None };
         Ok(ColumnChange::Type { type_name, collation, using })
     }
+
     fn is_identity_change(&self) -> bool {
         let is_set = self.is_word("set")
             && matches!(
@@ -378,6 +390,7 @@ impl Parser<'_> {
             );
         is_set || self.is_word("restart")
     }
+
     fn identity_changes(&mut self) -> Result<ColumnChange> {
         let mut changes = Vec::new();
         while self.is_identity_change() || !changes.is_empty() && self.is_word("set") {
@@ -405,6 +418,7 @@ impl Parser<'_> {
         }
         Ok(ColumnChange::Identity(changes))
     }
+
     /// Whether a text comes this many tokens ahead.
     pub(super) fn is_text(&self, ahead: usize) -> bool {
         matches!(self.kind_ahead(ahead), Kind::String(_))

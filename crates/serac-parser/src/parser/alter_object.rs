@@ -34,6 +34,7 @@ impl Parser<'_> {
         };
         Ok(StatementKind::AlterDatabase(Box::new(AlterDatabase { name, change })))
     }
+
     /// SET or RESET of a setting, in another statement.
     pub(super) fn setting_change(&mut self) -> Result<SettingChange> {
         if self.take_word("reset") {
@@ -147,6 +148,7 @@ impl Parser<'_> {
         };
         Ok(StatementKind::AlterType(Box::new(AlterType { name, change })))
     }
+
     fn attribute_change(&mut self) -> Result<AttributeChange> {
         let word = self.one_of(&["add", "drop", "alter"])?;
         self.expect_word("attribute")?;

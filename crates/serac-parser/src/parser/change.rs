@@ -22,6 +22,7 @@ impl Parser<'_> {
             _ => Ok(StatementKind::Query(Box::new(self.query_behind(with, start)?))),
         }
     }
+
     /// A statement of WITH.
     pub(super) fn preparable(&mut self) -> Result<Statement> {
         self.deeper(|parser| {
@@ -33,6 +34,7 @@ impl Parser<'_> {
             Ok(parser.read_since(start, kind))
         })
     }
+
     fn alias_of_target(&mut self) -> Result<Option<Ident>> {
         if self.take_word("as") {
             return self.ident().map(Some);
@@ -40,9 +42,11 @@ impl Parser<'_> {
         let is_alias = self.is_column_name(0) && !self.is_word("set");
         Ok(is_alias.then(|| self.take_ident()))
     }
+
     fn returning(&mut self) -> Result<Vec<SelectItem>> {
         if self.take_word("returning") { self.list(Self::select_item) } else { Ok(Vec::new()) }
     }
+
     fn overriding(&mut self) -> Result<Option<bool>> {
         if !self.take_word("overriding") {
             return Ok(None);
@@ -54,6 +58,7 @@ impl Parser<'_> {
         self.expect_word("value")?;
         Ok(Some(is_system))
     }
+
     fn insert(&mut self, with: Option<With>) -> Result<Insert> {
         self.at += 1;
         self.expect_word("into")?;
@@ -72,6 +77,7 @@ impl Parser<'_> {
         let on_conflict = if self.is_word("on") { Some(self.on_conflict()?) } else { None };
         Ok(Insert { with, table, alias, columns, overriding_system, source, on_conflict, returning: self.returning()? })
     }
+
     /// Columns in parentheses, where a query in parentheses might come, too.
     fn targets_before_values(&mut self) -> Result<Vec<(Ident, Vec<Postfix>)>> {
         if self.is_sign(b'(') && !self.opens_query(self.at) {
@@ -82,6 +88,7 @@ impl Parser<'_> {
         }
         Ok(Vec::new())
     }
+
     fn on_conflict(&mut self) -> Result<OnConflict> {
         let start = self.span();
         self.at += 1;
@@ -109,6 +116,7 @@ impl Parser<'_> {
         };
         Ok(OnConflict { target, update, span: start.to(self.last_span()) })
     }
+
     fn assignment(&mut self) -> Result<Assignment> {
         let in_parentheses = self.is_sign(b'(');
         let targets = match in_parentheses {
@@ -120,6 +128,7 @@ impl Parser<'_> {
         }
         Ok(Assignment { targets, in_parentheses, value: self.expr()? })
     }
+
     fn condition_of_change(&mut self) -> Result<Option<Condition>> {
         if !self.take_word("where") {
             return Ok(None);
@@ -129,6 +138,7 @@ impl Parser<'_> {
         }
         Ok(Some(Condition::Expr(self.expr()?)))
     }
+
     fn update(&mut self, with: Option<With>) -> Result<Update> {
         self.at += 1;
         let table = self.relation()?;
@@ -139,6 +149,7 @@ impl Parser<'_> {
         let filter = self.condition_of_change()?;
         Ok(Update { with, table, alias, assignments, from, filter, returning: self.returning()? })
     }
+
     fn delete(&mut self, with: Option<With>) -> Result<Delete> {
         self.at += 1;
         self.expect_word("from")?;
@@ -148,6 +159,7 @@ impl Parser<'_> {
         let filter = self.condition_of_change()?;
         Ok(Delete { with, table, alias, using, filter, returning: self.returning()? })
     }
+
     fn merge(&mut self, with: Option<With>) -> Result<Merge> {
         self.at += 1;
         self.expect_word("into")?;
@@ -166,6 +178,7 @@ impl Parser<'_> {
         }
         Ok(Merge { with, table, alias, source, on, whens, returning: self.returning()? })
     }
+
     fn merge_when(&mut self) -> Result<MergeWhen> {
         let start = self.span();
         self.at += 1;
@@ -188,6 +201,7 @@ impl Parser<'_> {
         let action = self.merge_action(matched)?;
         Ok(MergeWhen { matched, condition, action, span: start.to(self.last_span()) })
     }
+
     fn merge_action(&mut self, matched: MergeMatch) -> Result<MergeAction> {
         let inserts = matched == MergeMatch::NotMatchedByTarget;
         match self.word() {

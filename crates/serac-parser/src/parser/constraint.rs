@@ -55,6 +55,7 @@ impl Parser<'_> {
             all.push(ColumnConstraint { name: None, kind, span: start.to(self.last_span()) });
         }
     }
+
     fn column_constraint(&mut self) -> Result<ColumnConstraintKind> {
         use ColumnConstraintKind as K;
         let word = self.word().unwrap_or_default().to_owned();
@@ -108,6 +109,7 @@ impl Parser<'_> {
             }
         })
     }
+
     /// ALWAYS (true) or BY DEFAULT.
     pub(super) fn generated_when(&mut self) -> Result<bool> {
         let always = self.take_word("always");
@@ -124,6 +126,7 @@ impl Parser<'_> {
         self.expect_word("distinct")?;
         Ok(Some(!is_not))
     }
+
     fn key_storage(&mut self) -> Result<KeyStorage> {
         let options = self.with_options(false)?;
         let tablespace = match self.take_word("using") {
@@ -135,6 +138,7 @@ impl Parser<'_> {
         };
         Ok(KeyStorage { options, tablespace })
     }
+
     fn references(&mut self) -> Result<References> {
         let table = self.relation_name()?;
         let columns = self.column_list()?;
@@ -168,6 +172,7 @@ impl Parser<'_> {
         }
         Ok(references)
     }
+
     /// The action behind ON DELETE, or behind ON UPDATE, whose place is given.
     fn key_action(&mut self, update: Option<Span>) -> Result<KeyAction> {
         let word = self.one_of(&["no", "restrict", "cascade", "set"])?;
@@ -240,6 +245,7 @@ impl Parser<'_> {
         refused("NO INHERIT", called != "CHECK" && attributes.no_inherit)?;
         Ok(TableConstraint { name, kind, attributes, span: start.to(self.last_span()) })
     }
+
     fn key(&mut self, is_unique: bool) -> Result<TableConstraintKind> {
         let nulls_distinct = if is_unique { self.nulls_distinct()? } else { None };
         if nulls_distinct.is_none() && self.take_word("using") {
@@ -258,12 +264,14 @@ impl Parser<'_> {
             false => TableConstraintKind::PrimaryKey { columns, include, storage },
         })
     }
+
     fn included_columns(&mut self) -> Result<Vec<Ident>> {
         match self.take_word("include") {
             true => self.in_parentheses(|parser| parser.list(Self::ident)),
             false => Ok(Vec::new()),
         }
     }
+
     fn exclusion(&mut self) -> Result<Exclusion> {
         let method = if self.take_word("using") { Some(self.ident()?) } else { None };
         let elements = self.in_parentheses(|parser| {
@@ -281,6 +289,7 @@ impl Parser<'_> {
         };
         Ok(Exclusion { method, elements, include, storage, filter })
     }
+
     /// An operator, with its schema perhaps, also in `OPERATOR(…)`.
     fn any_operator(&mut self) -> Result<Operator> {
         if self.is_word("operator") && *self.kind_ahead(1) == Kind::Sign(b'(') {
@@ -296,6 +305,7 @@ impl Parser<'_> {
         self.at += 1;
         Ok(Operator { schema, symbol, span: start.to(self.last_span()) })
     }
+
     /// The attributes that may stand behind a constraint.
     pub(super) fn constraint_attributes(&mut self) -> Result<ConstraintAttributes> {
         let start = self.span();
@@ -354,6 +364,7 @@ impl Parser<'_> {
     pub(super) fn index_elements(&mut self) -> Result<Vec<IndexElement>> {
         self.in_parentheses(|parser| parser.list(Self::index_element))
     }
+
     /// A column or an expression of an index.
     pub(super) fn index_element(&mut self) -> Result<IndexElement> {
         let start = self.span();
@@ -370,6 +381,7 @@ impl Parser<'_> {
         let span = start.to(self.last_span());
         Ok(IndexElement { expr, text, collation, class, class_options, descending, nulls_first, span })
     }
+
     /// A column's name, a call, or an expression in parentheses; and its text.
     fn keyed(&mut self) -> Result<(Expr, Span)> {
         let start = self.span();
@@ -389,6 +401,7 @@ impl Parser<'_> {
         let text = call.span;
         Ok((call, text))
     }
+
     /// The text of an expression that is the tokens from `first` up to `end`. Parentheses around
     /// all of it are left out, unless they make it a row or a subquery.
     fn without_parentheses(&self, first: usize, end: usize, expr: &Expr) -> Span {
@@ -405,6 +418,7 @@ impl Parser<'_> {
         let of = |at: usize| tokens.get(at).map_or(Span::default(), |token| token.span);
         of(outer).to(of(tokens.len().saturating_sub(outer + 1)))
     }
+
     fn collation_and_class(&mut self) -> Result<(Option<Name>, Option<Name>)> {
         let collation = if self.take_word("collate") { Some(self.name()?) } else { None };
         let is_order = self.is_word("nulls") && matches!(self.word_ahead(1), Some("first" | "last"));
@@ -446,6 +460,7 @@ impl Parser<'_> {
             _ => self.hash_bounds(start),
         }
     }
+
     fn hash_bounds(&mut self, start: Span) -> Result<PartitionBounds> {
         let parts = self.in_parentheses(|parser| {
             parser.list(|parser| {

@@ -53,6 +53,7 @@ impl Parser<'_> {
         }
         Ok(StatementKind::Copy(Box::new(Copy { subject, from, program, file, options, filter })))
     }
+
     /// `[USING] DELIMITERS 'x'`, as it was long ago.
     fn delimiters(&mut self, options: &mut Vec<CopyOption>) -> Result<()> {
         let start = self.span();
@@ -66,6 +67,7 @@ impl Parser<'_> {
         }
         Ok(())
     }
+
     /// A word that is an option with a value, if it comes: BINARY is `format binary`.
     fn word_option(&mut self, word: &str, name: &str, options: &mut Vec<CopyOption>) -> bool {
         let comes = self.is_word(word);
@@ -78,6 +80,7 @@ impl Parser<'_> {
         }
         comes
     }
+
     /// An option in parentheses.
     fn copy_option(&mut self) -> Result<CopyOption> {
         let start = self.span();
@@ -105,6 +108,7 @@ impl Parser<'_> {
         };
         Ok(CopyOption { name, value, span: start.to(self.last_span()) })
     }
+
     /// Options without parentheses.
     fn old_options(&mut self, options: &mut Vec<CopyOption>) -> Result<()> {
         loop {

@@ -83,10 +83,12 @@ impl Parser<'_> {
             _ => Err(self.unexpected()),
         }
     }
+
     /// Whether USER MAPPING comes, not a user of this name.
     pub(super) fn is_user_mapping(&self) -> bool {
         self.are_words(&["user", "mapping"]) && matches!(self.word_ahead(2), Some("for" | "if"))
     }
+
     /// The statement behind CREATE TEMPORARY or UNLOGGED.
     fn create_persistent(&mut self, or_replace: bool) -> Result<StatementKind> {
         let persistence = self.persistence()?;
@@ -102,6 +104,7 @@ impl Parser<'_> {
             _ => Err(self.unexpected()),
         }
     }
+
     /// TEMPORARY or UNLOGGED, if it comes.
     pub(super) fn persistence(&mut self) -> Result<Persistence> {
         if self.take_word("unlogged") {
@@ -113,6 +116,7 @@ impl Parser<'_> {
         }
         if is_said { Err(self.unexpected()) } else { Ok(Persistence::Permanent) }
     }
+
     /// CREATE TABLE … AS or CREATE MATERIALIZED VIEW, as EXPLAIN has it.
     pub(super) fn create_explained(&mut self) -> Result<StatementKind> {
         self.at += 1;
@@ -158,6 +162,7 @@ impl Parser<'_> {
             filter,
         })))
     }
+
     fn create_view(&mut self, or_replace: bool, persistence: Persistence) -> Result<StatementKind> {
         let recursive = self.take_word("recursive");
         self.expect_word("view")?;
@@ -186,6 +191,7 @@ impl Parser<'_> {
         let view = CreateView { or_replace, persistence, recursive, name, columns, options, query, check };
         Ok(StatementKind::CreateView(Box::new(view)))
     }
+
     fn create_materialized(&mut self, persistence: Persistence) -> Result<StatementKind> {
         self.expect_words(&["materialized", "view"])?;
         let if_not_exists = self.if_not_exists()?;
@@ -215,6 +221,7 @@ impl Parser<'_> {
         let options = self.sequence_options()?;
         Ok(StatementKind::CreateSequence(Box::new(CreateSequence { persistence, if_not_exists, name, options })))
     }
+
     /// Options of a sequence; perhaps none.
     pub(super) fn sequence_options(&mut self) -> Result<Vec<SequenceOption>> {
         let mut options = Vec::new();
@@ -223,6 +230,7 @@ impl Parser<'_> {
         }
         Ok(options)
     }
+
     /// Options of a sequence in parentheses, if these come; then at least one.
     pub(super) fn sequence_options_in_parentheses(&mut self) -> Result<Vec<SequenceOption>> {
         if !self.is_sign(b'(') {
@@ -318,6 +326,7 @@ impl Parser<'_> {
         }
         Ok(StatementKind::CreateSchema(Box::new(CreateSchema { if_not_exists, name, owner, elements })))
     }
+
     fn create_in_schema(&mut self) -> Result<StatementKind> {
         let mut ahead = 1;
         while matches!(
@@ -339,6 +348,7 @@ impl Parser<'_> {
             }
         }
     }
+
     fn create_database(&mut self) -> Result<StatementKind> {
         self.at += 1;
         let name = self.ident()?;
@@ -373,6 +383,7 @@ impl Parser<'_> {
             options.push(DatabaseOption { name, value });
         }
     }
+
     fn create_type(&mut self) -> Result<StatementKind> {
         self.at += 1;
         let name = self.name()?;
@@ -395,6 +406,7 @@ impl Parser<'_> {
         };
         Ok(StatementKind::CreateType(Box::new(CreateType { name, kind })))
     }
+
     fn create_domain(&mut self) -> Result<StatementKind> {
         self.at += 1;
         let name = self.name()?;

@@ -45,6 +45,7 @@ impl Parser<'_> {
         }
         Ok(StatementKind::Deallocate(self.ident_or_all()?))
     }
+
     /// A name, or `None` for ALL.
     fn ident_or_all(&mut self) -> Result<Option<Ident>> {
         if self.take_word("all") { Ok(None) } else { self.ident().map(Some) }
@@ -84,6 +85,7 @@ impl Parser<'_> {
         let _ = self.take_word("from") || self.take_word("in");
         Ok(StatementKind::Fetch(Fetch { moves, direction, cursor: self.ident()? }))
     }
+
     fn direction(&mut self) -> Result<FetchDirection> {
         use FetchDirection as D;
         if self.is_sign_of_number() || self.is_number() {
@@ -125,6 +127,7 @@ impl Parser<'_> {
             }
         })
     }
+
     /// A number of rows, which has 32 bits.
     fn rows(&mut self) -> Result<i64> {
         Ok(self.signed_integer()?.as_i64().unwrap_or_default())

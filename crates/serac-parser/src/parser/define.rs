@@ -64,10 +64,12 @@ impl Parser<'_> {
         self.cluster_by(&mut create.storage)?;
         Ok(StatementKind::CreateTable(Box::new(create)))
     }
+
     /// Whether the parenthesis that comes has names without types.
     fn are_names_alone(&self) -> bool {
         self.is_column_name(1) && matches!(self.kind_ahead(2), Kind::Sign(b',' | b')'))
     }
+
     fn table_as(&mut self, create: CreateTable) -> Result<CreateTableAs> {
         let CreateTable { persistence, if_not_exists, name, .. } = create;
         let columns = self.column_list()?;
@@ -82,6 +84,7 @@ impl Parser<'_> {
         self.cluster_by(&mut storage)?;
         Ok(CreateTableAs { persistence, if_not_exists, name, columns, storage, source, with_data })
     }
+
     /// WITH DATA (true, as without it) or WITH NO DATA.
     pub(super) fn with_data(&mut self) -> Result<bool> {
         if !self.take_word("with") {
@@ -91,6 +94,7 @@ impl Parser<'_> {
         self.expect_word("data")?;
         Ok(!is_not)
     }
+
     /// USING, WITH, ON COMMIT and TABLESPACE.
     pub(super) fn table_storage(&mut self, may_commit: bool) -> Result<TableStorage> {
         let mut storage = TableStorage::default();
@@ -120,6 +124,7 @@ impl Parser<'_> {
     pub(super) fn tablespace(&mut self) -> Result<Option<Ident>> {
         if self.take_word("tablespace") { self.ident().map(Some) } else { Ok(None) }
     }
+
     /// SeracDB's CLUSTER BY, if it comes.
     fn cluster_by(&mut self, storage: &mut TableStorage) -> Result<()> {
         if storage.cluster_by.is_empty() && self.take_words(&["cluster", "by"]) {
@@ -127,6 +132,7 @@ impl Parser<'_> {
         }
         Ok(())
     }
+
     fn table_element(&mut self) -> Result<TableElement> {
         if self.is_word("like") {
             return Ok(TableElement::Like(self.table_like()?));
@@ -152,10 +158,12 @@ impl Parser<'_> {
             span: start.to(self.last_span()),
         })
     }
+
     /// A name, or DEFAULT.
     pub(super) fn ident_or_default(&mut self) -> Result<Ident> {
         if self.is_word("default") { Ok(self.take_ident()) } else { self.ident() }
     }
+
     fn table_like(&mut self) -> Result<TableLike> {
         let start = self.span();
         self.at += 1;
@@ -167,6 +175,7 @@ impl Parser<'_> {
         }
         Ok(TableLike { table, options, span: start.to(self.last_span()) })
     }
+
     /// The columns' constraints in a table of a type or in a partition, if a parenthesis comes.
     fn typed_elements(&mut self) -> Result<Vec<TableElement>> {
         if !self.is_sign(b'(') {

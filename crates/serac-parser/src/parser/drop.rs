@@ -68,10 +68,12 @@ impl Parser<'_> {
         let cascade = self.cascade();
         Ok(StatementKind::Drop(Drop { kind, concurrently, if_exists, names, cascade }))
     }
+
     fn single_name(&mut self) -> Result<Name> {
         let name = self.ident()?;
         Ok(Name { span: name.span, parts: vec![name] })
     }
+
     fn drop_type(&mut self, is_domain: bool) -> Result<StatementKind> {
         self.at += 1;
         let if_exists = self.if_exists();
@@ -79,6 +81,7 @@ impl Parser<'_> {
         let cascade = self.cascade();
         Ok(StatementKind::DropType(DropType { is_domain, if_exists, types, cascade }))
     }
+
     fn drop_database(&mut self) -> Result<StatementKind> {
         self.at += 1;
         let if_exists = self.if_exists();
@@ -140,6 +143,7 @@ impl Parser<'_> {
         let name = if is_single { self.single_name()? } else { self.name()? };
         self.comment_on(CommentTarget::Object(kind, name))
     }
+
     fn comment_on(&mut self, on: CommentTarget) -> Result<StatementKind> {
         self.expect_word("is")?;
         let text = if self.take_word("null") { None } else { Some(self.text()?) };

@@ -60,24 +60,29 @@ impl Parser<'_> {
     pub(super) fn expr(&mut self) -> Result<Expr> {
         self.at_level(OR, Kinds::All)
     }
+
     /// An expression without AND, OR, NOT, IN, LIKE and most of IS.
     pub(super) fn restricted_expr(&mut self) -> Result<Expr> {
         self.at_level(OR, Kinds::Restricted)
     }
+
     /// Expressions in a row.
     pub(super) fn exprs(&mut self) -> Result<Vec<Expr>> {
         self.list(Self::expr)
     }
+
     /// The rest of an expression whose first operand has been read.
     pub(super) fn expr_from(&mut self, first: Expr) -> Result<Expr> {
         self.rest(first, OR, Kinds::All)
     }
+
     fn at_level(&mut self, least: u8, kinds: Kinds) -> Result<Expr> {
         self.deeper(|parser| {
             let first = parser.prefixed(kinds)?;
             parser.rest(first, least, kinds)
         })
     }
+
     fn prefixed(&mut self, kinds: Kinds) -> Result<Expr> {
         let start = self.span();
         if kinds == Kinds::All && self.take_word("not") {
@@ -120,6 +125,7 @@ impl Parser<'_> {
         let span = start.to(operand.span);
         Ok(Expr { kind: ExprKind::Prefix(prefixes, Box::new(operand)), span })
     }
+
     /// A row of NOTs is a tower of nodes. Two of them only require that the operand is a condition.
     fn negated(&self, operand: Expr, count: usize, start: Span) -> Expr {
         let span = start.to(operand.span);
@@ -127,6 +133,7 @@ impl Parser<'_> {
         let kept = if count > 2 { 2 - count % 2 } else { count };
         (0..kept).fold(operand, |operand, _| Expr { kind: ExprKind::Not(Box::new(operand)), span })
     }
+
     fn prefix_operator(&mut self) -> Result<Option<Operator>> {
         Ok(match self.kind() {
             Kind::Operator(symbol)
@@ -140,6 +147,7 @@ impl Parser<'_> {
             _ => None,
         })
     }
+
     fn take_symbol(&mut self) -> Operator {
         let span = self.span();
         let symbol = match self.kind() {
@@ -149,6 +157,7 @@ impl Parser<'_> {
         self.at += 1;
         Operator { schema: None, symbol, span }
     }
+
     /// `OPERATOR(schema.+)`.
     pub(super) fn named_operator(&mut self) -> Result<Operator> {
         let start = self.span();
@@ -164,6 +173,7 @@ impl Parser<'_> {
         self.sign(b')')?;
         Ok(Operator { schema, span: start.to(self.last_span()), ..operator })
     }
+
     /// The level of the operator that comes; `None` if no operator comes.
     fn level(&self, kinds: Kinds) -> Option<u8> {
         let of_word = |word: &str| match word {
@@ -200,6 +210,7 @@ impl Parser<'_> {
         };
         is_allowed.then_some(level)
     }
+
     /// Whether the word that comes can only be the label of an item of SELECT, because the item
     /// ends with it.
     fn is_label(&self) -> bool {
@@ -229,10 +240,12 @@ impl Parser<'_> {
         };
         ends && self.is_part(self.item)
     }
+
     /// Whether the token that comes stands in as many parentheses as the expression that is read.
     fn is_part(&self, nesting: Option<u32>) -> bool {
         nesting.is_some() && nesting == self.nesting()
     }
+
     fn rest(&mut self, first: Expr, least: u8, kinds: Kinds) -> Result<Expr> {
         let mut left = Left { expr: first, open: None, closed: None };
         loop {
@@ -272,6 +285,7 @@ impl Parser<'_> {
         }
         Ok(left.expr)
     }
+
     fn logic(&mut self, left: Left, level: u8, kinds: Kinds) -> Result<Left> {
         self.at += 1;
         let right = self.at_level(level + 1, kinds)?;
@@ -284,6 +298,7 @@ impl Parser<'_> {
         let kind = if level == OR { ExprKind::Or(operands) } else { ExprKind::And(operands) };
         Ok(Left { expr: Expr { kind, span }, open: Some(level), closed: None })
     }
+
     fn binary(&mut self, left: Left, level: u8, kinds: Kinds) -> Result<Left> {
         let operator = match self.kind() {
             Kind::Operator(_) => self.take_symbol(),
@@ -303,6 +318,7 @@ impl Parser<'_> {
         let closed = (level == COMPARISON).then_some(COMPARISON);
         Ok(Left { expr: Expr { kind: ExprKind::Operators(first, rest), span }, open: Some(level), closed })
     }
+
     fn quantified(&mut self, left: Left, operator: Operator) -> Result<Left> {
         let all = self.is_word("all");
         self.at += 1;
@@ -314,6 +330,7 @@ impl Parser<'_> {
         let kind = ExprKind::Quantified { left: Box::new(left.expr), operator, all, right };
         Ok(Left { expr: Expr { kind, span }, open: None, closed: None })
     }
+
     fn is(&mut self, left: Left, kinds: Kinds) -> Result<Left> {
         let at = self.span();
         let test = |negated, test| Postfix::Is { negated, test, at };
@@ -365,6 +382,7 @@ impl Parser<'_> {
         self.at += 1;
         Ok(followed(left, test(negated, asked), self.last_span(), IS))
     }
+
     fn between(&mut self, left: Left, kinds: Kinds) -> Result<Left> {
         let negated = self.take_word("not");
         let at = self.span();
@@ -426,6 +444,7 @@ impl Parser<'_> {
         let span = start.to(self.last_span());
         Ok(Left { expr: Expr { kind, span }, open: None, closed })
     }
+
     /// `IN ((SELECT …) …)`: a query in parentheses, or a list that begins with one.
     fn in_nested(&mut self, operand: Box<Expr>, negated: bool) -> Result<ExprKind> {
         Ok(match self.parenthesis()? {

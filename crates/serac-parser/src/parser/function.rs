@@ -68,6 +68,7 @@ impl Parser<'_> {
         let create = CreateFunction { or_replace, is_procedure, name, parameters, returns, options, body };
         Ok(StatementKind::CreateFunction(Box::new(create)))
     }
+
     fn atomic(&mut self) -> Result<Vec<FunctionStatement>> {
         let mut statements = Vec::new();
         while !self.take_word("end") {
@@ -81,6 +82,7 @@ impl Parser<'_> {
         }
         Ok(statements)
     }
+
     fn returns(&mut self) -> Result<Returns> {
         if !self.take_word("table") {
             return Ok(Returns::Type(self.function_type()?));
@@ -96,12 +98,14 @@ impl Parser<'_> {
         })?;
         Ok(Returns::Table(columns))
     }
+
     fn parameters(&mut self, may_have_defaults: bool) -> Result<Vec<Parameter>> {
         self.in_parentheses(|parser| match parser.is_sign(b')') {
             true => Ok(Vec::new()),
             false => parser.list(|parser| parser.parameter(may_have_defaults)),
         })
     }
+
     /// Whether the word that comes may be a parameter's name. PostgreSQL refuses words such as
     /// LEAST, which its grammar has for expressions; SeracDB takes those that begin no type.
     fn is_parameter_name(&self) -> bool {
@@ -109,6 +113,7 @@ impl Parser<'_> {
         let is_type = is_mode || self.is_word("precision") || self.is_one_of(&TYPE_WORDS);
         self.is_function_name(0) || self.is_column_name(0) && !is_type
     }
+
     fn parameter_mode(&mut self) -> Option<ParameterMode> {
         let mode = match self.word()? {
             "in" if self.word_ahead(1) == Some("out") => {
@@ -124,6 +129,7 @@ impl Parser<'_> {
         self.at += 1;
         Some(mode)
     }
+
     fn parameter(&mut self, may_have_defaults: bool) -> Result<Parameter> {
         let mut mode = self.parameter_mode();
         let starts_type = match self.kind_ahead(1) {
@@ -142,6 +148,7 @@ impl Parser<'_> {
         let default = if has_default { Some(self.expr()?) } else { None };
         Ok(Parameter { mode, name, type_name, default })
     }
+
     /// An option of a function, if one comes.
     fn function_option(&mut self, creates: bool) -> Result<Option<FunctionOption>> {
         use FunctionOptionKind as K;
@@ -197,6 +204,7 @@ impl Parser<'_> {
         };
         Ok(Some(FunctionOption { kind, span: start.to(self.last_span()) }))
     }
+
     /// A function by its name, and perhaps the types of its parameters.
     pub(super) fn function_with_types(&mut self) -> Result<FunctionName> {
         if !self.is_column_name(0) && !self.is_function_name(0) {
@@ -215,6 +223,7 @@ impl Parser<'_> {
         };
         Ok(FunctionName { name, parameters })
     }
+
     /// ALTER, whose word has been read.
     pub(super) fn alter_function(&mut self) -> Result<StatementKind> {
         let kind = self.routine_kind()?;
@@ -240,6 +249,7 @@ impl Parser<'_> {
         };
         Ok(StatementKind::AlterFunction(Box::new(AlterFunction { kind, function, change })))
     }
+
     /// A change that objects of many kinds have. The first words in `allowed` say which changes
     /// this kind has.
     pub(super) fn object_change(&mut self, allowed: &[&str]) -> Result<ObjectChange> {
@@ -263,6 +273,7 @@ impl Parser<'_> {
             }
         })
     }
+
     /// DROP, whose word has been read.
     pub(super) fn drop_function(&mut self) -> Result<StatementKind> {
         let kind = self.routine_kind()?;

@@ -25,6 +25,7 @@ impl Parser<'_> {
         let nowait = self.take_word("nowait");
         Ok(StatementKind::LockTable(LockTable { tables, mode, nowait }))
     }
+
     fn lock_mode(&mut self) -> Result<LockMode> {
         let mode = match self.one_of(&["access", "row", "share", "exclusive"])?.name.as_str() {
             "access" => match self.either("share", "exclusive")? {
@@ -49,6 +50,7 @@ impl Parser<'_> {
         self.expect_word("mode")?;
         Ok(mode)
     }
+
     /// VACUUM or ANALYZE.
     pub(super) fn vacuum(&mut self) -> Result<StatementKind> {
         let is_vacuum = self.take_ident().name == "vacuum";

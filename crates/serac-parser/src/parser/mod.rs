@@ -99,20 +99,24 @@ impl<'t> Parser<'t> {
             }
         }
     }
+
     /// The beginning of the statement that comes.
     fn start(&self) -> Start {
         Start { span: self.span(), acts: self.acts, claims: self.claims }
     }
+
     /// The statement that has been read since `start`.
     fn read_since(&self, start: Start, kind: StatementKind) -> Statement {
         let span = start.span.to(self.last_span());
         Statement { kind, span, acts: self.acts > start.acts, claims: self.claims > start.claims }
     }
+
     /// An expression, and nothing behind it.
     pub(crate) fn expression_alone(&mut self) -> Result<Expr> {
         let expr = self.expr()?;
         if self.is_end() { Ok(expr) } else { Err(self.unexpected()) }
     }
+
     /// An expression, as `read` reads it, with its text.
     fn kept(&mut self, read: fn(&mut Self) -> Result<Expr>) -> Result<KeptExpr> {
         let start = self.span();
@@ -124,44 +128,56 @@ impl<'t> Parser<'t> {
     fn kind(&self) -> &Kind {
         self.kind_ahead(0)
     }
+
     fn kind_ahead(&self, ahead: usize) -> &Kind {
         self.tokens.get(self.at + ahead).map_or(&Kind::End, |token| &token.kind)
     }
+
     fn span(&self) -> Span {
         self.tokens.get(self.at).or(self.tokens.last()).map_or(Span::default(), |token| token.span)
     }
+
     /// The span of the token before.
     fn last_span(&self) -> Span {
         self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(Span::default(), |token| token.span)
     }
+
     /// The depth in parentheses of the token that comes.
     fn nesting(&self) -> Option<u32> {
         self.tokens.get(self.at).map(|token| token.nesting)
     }
+
     fn is_end(&self) -> bool {
         matches!(self.kind(), Kind::End)
     }
+
     fn word(&self) -> Option<&str> {
         self.word_ahead(0)
     }
+
     fn word_ahead(&self, ahead: usize) -> Option<&str> {
         match self.kind_ahead(ahead) {
             Kind::Word(word, _) => Some(word),
             _ => None,
         }
     }
+
     fn is_word(&self, word: &str) -> bool {
         self.word() == Some(word)
     }
+
     fn is_one_of(&self, words: &[&str]) -> bool {
         self.word().is_some_and(|word| words.contains(&word))
     }
+
     fn are_words(&self, words: &[&str]) -> bool {
         words.iter().enumerate().all(|(ahead, word)| self.word_ahead(ahead) == Some(word))
     }
+
     fn take_word(&mut self, word: &str) -> bool {
         self.take_words(&[word])
     }
+
     /// Takes these words if all of them come.
     fn take_words(&mut self, words: &[&str]) -> bool {
         let come = self.are_words(words);
@@ -170,12 +186,15 @@ impl<'t> Parser<'t> {
         }
         come
     }
+
     fn expect_word(&mut self, word: &str) -> Result<()> {
         if self.take_word(word) { Ok(()) } else { Err(self.unexpected()) }
     }
+
     fn is_sign(&self, sign: u8) -> bool {
         *self.kind() == Kind::Sign(sign)
     }
+
     fn take_sign(&mut self, sign: u8) -> bool {
         let comes = self.is_sign(sign);
         if comes {
@@ -183,12 +202,15 @@ impl<'t> Parser<'t> {
         }
         comes
     }
+
     fn sign(&mut self, sign: u8) -> Result<()> {
         if self.take_sign(sign) { Ok(()) } else { Err(self.unexpected()) }
     }
+
     fn is_operator(&self, symbol: &str) -> bool {
         matches!(self.kind(), Kind::Operator(operator) if operator == symbol)
     }
+
     fn take_operator(&mut self, symbol: &str) -> bool {
         let comes = self.is_operator(symbol);
         if comes {
@@ -196,6 +218,7 @@ impl<'t> Parser<'t> {
         }
         comes
     }
+
     /// The error of the token that comes.
     fn unexpected(&self) -> ParseError {
         if let Kind::Wrong(error) = self.kind() {
@@ -204,6 +227,7 @@ impl<'t> Parser<'t> {
         let is_pair = self.at.checked_sub(1).is_some_and(|before| self.is_pair(before));
         self.unexpected_at(if is_pair { self.last_span() } else { self.span() })
     }
+
     /// The error of a token.
     fn unexpected_at(&self, span: Span) -> ParseError {
         if self.is_end() {
@@ -212,6 +236,7 @@ impl<'t> Parser<'t> {
         let text = self.sql.get(span.start as usize..span.end as usize).unwrap_or_default();
         ParseError::at(format!("syntax error at or near \"{text}\""), span)
     }
+
     /// Whether the word at a token has a meaning of its own because of the one behind it, so that
     /// it is no name.
     fn is_pair(&self, at: usize) -> bool {
@@ -226,12 +251,14 @@ impl<'t> Parser<'t> {
             _ => false,
         }
     }
+
     /// The error behind parentheses that should open a query.
     fn unexpected_inside(&mut self) -> ParseError {
         while self.take_sign(b'(') {}
         self.take_word("values");
         self.unexpected()
     }
+
     /// Runs `parse` a level deeper.
     fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= MAX_DEPTH {
@@ -246,6 +273,7 @@ impl<'t> Parser<'t> {
         self.depth -= 1;
         result
     }
+
     /// One or more elements, with commas between them.
     fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut all = vec![one(self)?];
@@ -254,6 +282,7 @@ impl<'t> Parser<'t> {
         }
         Ok(all)
     }
+
     fn in_parentheses<T>(&mut self, inside: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.sign(b'(')?;
         let inside = inside(self)?;
@@ -274,12 +303,15 @@ impl<'t> Parser<'t> {
             _ => false,
         }
     }
+
     fn is_column_name(&self, ahead: usize) -> bool {
         self.is_name(ahead, &[Category::Unreserved, Category::ColumnName])
     }
+
     fn is_function_name(&self, ahead: usize) -> bool {
         self.is_name(ahead, &[Category::Unreserved, Category::TypeOrFunction])
     }
+
     fn take_ident(&mut self) -> Ident {
         let span = self.span();
         let name = match self.kind() {
@@ -289,10 +321,12 @@ impl<'t> Parser<'t> {
         self.at += 1;
         Ident { name, span }
     }
+
     /// The name of a column, a table and the like.
     fn ident(&mut self) -> Result<Ident> {
         if self.is_column_name(0) { Ok(self.take_ident()) } else { Err(self.unexpected()) }
     }
+
     /// A name where any word is one.
     fn label(&mut self) -> Result<Ident> {
         match self.kind() {
@@ -300,6 +334,7 @@ impl<'t> Parser<'t> {
             _ => Err(self.unexpected()),
         }
     }
+
     /// A label without AS, if one comes.
     fn bare_label(&mut self) -> Option<Ident> {
         let is_label = match self.kind() {
@@ -309,11 +344,13 @@ impl<'t> Parser<'t> {
         };
         is_label.then(|| self.take_ident())
     }
+
     /// A name with qualifiers.
     fn name(&mut self) -> Result<Name> {
         let first = self.ident()?;
         self.qualified(first)
     }
+
     /// The rest of a name.
     fn qualified(&mut self, first: Ident) -> Result<Name> {
         let mut parts = vec![first];
@@ -323,6 +360,7 @@ impl<'t> Parser<'t> {
         let span = parts[0].span.to(self.last_span());
         Ok(Name { parts, span })
     }
+
     /// The rest of a name behind which PostgreSQL's grammar has subscripts and `.*`, to refuse them
     /// once they have come.
     fn indirection(&mut self, first: Ident) -> Result<Name> {
@@ -346,6 +384,7 @@ impl<'t> Parser<'t> {
         let span = parts[0].span.to(self.last_span());
         Ok(Name { parts, span })
     }
+
     /// Names in parentheses, if they come.
     fn column_list(&mut self) -> Result<Vec<Ident>> {
         if self.is_sign(b'(') { self.in_parentheses(|parser| parser.list(Self::ident)) } else { Ok(Vec::new()) }
@@ -361,6 +400,7 @@ impl<'t> Parser<'t> {
         }
         self.starts_query(at - self.at)
     }
+
     /// Whether a query without parentheses starts this many tokens ahead.
     fn starts_query(&self, ahead: usize) -> bool {
         match self.word_ahead(ahead) {

@@ -22,11 +22,13 @@ impl Parser<'_> {
         let (operand, has_parts) = self.operand()?;
         self.postfixes(operand, has_parts, true)
     }
+
     /// An operand without casts behind it.
     pub(super) fn operand_with_parts(&mut self) -> Result<Expr> {
         let (operand, has_parts) = self.operand()?;
         self.postfixes(operand, has_parts, false)
     }
+
     /// The postfixes that bind closest. Columns, parameters and operands in parentheses have parts:
     /// subscripts and fields.
     fn postfixes(&mut self, operand: Expr, mut has_parts: bool, has_casts: bool) -> Result<Expr> {
@@ -75,6 +77,7 @@ impl Parser<'_> {
         self.sign(b']')?;
         Ok(subscript)
     }
+
     /// An operand, and whether it has parts.
     fn operand(&mut self) -> Result<(Expr, bool)> {
         let start = self.span();
@@ -98,6 +101,7 @@ impl Parser<'_> {
         let has_parts = matches!(kind, ExprKind::Parameter(_));
         Ok((Expr { kind, span: start }, has_parts))
     }
+
     fn parenthesized(&mut self) -> Result<(Expr, bool)> {
         let start = self.span();
         let inside = self.parenthesis()?;
@@ -122,6 +126,7 @@ impl Parser<'_> {
         };
         Ok((Expr { kind, span }, true))
     }
+
     /// `(a).b`.
     fn field_of(&mut self, row: Expr, span: Span) -> Result<(Expr, bool)> {
         self.at += 1;
@@ -133,6 +138,7 @@ impl Parser<'_> {
         let span = span.to(self.last_span());
         Ok((Expr { kind: ExprKind::Postfix(Box::new(row), vec![field]), span }, !is_all))
     }
+
     /// The content of a parenthesis. Only behind an inner query is it known whether the content is
     /// a query or an expression that begins with one. So both are read here.
     pub(super) fn parenthesis(&mut self) -> Result<Inside> {
@@ -149,6 +155,7 @@ impl Parser<'_> {
             Ok(inside)
         })
     }
+
     fn nested_parenthesis(&mut self) -> Result<Inside> {
         let start = self.span();
         let (first, has_parts) = match self.parenthesis()? {
@@ -177,6 +184,7 @@ impl Parser<'_> {
         }
         Ok(Inside::Exprs(exprs))
     }
+
     fn of_word(&mut self) -> Result<Expr> {
         let start = self.span();
         let word = self.word().unwrap_or_default().to_owned();
@@ -243,6 +251,7 @@ impl Parser<'_> {
         };
         Ok(Expr { kind, span: start.to(self.last_span()) })
     }
+
     /// `[a, b]`, or `[[a, b], [c, d]]`.
     fn array(&mut self) -> Result<ExprKind> {
         self.deeper(|parser| {
@@ -266,6 +275,7 @@ impl Parser<'_> {
             Ok(ExprKind::Array(items))
         })
     }
+
     fn case(&mut self) -> Result<ExprKind> {
         self.at += 1;
         let operand = if self.is_word("when") { None } else { Some(Box::new(self.expr()?)) };
@@ -283,6 +293,7 @@ impl Parser<'_> {
         self.expect_word("end")?;
         Ok(ExprKind::Case { operand, whens, otherwise })
     }
+
     /// A column, a call, or a constant behind the name of its type.
     fn name_or_call(&mut self) -> Result<Expr> {
         let start = self.span();
@@ -336,6 +347,7 @@ impl Parser<'_> {
         let span = name.span;
         Ok(Expr { kind: ExprKind::Name(name), span })
     }
+
     /// `TREAT(a AS t)`, whose word has been read: a call of the function that has the type's name.
     fn treat(&mut self) -> Result<ExprKind> {
         self.in_parentheses(|parser| {
@@ -348,6 +360,7 @@ impl Parser<'_> {
             })))
         })
     }
+
     /// The call of a function whose name has been read.
     fn call(&mut self, name: Name) -> Result<Call> {
         let mut call = self.windowless_call(name)?;
@@ -388,6 +401,7 @@ impl Parser<'_> {
         }
         Ok(call)
     }
+
     /// A call as it may stand in FROM.
     pub(super) fn windowless_call(&mut self, name: Name) -> Result<Call> {
         self.sign(b'(')?;
@@ -412,6 +426,7 @@ impl Parser<'_> {
         self.sign(b')')?;
         Ok(call)
     }
+
     fn argument(&mut self) -> Result<Argument> {
         let is_named = matches!(self.kind_ahead(1), Kind::Arrow | Kind::Assign) && self.is_function_name(0);
         let name = is_named.then(|| {
@@ -421,6 +436,7 @@ impl Parser<'_> {
         });
         Ok(Argument { name, value: self.expr()? })
     }
+
     /// ORDER BY, if it comes.
     pub(super) fn order_by(&mut self) -> Result<Vec<OrderItem>> {
         if !self.take_word("order") {
@@ -429,6 +445,7 @@ impl Parser<'_> {
         self.expect_word("by")?;
         self.list(Self::order_item)
     }
+
     fn order_item(&mut self) -> Result<OrderItem> {
         let expr = self.expr()?;
         let mut using = None;
@@ -459,6 +476,7 @@ impl Parser<'_> {
         };
         Ok(OrderItem { expr, descending, using, nulls_first })
     }
+
     /// A window in parentheses.
     pub(super) fn window(&mut self) -> Result<Window> {
         let start = self.span();
@@ -477,6 +495,7 @@ impl Parser<'_> {
         self.sign(b')')?;
         Ok(Window { base, partition_by, order_by, frame, span: start.to(self.last_span()) })
     }
+
     fn frame(&mut self) -> Result<Option<Frame>> {
         let start = self.span();
         let unit = match self.word() {
@@ -517,6 +536,7 @@ impl Parser<'_> {
         };
         Ok(Some(Frame { unit, start: first, end, exclude, span: start.to(self.last_span()) }))
     }
+
     fn bound(&mut self) -> Result<FrameBound> {
         if self.take_words(&["current", "row"]) {
             return Ok(FrameBound::CurrentRow);
@@ -589,6 +609,7 @@ impl TypeName {
     pub(super) fn of(name: Name, modifiers: Vec<Expr>, span: Span) -> Self {
         Self { name, modifiers, fields: None, dimensions: 0, is_set: false, of_column: false, span }
     }
+
     /// One of PostgreSQL's own types.
     pub(super) fn own(name: &str, modifiers: Vec<Expr>, span: Span) -> Self {
         let ident = Ident { name: name.to_owned(), span };

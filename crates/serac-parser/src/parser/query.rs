@@ -18,11 +18,13 @@ impl Parser<'_> {
             parser.query_behind(with, start)
         })
     }
+
     /// A query whose WITH has been read.
     pub(super) fn query_behind(&mut self, with: Option<With>, start: Span) -> Result<Query> {
         let body = self.body_part()?;
         self.query_from(with, body, start)
     }
+
     /// The rest of a query whose first part has been read.
     pub(super) fn query_from(&mut self, with: Option<With>, first: QueryBody, start: Span) -> Result<Query> {
         let body = self.set_operations(first)?;
@@ -41,11 +43,13 @@ impl Parser<'_> {
         query.span = start.to(self.last_span());
         Ok(query)
     }
+
     /// Whether a query in parentheses is part of a query: it ends with them, or goes on as one.
     pub(super) fn goes_on_as_query(&self) -> bool {
         self.is_sign(b')')
             || self.is_one_of(&["union", "intersect", "except", "order", "limit", "offset", "fetch", "for"])
     }
+
     /// WITH, if it comes.
     pub(super) fn with(&mut self) -> Result<Option<With>> {
         let start = self.span();
@@ -59,6 +63,7 @@ impl Parser<'_> {
         let tables = self.list(Self::common_table)?;
         Ok(Some(With { recursive, tables, span: start.to(self.last_span()) }))
     }
+
     fn common_table(&mut self) -> Result<CommonTable> {
         let name = self.ident()?;
         let columns = self.column_list()?;
@@ -86,6 +91,7 @@ impl Parser<'_> {
         let cycle = if self.take_word("cycle") { Some(self.cycle()?) } else { None };
         Ok(CommonTable { name, columns, materialized, statement, search, cycle })
     }
+
     fn cycle(&mut self) -> Result<Cycle> {
         let columns = self.list(Self::ident)?;
         self.expect_word("set")?;
@@ -101,10 +107,12 @@ impl Parser<'_> {
         self.expect_word("using")?;
         Ok(Cycle { columns, mark, values, path: self.ident()? })
     }
+
     /// A constant that marks a cycle.
     fn mark(&mut self) -> Result<Expr> {
         if self.is_word("default") { Err(self.unexpected()) } else { self.primary() }
     }
+
     fn set_operations(&mut self, first: QueryBody) -> Result<QueryBody> {
         let first = self.intersections(first)?;
         let mut rest = Vec::new();
@@ -114,6 +122,7 @@ impl Parser<'_> {
         }
         Ok(joined(first, rest))
     }
+
     fn intersections(&mut self, first: QueryBody) -> Result<QueryBody> {
         let mut rest = Vec::new();
         while let Some(operator) = self.set_operator(true)? {
@@ -121,6 +130,7 @@ impl Parser<'_> {
         }
         Ok(joined(first, rest))
     }
+
     fn set_operator(&mut self, intersects: bool) -> Result<Option<SetOperator>> {
         let span = self.span();
         let kind = match self.word() {
@@ -137,6 +147,7 @@ impl Parser<'_> {
         let by_name = self.take_words(&["by", "name"]);
         Ok(Some(SetOperator { kind, all, by_name, span }))
     }
+
     /// A part of set operations.
     fn body_part(&mut self) -> Result<QueryBody> {
         let start = self.span();
@@ -167,6 +178,7 @@ impl Parser<'_> {
             _ => Err(self.unexpected()),
         }
     }
+
     /// SELECT. If it begins with FROM, that has been read.
     fn select(&mut self, mut from: Vec<crate::tree::TableExpr>, start: Span) -> Result<Select> {
         let is_from_first = !from.is_empty();
@@ -213,10 +225,12 @@ impl Parser<'_> {
         let span = start.to(self.last_span());
         Ok(Select { distinct, items, into, from, filter, group_by, having, windows, qualify, span })
     }
+
     /// Whether a clause is empty: the end of the query comes, or one of the clauses behind it.
     fn ends_clause(&self, next: &[&str]) -> bool {
         matches!(self.kind(), Kind::End | Kind::Sign(b')' | b';')) || self.is_one_of(next) || self.goes_on_as_query()
     }
+
     fn into(&mut self) -> Result<Into> {
         let _ = self.take_word("local") || self.take_word("global");
         let temporary = self.take_word("temporary") || self.take_word("temp");
@@ -226,6 +240,7 @@ impl Parser<'_> {
         self.take_word("table");
         Ok(Into { name: self.relation_name()?, temporary })
     }
+
     /// An item of SELECT or RETURNING.
     pub(super) fn select_item(&mut self) -> Result<SelectItem> {
         let span = self.span();
@@ -269,6 +284,7 @@ impl Parser<'_> {
         };
         Ok(item)
     }
+
     fn group_by(&mut self) -> Result<GroupBy> {
         if !self.take_word("group") {
             return Ok(GroupBy::Items { distinct: false, items: Vec::new() });
@@ -280,6 +296,7 @@ impl Parser<'_> {
         }
         Ok(GroupBy::Items { distinct, items: self.list(Self::group_item)? })
     }
+
     fn group_item(&mut self) -> Result<GroupItem> {
         let opens = *self.kind_ahead(1) == Kind::Sign(b'(');
         if self.is_sign(b'(') && *self.kind_ahead(1) == Kind::Sign(b')') {
@@ -300,6 +317,7 @@ impl Parser<'_> {
         }
         Ok(GroupItem::Expr(self.expr()?))
     }
+
     /// ORDER BY, LIMIT, OFFSET, FETCH and FOR.
     fn tail(&mut self, query: &mut Query) -> Result<()> {
         if self.are_words(&["order", "by", "all"]) && self.ends_order_by_all() {
@@ -342,6 +360,7 @@ impl Parser<'_> {
         }
         self.check_tail(query)
     }
+
     fn limit_or_offset(&mut self, query: &mut Query) -> Result<()> {
         let at = self.span();
         match self.word() {
@@ -371,6 +390,7 @@ impl Parser<'_> {
         }
         Ok(())
     }
+
     /// Refuses clauses behind a query in parentheses that the query has itself.
     fn check_tail(&self, query: &Query) -> Result<()> {
         let has_order = |query: &Query| !query.order_by.is_empty() || query.order_by_all.is_some();
@@ -403,6 +423,7 @@ impl Parser<'_> {
         }
         Ok(())
     }
+
     /// Whether the tokens behind DuckDB's ORDER BY ALL may stand there.
     fn ends_order_by_all(&self) -> bool {
         match self.kind_ahead(3) {
@@ -413,6 +434,7 @@ impl Parser<'_> {
             _ => false,
         }
     }
+
     fn fetch(&mut self, query: &mut Query) -> Result<()> {
         self.at += 1;
         if !self.take_word("first") {
@@ -430,6 +452,7 @@ impl Parser<'_> {
         self.expect_word(if query.with_ties { "ties" } else { "only" })?;
         Ok(())
     }
+
     /// The count of FETCH: a number with its sign, or an operand without casts. `None` for other
     /// beginnings of an expression.
     fn fetched(&mut self) -> Result<Option<Expr>> {
@@ -448,6 +471,7 @@ impl Parser<'_> {
             _ => self.operand_with_parts().map(Some),
         }
     }
+
     fn lock(&mut self) -> Result<Lock> {
         let start = self.span();
         self.at += 1;
@@ -475,6 +499,7 @@ impl Parser<'_> {
         };
         Ok(Lock { strength, of, wait, span: start.to(self.last_span()) })
     }
+
     /// Names with what may stand behind them in a list of columns.
     pub(super) fn target(&mut self) -> Result<(Ident, Vec<crate::tree::Postfix>)> {
         let name = self.ident()?;

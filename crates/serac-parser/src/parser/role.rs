@@ -17,6 +17,7 @@ impl Parser<'_> {
         let options = self.role_options(true)?;
         Ok(StatementKind::CreateRole(CreateRole { word, name, options }))
     }
+
     fn role_options(&mut self, creates: bool) -> Result<Vec<RoleOption>> {
         self.take_word("with");
         let mut options = Vec::new();
@@ -26,6 +27,7 @@ impl Parser<'_> {
             options.push(RoleOption { kind, span: start.to(self.last_span()) });
         }
     }
+
     fn role_option(&mut self, creates: bool) -> Result<Option<RoleOptionKind>> {
         use RoleOptionKind as K;
         let start = self.span();
@@ -100,6 +102,7 @@ impl Parser<'_> {
             _ => K::Members(self.roles()?),
         }))
     }
+
     /// ALTER ROLE, USER or GROUP, where this word comes.
     pub(super) fn alter_role(&mut self) -> Result<StatementKind> {
         let word = self.take_ident().name;
@@ -153,6 +156,7 @@ impl Parser<'_> {
     pub(super) fn grant(&mut self) -> Result<StatementKind> {
         self.grant_or_revoke(false, true)
     }
+
     /// GRANT of privileges, not of roles.
     pub(super) fn grant_privileges(&mut self) -> Result<StatementKind> {
         self.grant_or_revoke(false, false)
@@ -160,6 +164,7 @@ impl Parser<'_> {
     pub(super) fn revoke(&mut self) -> Result<StatementKind> {
         self.grant_or_revoke(true, true)
     }
+
     fn privilege(&mut self) -> Result<Privilege> {
         let start = self.span();
         let name = match self.word() {
@@ -173,6 +178,7 @@ impl Parser<'_> {
         };
         Ok(Privilege { name, columns: self.column_list()? })
     }
+
     fn privileges(&mut self) -> Result<Privileges> {
         if self.take_word("all") {
             self.take_word("privileges");
@@ -180,10 +186,12 @@ impl Parser<'_> {
         }
         Ok(Privileges::Some(self.list(Self::privilege)?))
     }
+
     fn grantee(&mut self) -> Result<RoleName> {
         self.take_word("group");
         self.role()
     }
+
     fn granted_by(&mut self) -> Result<Option<RoleName>> {
         if !self.take_word("granted") {
             return Ok(None);
@@ -191,6 +199,7 @@ impl Parser<'_> {
         self.expect_word("by")?;
         self.role().map(Some)
     }
+
     fn with_option(&mut self, word: &str) -> Result<bool> {
         let comes = self.take_word("with");
         if comes {
@@ -198,6 +207,7 @@ impl Parser<'_> {
         }
         Ok(comes)
     }
+
     fn grant_or_revoke(&mut self, revoke: bool, may_be_roles: bool) -> Result<StatementKind> {
         self.at += 1;
         let to = if revoke { "from" } else { "to" };
@@ -236,6 +246,7 @@ impl Parser<'_> {
         let grant = Grant { revoke, grant_option, privileges, on, grantees, granted_by, cascade };
         Ok(StatementKind::Grant(Box::new(grant)))
     }
+
     fn grant_target(&mut self) -> Result<GrantTarget> {
         use GrantTarget as T;
         // A table may have a name that is one of these words.
@@ -300,6 +311,7 @@ impl Parser<'_> {
             _ => T::Tablespaces(self.list(Self::ident)?),
         })
     }
+
     fn grant_kind(&mut self, allowed: &[&str]) -> Result<GrantKind> {
         Ok(match self.one_of(allowed)?.name.as_str() {
             "tables" => GrantKind::Tables,
@@ -311,6 +323,7 @@ impl Parser<'_> {
             _ => GrantKind::Schemas,
         })
     }
+
     /// ALTER, whose word has been read.
     pub(super) fn default_privileges(&mut self) -> Result<StatementKind> {
         self.expect_words(&["default", "privileges"])?;

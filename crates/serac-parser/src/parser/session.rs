@@ -31,6 +31,7 @@ impl Parser<'_> {
         }
         Ok(StatementKind::Set(Set { scope, change: self.setting_or_modes()? }))
     }
+
     /// The subject of SET: a setting, or the modes of transactions.
     pub(super) fn setting_or_modes(&mut self) -> Result<SetChange> {
         if self.is_word("transaction") && !self.is_setting_behind(1) && self.word_ahead(1) != Some("snapshot") {
@@ -44,6 +45,7 @@ impl Parser<'_> {
         }
         self.setting()
     }
+
     /// The subject of SET, as functions may have it.
     pub(super) fn setting(&mut self) -> Result<SetChange> {
         if self.is_setting_behind(1) {
@@ -112,6 +114,7 @@ impl Parser<'_> {
             _ => self.plain_setting(true),
         }
     }
+
     /// A word that is not reserved, or a text.
     fn role_value(&mut self) -> Result<Value> {
         if self.is_text(0) { Ok(Value::Text(self.text()?)) } else { Ok(Value::Word(self.unreserved()?)) }
@@ -123,6 +126,7 @@ impl Parser<'_> {
         }
         Ok(Name { span: parts[0].span.to(self.last_span()), parts })
     }
+
     /// `name = value`, `name TO value`, and `name FROM CURRENT` where that may be.
     pub(super) fn plain_setting(&mut self, may_be_current: bool) -> Result<SetChange> {
         let name = self.setting_name()?;
@@ -139,6 +143,7 @@ impl Parser<'_> {
         };
         Ok(SetChange::Setting(SetSetting { name, value }))
     }
+
     fn time_zone(&mut self) -> Result<SetValue> {
         let one = |value| Ok(SetValue::List(vec![value]));
         match self.kind() {
@@ -155,6 +160,7 @@ impl Parser<'_> {
             _ => one(Value::Number(self.number()?)),
         }
     }
+
     fn zone_interval(&mut self) -> Result<SetValue> {
         let precision = match self.is_sign(b'(') {
             true => Some(self.in_parentheses(Self::integer)?),
@@ -169,6 +175,7 @@ impl Parser<'_> {
         }
         Ok(SetValue::Interval { text, fields, precision })
     }
+
     /// The subject of RESET, and of SHOW, whose word has been read.
     fn reset_name(&mut self) -> Result<Name> {
         let start = self.span();
@@ -245,6 +252,7 @@ impl Parser<'_> {
             modes.push(TransactionMode { kind, span: start.to(self.last_span()) });
         }
     }
+
     fn isolation_level(&mut self) -> Result<IsolationLevel> {
         Ok(match self.one_of(&["read", "repeatable", "serializable", "snapshot"])?.name.as_str() {
             "read" => match self.either("uncommitted", "committed")? {
@@ -259,6 +267,7 @@ impl Parser<'_> {
             _ => IsolationLevel::Serializable,
         })
     }
+
     /// A statement about transactions, by its first word.
     pub(super) fn transaction(&mut self) -> Result<StatementKind> {
         let word = self.take_ident().name;
@@ -298,15 +307,18 @@ impl Parser<'_> {
             }
         }))
     }
+
     fn take_work(&mut self) {
         let _ = self.take_word("work") || self.take_word("transaction");
     }
+
     /// The word SAVEPOINT, where a savepoint may have it for a name.
     fn take_savepoint(&mut self) {
         if !matches!(self.kind_ahead(1), Kind::End | Kind::Sign(_)) {
             self.take_word("savepoint");
         }
     }
+
     fn chain(&mut self) -> Result<bool> {
         if !self.take_word("and") {
             return Ok(false);

@@ -76,6 +76,7 @@ impl Parser<'_> {
         self.at += 1;
         self.deeper(|parser| parser.in_parentheses(parse)).map(Some)
     }
+
     /// `CAST(a AS t)`, whose word has been read.
     pub(super) fn cast(&mut self) -> Result<ExprKind> {
         self.in_parentheses(|parser| {
@@ -84,6 +85,7 @@ impl Parser<'_> {
             Ok(ExprKind::Cast { operand, to: Box::new(parser.type_name()?) })
         })
     }
+
     fn extract(&mut self) -> Result<Special> {
         let field = match self.kind() {
             Kind::Word(text, None) => text.clone(),
@@ -97,6 +99,7 @@ impl Parser<'_> {
         self.expect_word("from")?;
         Ok(Special::Extract(field, self.expr()?))
     }
+
     fn overlay(&mut self) -> Result<Special> {
         let mut arguments = vec![self.expr()?];
         if self.take_word("placing") {
@@ -113,11 +116,13 @@ impl Parser<'_> {
         }
         Ok(Special::Overlay(arguments))
     }
+
     fn position(&mut self) -> Result<Special> {
         let part = self.restricted_expr()?;
         self.expect_word("in")?;
         Ok(Special::Position(part, self.restricted_expr()?))
     }
+
     fn substring(&mut self) -> Result<Special> {
         let nesting = self.nesting();
         let around = std::mem::replace(&mut self.substring, nesting);
@@ -147,6 +152,7 @@ impl Parser<'_> {
             }
         }
     }
+
     fn trim(&mut self) -> Result<Special> {
         let side = match self.word() {
             Some("both") => Some(TrimSide::Both),
@@ -173,6 +179,7 @@ impl Parser<'_> {
         }
         Ok(Special::Trim { side, arguments })
     }
+
     /// `(a, b) OVERLAPS (c, d)`, whose first row has been read.
     pub(super) fn overlaps(&mut self, row: Expr) -> Result<Expr> {
         let start = row.span;

@@ -15,6 +15,7 @@ impl Parser<'_> {
         }
         self.inner_statement()
     }
+
     /// A statement as it may stand in the body of a function.
     pub(super) fn inner_statement(&mut self) -> Result<Statement> {
         let start = self.start();
@@ -76,6 +77,7 @@ impl Parser<'_> {
         };
         Ok(self.read_since(start, kind))
     }
+
     /// Skips a statement that has no grammar here: up to a semicolon that stands in no parentheses.
     pub(super) fn other(&mut self, words: &[&str]) -> StatementKind {
         let mut depth = 0usize;
@@ -91,6 +93,7 @@ impl Parser<'_> {
         }
         StatementKind::Other(words.join(" "))
     }
+
     fn explain(&mut self) -> Result<Explain> {
         self.at += 1;
         let mut options = Vec::new();

@@ -30,6 +30,7 @@ impl Parser<'_> {
             parser.joins(first)
         })
     }
+
     /// The joins behind a table.
     fn joins(&mut self, first: TableExpr) -> Result<TableExpr> {
         let mut joins = Vec::new();
@@ -38,6 +39,7 @@ impl Parser<'_> {
         }
         Ok(self.joined(first, joins))
     }
+
     /// The joins up to one without a condition of its own: the condition that comes then belongs to
     /// the join around them.
     fn inner_joins(&mut self, first: TableExpr) -> Result<TableExpr> {
@@ -50,6 +52,7 @@ impl Parser<'_> {
         }
         Ok(self.joined(first, joins))
     }
+
     fn joined(&self, left: TableExpr, joins: Vec<Join>) -> TableExpr {
         if joins.is_empty() {
             return left;
@@ -57,6 +60,7 @@ impl Parser<'_> {
         let span = left.span.to(self.last_span());
         TableExpr { kind: TableKind::Join { left: Box::new(left), joins }, span }
     }
+
     /// A join with a further table, if one comes.
     fn join(&mut self) -> Result<Option<Join>> {
         let Some((kind, is_natural)) = self.join_kind()? else { return Ok(None) };
@@ -75,6 +79,7 @@ impl Parser<'_> {
         };
         Ok(Some(Join { kind, on, right }))
     }
+
     fn join_kind(&mut self) -> Result<Option<(JoinKind, bool)>> {
         if self.take_word("cross") {
             self.expect_word("join")?;
@@ -103,6 +108,7 @@ impl Parser<'_> {
         self.expect_word("join")?;
         Ok(Some((kind, is_natural)))
     }
+
     fn condition_of_join(&mut self) -> Result<JoinOn> {
         if self.take_word("on") {
             return Ok(JoinOn::Condition(self.expr()?));
@@ -112,6 +118,7 @@ impl Parser<'_> {
         let alias = if self.take_word("as") { Some(self.ident()?) } else { None };
         Ok(JoinOn::Using(columns, alias))
     }
+
     fn single_table(&mut self) -> Result<TableExpr> {
         let start = self.span();
         if let Kind::String(path) = self.kind().clone() {
@@ -167,6 +174,7 @@ impl Parser<'_> {
         };
         Ok(TableExpr { kind, span: start.to(self.last_span()) })
     }
+
     /// The name of a table where its rows are read.
     pub(super) fn relation(&mut self) -> Result<Relation> {
         if self.take_word("only") {
@@ -178,6 +186,7 @@ impl Parser<'_> {
         self.take_operator("*");
         Ok(Relation { name, only: false })
     }
+
     /// Whether a call comes: a name with a parenthesis behind it, or a function known by its word.
     fn is_function_in_from(&self) -> bool {
         if let Some(word) = self.word() {
@@ -229,6 +238,7 @@ impl Parser<'_> {
         };
         Ok(Expr { kind, span: start.to(self.last_span()) })
     }
+
     fn parenthesis_of_table(&mut self) -> Result<Inside> {
         self.deeper(|parser| {
             parser.sign(b'(')?;
@@ -250,11 +260,13 @@ impl Parser<'_> {
             Ok(inside)
         })
     }
+
     /// The parenthesis of LATERAL, which has a query.
     fn parenthesis_of_query(&mut self) -> Result<Inside> {
         let query = self.deeper(|parser| parser.in_parentheses(Self::query))?;
         Ok(Inside::Query(Box::new(query)))
     }
+
     fn nested_table(&mut self) -> Result<Inside> {
         let start = self.span();
         let (first, is_alone) = match self.parenthesis_of_table()? {
@@ -280,6 +292,7 @@ impl Parser<'_> {
         }
         Ok(Inside::Table(table))
     }
+
     /// The names behind an item, if any come.
     fn names(&mut self, may_have_types: bool) -> Result<Names> {
         let is_said = self.take_word("as");
@@ -302,6 +315,7 @@ impl Parser<'_> {
         }
         Ok(names)
     }
+
     /// Whether a name comes that is an alias without AS.
     fn is_alias(&self) -> bool {
         // These words are names elsewhere, and begin a clause here.
@@ -313,6 +327,7 @@ impl Parser<'_> {
         let collation = if self.take_word("collate") { Some(self.name()?) } else { None };
         Ok(ColumnType { name, type_name, collation })
     }
+
     fn sample(&mut self) -> Result<Sample> {
         let method = self.function_name()?;
         let arguments = self.in_parentheses(Self::exprs)?;

@@ -30,9 +30,11 @@ impl Parser<'_> {
         name.span = start.to(self.last_span());
         Ok(name)
     }
+
     fn bound_of_array(&mut self) -> Result<()> {
         self.integer().map(drop)
     }
+
     /// A type without SETOF and array brackets.
     pub(super) fn simple_type(&mut self) -> Result<TypeName> {
         match self.type_of_words(true)? {
@@ -40,6 +42,7 @@ impl Parser<'_> {
             None => self.generic_type(),
         }
     }
+
     fn generic_type(&mut self) -> Result<TypeName> {
         if !self.is_function_name(0) {
             return Err(self.unexpected());
@@ -50,6 +53,7 @@ impl Parser<'_> {
         let modifiers = self.modifiers()?;
         Ok(TypeName::of(name, modifiers, span))
     }
+
     /// The type of a parameter or of a function's result, which may be that of a column.
     pub(super) fn function_type(&mut self) -> Result<TypeName> {
         let start = self.span();
@@ -63,9 +67,11 @@ impl Parser<'_> {
         }
         Ok(of)
     }
+
     fn modifiers(&mut self) -> Result<Vec<Expr>> {
         if self.is_sign(b'(') { self.in_parentheses(Self::exprs) } else { Ok(Vec::new()) }
     }
+
     /// A whole number in parentheses, if it comes.
     pub(super) fn digits(&mut self) -> Result<Vec<Expr>> {
         if !self.is_sign(b'(') {
@@ -77,6 +83,7 @@ impl Parser<'_> {
             Ok(vec![Expr { kind: ExprKind::Literal(Literal::Integer(digits)), span }])
         })
     }
+
     /// A type that the grammar has words for, if one comes; with its modifiers, and an interval's
     /// fields, where these may stand before a constant, too.
     fn type_of_words(&mut self, has_fields: bool) -> Result<Option<TypeName>> {
@@ -170,6 +177,7 @@ impl Parser<'_> {
             _ => Ok(None),
         }
     }
+
     /// `DAY TO SECOND(3)`.
     pub(super) fn interval_fields(&mut self, digits: &mut Vec<Expr>) -> Result<Option<IntervalFields>> {
         use IntervalFields as F;
@@ -210,6 +218,7 @@ impl Parser<'_> {
         }
         Ok(Some(fields))
     }
+
     /// A constant such as `date '2020-01-01'` of a type that the grammar has words for, if one
     /// comes.
     pub(super) fn typed_constant(&mut self) -> Result<Option<Expr>> {
@@ -229,6 +238,7 @@ impl Parser<'_> {
         let kind = ExprKind::Cast { operand: Box::new(literal), to: Box::new(to) };
         Ok(Some(Expr { kind, span: start.to(self.last_span()) }))
     }
+
     /// Whether the word of a type that comes is no column's name: a string, a parenthesis or a
     /// further word of the type follows.
     fn is_constant(&self) -> bool {
@@ -261,6 +271,7 @@ impl Parser<'_> {
             _ => false,
         }
     }
+
     /// The name of a function.
     pub(super) fn function_name(&mut self) -> Result<Name> {
         let (is_column, is_function) = (self.is_column_name(0), self.is_function_name(0));

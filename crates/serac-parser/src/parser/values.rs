@@ -19,14 +19,17 @@ impl Parser<'_> {
     pub(super) fn unreserved(&mut self) -> Result<Ident> {
         if self.is_unreserved() { Ok(self.take_ident()) } else { Err(self.unexpected()) }
     }
+
     /// One of these words, as an identifier.
     pub(super) fn one_of(&mut self, words: &[&str]) -> Result<Ident> {
         if self.is_one_of(words) { Ok(self.take_ident()) } else { Err(self.unexpected()) }
     }
+
     /// Words that must come, one after the other.
     pub(super) fn expect_words(&mut self, words: &[&str]) -> Result<()> {
         words.iter().try_for_each(|word| self.expect_word(word))
     }
+
     /// One of two words; returns whether it is the first.
     pub(super) fn either(&mut self, first: &str, second: &str) -> Result<bool> {
         let is_first = self.take_word(first);
@@ -35,6 +38,7 @@ impl Parser<'_> {
         }
         Ok(is_first)
     }
+
     /// An identifier for a name that the grammar writes in words of its own.
     pub(super) fn named(name: &str, span: Span) -> Ident {
         Ident { name: name.to_owned(), span }
@@ -49,12 +53,14 @@ impl Parser<'_> {
         }
         Ok(comes)
     }
+
     /// CASCADE or RESTRICT, if one of them comes.
     pub(super) fn cascade(&mut self) -> bool {
         let cascade = self.take_word("cascade");
         let _ = cascade || self.take_word("restrict");
         cascade
     }
+
     /// Whether the token behind a name shows that the name is a setting's.
     pub(super) fn is_setting_behind(&self, ahead: usize) -> bool {
         match self.kind_ahead(ahead) {
@@ -77,6 +83,7 @@ impl Parser<'_> {
             _ => Err(self.unexpected()),
         }
     }
+
     /// Whether a whole number of 32 bits comes this many tokens ahead.
     pub(super) fn is_integer(&self, ahead: usize) -> bool {
         matches!(self.kind_ahead(ahead), Kind::Integer(digits) if digits.parse::<i32>().is_ok())
@@ -94,6 +101,7 @@ impl Parser<'_> {
     pub(super) fn is_sign_of_number(&self) -> bool {
         self.is_operator("-") || self.is_operator("+")
     }
+
     /// Whether a number comes, with a sign perhaps.
     pub(super) fn is_number(&self) -> bool {
         let ahead = usize::from(self.is_sign_of_number());
@@ -113,6 +121,7 @@ impl Parser<'_> {
         self.at += 1;
         Ok(Number { negative, digits, is_whole, span: start.to(self.last_span()) })
     }
+
     /// A whole number of 32 bits, with a sign perhaps.
     pub(super) fn signed_integer(&mut self) -> Result<Number> {
         if !self.is_integer(usize::from(self.is_sign_of_number())) {
@@ -123,10 +132,12 @@ impl Parser<'_> {
         }
         self.number()
     }
+
     /// Whether a word or a text comes that may be the value of an option.
     pub(super) fn is_word_or_text(&self) -> bool {
         matches!(self.kind(), Kind::String(_)) || self.is_one_of(&["true", "false", "on"]) || self.is_unreserved()
     }
+
     /// A word or a text as the value of an option.
     pub(super) fn word_or_text(&mut self) -> Result<Value> {
         match self.kind() {
@@ -135,6 +146,7 @@ impl Parser<'_> {
             _ => Err(self.unexpected()),
         }
     }
+
     /// The value of a setting.
     pub(super) fn value(&mut self) -> Result<Value> {
         if self.is_sign_of_number() || self.is_number() {
@@ -142,6 +154,7 @@ impl Parser<'_> {
         }
         self.word_or_text()
     }
+
     /// A word that is not reserved, or a text: such as the name of a language.
     pub(super) fn unreserved_or_text(&mut self) -> Result<Ident> {
         let span = self.span();
@@ -171,6 +184,7 @@ impl Parser<'_> {
             })
         })
     }
+
     /// A word that is an option of its own, if it comes.
     pub(super) fn take_option(&mut self, words: &[&str], options: &mut Vec<CommandOption>) {
         if self.is_one_of(words) {
@@ -179,15 +193,18 @@ impl Parser<'_> {
             options.push(CommandOption { name, value: None, span });
         }
     }
+
     /// The word that comes; ANALYSE becomes ANALYZE.
     fn take_option_name(&mut self) -> Ident {
         let ident = self.take_ident();
         if ident.name == "analyse" { Self::named("analyze", ident.span) } else { ident }
     }
+
     /// `(name [= value], …)` of definitions; names with a namespace where these are allowed.
     pub(super) fn storage_options(&mut self, may_have_namespace: bool) -> Result<Vec<StorageOption>> {
         self.in_parentheses(|parser| parser.list(|parser| parser.storage_option(may_have_namespace)))
     }
+
     /// The same behind WITH, if it comes.
     pub(super) fn with_options(&mut self, may_have_namespace: bool) -> Result<Vec<StorageOption>> {
         if self.take_word("with") { self.storage_options(may_have_namespace) } else { Ok(Vec::new()) }
@@ -202,6 +219,7 @@ impl Parser<'_> {
         let value = if self.take_operator("=") { Some(self.storage_value()?) } else { None };
         Ok(StorageOption { namespace, name, value, span: start.to(self.last_span()) })
     }
+
     fn storage_value(&mut self) -> Result<StorageValue> {
         match self.kind() {
             Kind::String(_) => return Ok(StorageValue::Text(self.text()?)),
@@ -231,6 +249,7 @@ impl Parser<'_> {
         }
         Ok(StorageValue::Type(self.function_type()?))
     }
+
     /// `OPTIONS (name 'value', …)`, if it comes; in ALTER with ADD, SET and DROP.
     pub(super) fn foreign_options(&mut self, alters: bool) -> Result<Vec<ForeignOption>> {
         if !self.take_word("options") {
@@ -290,11 +309,13 @@ impl Parser<'_> {
     pub(super) fn roles(&mut self) -> Result<Vec<RoleName>> {
         self.list(Self::role)
     }
+
     /// The name of a role itself; CURRENT_USER and its like are refused.
     pub(super) fn role_id(&mut self) -> Result<RoleName> {
         let role = self.role()?;
         Self::check_role_id(role)
     }
+
     /// A role, if the statement names the role itself.
     pub(super) fn check_role_id(role: RoleName) -> Result<RoleName> {
         let message = match role.kind {

@@ -35,6 +35,7 @@ impl AnalyzerRule for VolatileCalls {
     fn name(&self) -> &str {
         "volatile_calls"
     }
+
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_typed(plan, is_plain, apart)
     }
@@ -64,11 +65,13 @@ impl Call {
         };
         Self { function, number, has_mark, signature }
     }
+
     /// The part of a list with an item for each argument that belongs to the function's own
     /// arguments.
     fn own<'a, T>(&self, all: &'a [T]) -> &'a [T] {
         &all[..all.len().saturating_sub(usize::from(self.has_mark))]
     }
+
     /// The arguments without the mark, with which the function is called.
     fn own_args(&self, args: ScalarFunctionArgs) -> ScalarFunctionArgs {
         let ScalarFunctionArgs { mut args, mut arg_fields, number_rows, return_field, config_options } = args;
@@ -84,23 +87,29 @@ impl ScalarUDFImpl for Call {
     fn name(&self) -> &str {
         self.function.name()
     }
+
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         self.function.schema_name(self.own(args))
     }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
+
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         self.function.return_type(self.own(given))
     }
+
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let ReturnFieldArgs { arg_fields, scalar_arguments } = args;
         let (arg_fields, scalar_arguments) = (self.own(arg_fields), self.own(scalar_arguments));
         self.function.return_field_from_args(ReturnFieldArgs { arg_fields, scalar_arguments })
     }
+
     fn is_strict(&self) -> bool {
         self.function.is_strict()
     }
+
     /// A function may exist for the planner alone, which replaces it by another.
     fn simplify(&self, mut args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let mark = if self.has_mark { args.pop() } else { None };
@@ -112,6 +121,7 @@ impl ScalarUDFImpl for Call {
             simplified => simplified,
         })
     }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         self.function.invoke_with_args(self.own_args(args))
     }
@@ -122,6 +132,7 @@ impl AsyncScalarUDFImpl for Call {
     fn ideal_batch_size(&self) -> Option<usize> {
         self.function.as_async().and_then(AsyncScalarUDF::ideal_batch_size)
     }
+
     async fn invoke_async_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match self.function.as_async() {
             Some(function) => function.invoke_async_with_args(self.own_args(args)).await,
@@ -142,12 +153,15 @@ impl ScalarUDFImpl for Mark {
     fn name(&self) -> &str {
         "each_call"
     }
+
     fn signature(&self) -> &Signature {
         &self.0
     }
+
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Boolean)
     }
+
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Ok(ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))))
     }

@@ -222,6 +222,7 @@ impl Session {
         self.drop_readers(sequence, &what, cascade, &[])?;
         self.drop_defaults(sequence, &what, cascade, &|_, _| false)
     }
+
     /// The same of the sequences that go with a table, or with `column` of it. Defaults of the
     /// table, or the column, and of the tables `also`, which are dropped anyhow, are not in the
     /// way. `what` is how messages call what is to be dropped.
@@ -251,6 +252,7 @@ impl Session {
         }
         Ok(())
     }
+
     /// Takes away the defaults that need a sequence. `goes` tells which columns are dropped anyhow,
     /// by their tables and names.
     fn drop_defaults(

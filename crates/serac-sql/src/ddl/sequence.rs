@@ -225,6 +225,7 @@ impl Session {
         let column = columns.iter().filter(|column| column.name == *name).find(is_identity);
         Ok(column.map(|column| (table.clone(), column.name.clone())))
     }
+
     /// Refuses to drop a sequence without which an identity column cannot be.
     ///
     /// # Errors
@@ -236,11 +237,13 @@ impl Session {
         let error = SqlError::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message);
         Err(error.explained(format!("You can drop {column} instead.")))
     }
+
     /// The sequence that gives the values of an identity column.
     fn identity_sequence(&mut self, table: &TableDefinition, at: usize) -> Result<Option<SequenceDefinition>> {
         let catalog = self.txn_for(&table.schema)?.catalog();
         Ok(identity_sequence(catalog, &table.schema, &table.columns[at])?.cloned())
     }
+
     /// Gives the sequence of an identity column the column's new type.
     pub(super) fn retype_identity(
         &mut self,
@@ -254,6 +257,7 @@ impl Session {
         options.check_bounds(&definition)?;
         Ok(self.txn_for(&table.schema)?.alter_sequence(&table.schema, definition, None)?)
     }
+
     /// ALTER COLUMN … DROP IDENTITY: the sequence goes, and NOT NULL stays.
     pub(super) fn drop_identity(&mut self, table: &TableDefinition, at: usize, if_exists: bool) -> Result<()> {
         let (schema, name, column) = (&table.schema, &table.name, &table.columns[at].name);

@@ -38,6 +38,7 @@ impl Row<'_> {
     fn has_null(&self) -> bool {
         self.0.iter().any(ScalarValue::is_null)
     }
+
     fn get(&self, i: usize) -> Option<&ScalarValue> {
         self.0.get(i).filter(|value| !value.is_null())
     }

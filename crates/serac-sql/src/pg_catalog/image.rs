@@ -303,6 +303,7 @@ impl Image {
     pub(super) fn relation_named(&self, schema: &str, name: &str) -> Option<&Relation> {
         self.names.get(&(schema.to_owned(), name.to_owned())).map(|&at| &self.relations[at])
     }
+
     /// The sequence of a relation's column.
     pub(super) fn sequence_of<'a>(&'a self, relation: &Relation, column: &str) -> Option<&'a SequenceDefinition> {
         self.relations.iter().find_map(|other| match &other.object {
@@ -313,6 +314,7 @@ impl Image {
             _ => None,
         })
     }
+
     /// The relation that an unqualified name means.
     pub(super) fn visible(&self, name: &str) -> Option<&Relation> {
         let path = self.path.iter().map(String::as_str);

@@ -35,9 +35,11 @@ impl TableProvider for SequenceRelation {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+
     fn table_type(&self) -> TableType {
         TableType::View
     }
+
     async fn scan(
         &self,
         _: &dyn Session,

@@ -126,6 +126,7 @@ impl Session {
         roles.initial = is_set.then_some(current);
         Ok(())
     }
+
     /// Checks whether a client may be the session user that it names when it connects. As in
     /// PostgreSQL, the role that has connected stays the session user.
     ///
@@ -139,6 +140,7 @@ impl Session {
             false => Err(not_permitted("session authorization", role)),
         }
     }
+
     fn change_roles(&mut self, local: bool, wish: Wish<'_>, of_session: bool) -> Result<()> {
         let mut roles = self.shared.roles.read().clone();
         let security = match &self.running {

@@ -26,6 +26,7 @@ pub(crate) unsafe fn racy_copy(src: *const u8, dst: *mut u8, len: usize) {
             );
         }
     }
+
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
         use serac_sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -51,6 +52,7 @@ pub(crate) fn prefetch<T>(address: *const T) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
+
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;
 }

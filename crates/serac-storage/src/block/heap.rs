@@ -79,6 +79,7 @@ impl HeapChunk {
     fn layout(capacity: usize) -> std::alloc::Layout {
         std::alloc::Layout::from_size_align(capacity, 64).expect("chunk capacities are far below isize::MAX")
     }
+
     fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
         // SAFETY: the capacity is not zero. Zeroed, because the tail past the used bytes is lent
@@ -87,6 +88,7 @@ impl HeapChunk {
         let bytes = NonNull::new(bytes).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
         Self { bytes, capacity, adopted: None }
     }
+
     /// A chunk over memory that is there.
     fn adopt(buffer: Buffer) -> Self {
         let bytes = NonNull::from(buffer.as_slice()).cast();
@@ -147,6 +149,7 @@ impl Places {
         let piece = (index / FIRST_PLACES).ilog2() as usize;
         (piece, index - (FIRST_PLACES << piece))
     }
+
     #[inline]
     fn get(&self, index: usize) -> Option<&Place> {
         if let Some(place) = self.first.get(index) {
@@ -155,6 +158,7 @@ impl Places {
         let (piece, at) = Self::in_piece(index);
         self.more.get()?.get(piece)?.get()?.get(at)
     }
+
     fn get_or_add(&self, index: usize) -> &Place {
         if let Some(place) = self.first.get(index) {
             return place;
@@ -206,6 +210,7 @@ impl HeapState {
     fn column(&mut self, column: ColumnId) -> &mut ColumnHeap {
         &mut self.0[usize::from(column.0)]
     }
+
     /// A column's chunks.
     fn chunks(&self, column: ColumnId) -> &[ChunkEntry] {
         self.0.get(usize::from(column.0)).map_or(&[], |heap| &heap.chunks)
@@ -225,11 +230,13 @@ impl Redirections {
         // Release: pairs with the Acquire fence behind a copy.
         fence(Ordering::Release);
     }
+
     /// After that.
     pub(crate) fn end(&self) {
         // Release: pairs with the Acquire before a copy.
         self.0.fetch_add(1, Ordering::Release);
     }
+
     /// What `copy` makes, if no view was redirected meanwhile.
     fn undisturbed<T>(&self, copy: impl FnOnce() -> T) -> Option<T> {
         // Acquire: pairs with the Release of `end`.
@@ -379,6 +386,7 @@ impl BlockHeap {
     fn place(&self, column: ColumnId, index: usize) -> Option<&Place> {
         self.places.get(usize::from(column.0))?.get()?.get(index)
     }
+
     /// The bytes of a long value that a column's `view` names.
     ///
     /// # Safety
@@ -395,6 +403,7 @@ impl BlockHeap {
         // and kept until an epoch after nothing names them.
         unsafe { std::slice::from_raw_parts(bytes.add(offset), len) }
     }
+
     /// Appends the bytes that the columns' views name, in their order.
     ///
     /// # Safety
@@ -416,6 +425,7 @@ impl BlockHeap {
             }
         }
     }
+
     /// Asks for the bytes of a view, which may be torn.
     #[inline]
     pub(crate) fn prefetch(&self, column: ColumnId, view: ArrowView) {
@@ -452,22 +462,27 @@ impl BlockHeap {
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
+
     /// Written bytes that nothing names.
     pub fn garbage_bytes(&self) -> usize {
         self.used.load(Ordering::Relaxed).saturating_sub(self.live.load(Ordering::Relaxed))
     }
+
     /// Bytes that a slot or a before-image names.
     pub fn live_bytes(&self) -> usize {
         self.live.load(Ordering::Relaxed)
     }
+
     /// Whether it is time for a vacuum: there is more garbage than `floor` and than live bytes.
     pub(crate) fn wants_vacuum(&self, floor: usize) -> bool {
         self.garbage_bytes() > self.live_bytes().max(floor)
     }
+
     /// Changes of views in slots that no version tells of.
     pub(crate) fn redirections(&self) -> &Redirections {
         &self.redirections
     }
+
     /// What `copy` makes of views, none of which was redirected meanwhile: such a change leaves no
     /// version, so a torn copy would not be found out.
     pub(crate) fn copy_untorn<T>(self: &Arc<Self>, copy: impl Fn() -> T) -> T {
@@ -693,14 +708,17 @@ impl HeapLatch<'_> {
         }
         any
     }
+
     /// Takes the marks back.
     pub fn pardon(&mut self) {
         self.state.0.iter_mut().flat_map(|heap| &mut heap.chunks).for_each(|entry| entry.condemned = false);
     }
+
     /// Whether the value of a column's `view` lies in a marked chunk.
     pub fn is_condemned(&self, column: ColumnId, view: ArrowView) -> bool {
         is_in_heap(view) && self.state.chunks(column)[chunk_of(view)].condemned
     }
+
     /// Copies the value of `view`, of a column, to another chunk, and has `redirect` put the view
     /// of the copy in the place of `view`. The old value is released only then. The drop of its
     /// chunk does not wait for readers that pin after the release, so they must not find the old

@@ -42,6 +42,7 @@ impl TemperatureWord {
     pub(crate) fn hot() -> Self {
         Self(AtomicU64::new(HOT))
     }
+
     #[inline]
     pub(crate) fn get(&self) -> Temperature {
         // Acquire: pairs with the changes below.
@@ -51,23 +52,28 @@ impl TemperatureWord {
             _ => Temperature::Cooling,
         }
     }
+
     fn change(&self, from: u64, to: u64) -> bool {
         // AcqRel: writers and the freezer meet here.
         self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
+
     /// A hot block begins to cool in a round with a new number.
     pub(crate) fn cool(&self, round: u64) -> bool {
         self.change(HOT, COOLING + round)
     }
+
     /// A block that has been cooling since that round began, without a break, starts to freeze.
     pub(crate) fn freeze(&self, round: u64) -> bool {
         self.change(COOLING + round, FREEZING)
     }
+
     /// The freezer leaves a block that was freezing as it is.
     pub(crate) fn give_up(&self) {
         let was_freezing = self.change(FREEZING, HOT);
         assert!(was_freezing, "the freezer alone changes a block that is freezing");
     }
+
     /// Lets a writer in, which pre-empts cooling; false while the block is freezing.
     #[inline]
     pub(crate) fn admit_writer(&self) -> bool {

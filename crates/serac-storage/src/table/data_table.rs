@@ -154,6 +154,7 @@ impl RowCount {
         // Relaxed, here and below: a figure, which orders nothing.
         self.0[thread_head()].fetch_add(rows, Ordering::Relaxed);
     }
+
     fn get(&self) -> i64 {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
@@ -184,43 +185,52 @@ impl DataTable {
             deletes: AtomicI64::new(0),
         }))
     }
+
     /// Number.
     pub fn id(&self) -> TableId {
         self.id
     }
+
     /// Name at creation, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
+
     /// Columns.
     pub fn schema(&self) -> &TableSchema {
         &self.schema
     }
+
     /// Layout of the blocks.
     pub fn layout(&self) -> &Arc<BlockLayout> {
         &self.layout
     }
+
     /// The format in which blocks freeze from now on.
     pub fn freeze_format(&self) -> FreezeFormat {
         // Relaxed: a setting, which orders nothing.
         FreezeFormat::from_number(self.freeze_format.load(Ordering::Relaxed))
     }
+
     /// Sets the format in which blocks freeze from now on. Blocks that are frozen stay as they are,
     /// until they freeze again or [`Storage::freeze_table`](crate::Storage::freeze_table) comes by.
     pub fn set_freeze_format(&self, format: FreezeFormat) {
         self.freeze_format.store(format as u8, Ordering::Relaxed);
     }
+
     /// Whether rows lie in the order in which they were inserted.
     pub fn is_ordered(&self) -> bool {
         // Relaxed, here and below: a setting, which orders nothing.
         self.ordered.load(Ordering::Relaxed)
     }
+
     /// Whether row ids ascend from now on in the order of successive inserts. Then all inserts go
     /// to one block, new blocks get numbers above all others, and no row moves before one was
     /// deleted.
     pub fn set_ordered(&self, ordered: bool) {
         self.ordered.store(ordered, Ordering::Relaxed);
     }
+
     /// Whether compaction may put rows elsewhere, as far as their order is concerned.
     pub(crate) fn may_reorder(&self) -> bool {
         !self.is_ordered() || self.deletes.load(Ordering::Relaxed) > 0
@@ -228,18 +238,22 @@ impl DataTable {
     pub(crate) fn row_pins(&self) -> &RowPins {
         &self.row_pins
     }
+
     /// The insertion head of the calling thread.
     fn head(&self) -> &AtomicU32 {
         &self.heads[if self.is_ordered() { 0 } else { thread_head() }]
     }
+
     /// One more than the largest block number so far; numbers below it may have no block.
     pub fn block_count(&self) -> u32 {
         self.blocks.len()
     }
+
     /// A block, in the form that it has now.
     pub fn block(&self, no: BlockNo) -> Option<Arc<Block>> {
         self.blocks.get_arc(no)
     }
+
     /// The format in which most of the frozen blocks have a column of variable length; `None` if no
     /// block is frozen.
     pub fn prevalent_format(&self, column: ColumnId) -> Option<FreezeFormat> {
@@ -257,6 +271,7 @@ impl DataTable {
     pub(crate) fn blocks(&self) -> &BlockTable {
         &self.blocks
     }
+
     /// Makes inserts go on in new blocks, so that those they went to can freeze.
     pub(crate) fn close_insertion_heads(&self) {
         let _growing = self.free_numbers.lock();
@@ -269,16 +284,19 @@ impl DataTable {
             }
         }
     }
+
     /// Held while rows of the table are moved: one at a time.
     pub(crate) fn compaction_latch(&self) -> &Mutex<()> {
         &self.compaction_latch
     }
+
     /// Counts how often rows have begun to leave their places. A reader that finds a place empty
     /// because its row has moved finds another count afterwards than before.
     pub fn moves(&self) -> u64 {
         // Acquire: pairs with `note_moves`, and comes before the next look.
         self.moves.load(Ordering::Acquire)
     }
+
     /// Copies of rows are in their new places, and the rows are about to leave the old ones.
     pub(crate) fn note_moves(&self) {
         // Release: pairs with `moves`. A reader that does not see a copy yet does not see this
@@ -286,12 +304,14 @@ impl DataTable {
         // its deletion.
         self.moves.fetch_add(1, Ordering::Release);
     }
+
     /// A number that no round of cooling has had.
     pub(crate) fn next_cooling_round(&self) -> u64 {
         // Relaxed: a thread that cools a block puts the number into its temperature, and other
         // threads find it there.
         self.cooling_rounds.fetch_add(1, Ordering::Relaxed)
     }
+
     /// Adds a block under a free number.
     fn add_block(&self, free: &mut BTreeSet<BlockNo>, make: impl FnOnce(BlockNo) -> HotBlock) -> Result<BlockNo> {
         let next = BlockNo(self.blocks.len());
@@ -302,6 +322,7 @@ impl DataTable {
         free.remove(&no);
         Ok(no)
     }
+
     /// Gives up a block in which no snapshot sees a row and to which no thread writes.
     pub(crate) fn recycle(&self, no: BlockNo, block: &Block) {
         let mut free = self.free_numbers.lock();
@@ -309,14 +330,17 @@ impl DataTable {
         assert!(removed, "nobody replaces a block that is freezing");
         free.insert(no);
     }
+
     /// Whether inserts go to the block.
     pub(crate) fn takes_inserts(&self, no: BlockNo) -> bool {
         self.heads.iter().any(|head| head.load(Ordering::Acquire) == no.0)
     }
+
     /// Inserts less deletes so far, uncommitted ones included: an estimate for planning.
     pub fn approximate_rows(&self) -> u64 {
         self.rows.get().max(0) as u64
     }
+
     /// Figures; walks the blocks.
     pub fn metrics(&self) -> TableMetrics {
         let mut metrics = TableMetrics { rows: self.rows.get(), ..Default::default() };
@@ -343,11 +367,13 @@ impl DataTable {
         let blocker = theirs.running().map(|holder| self.blocker(snapshot, row, holder));
         StorageError::WriteConflict { table: self.name.clone(), row, blocker }
     }
+
     /// The transaction to wait for when another running transaction has written `row`.
     pub fn blocker(self: &Arc<Self>, snapshot: &Snapshot, row: RowId, holder: u64) -> Arc<Blocker> {
         let table = self.clone();
         Blocker::new(snapshot, holder, (self.id, row), move || table.writer(row) == Some(holder))
     }
+
     /// The number of the running transaction that has written the newest version of `row`; `None`
     /// if there is none.
     pub fn writer(&self, row: RowId) -> Option<u64> {
@@ -359,11 +385,13 @@ impl DataTable {
             .timestamp()
             .running()
     }
+
     /// The block of a row, for reading.
     #[inline]
     fn locate<'g>(&'g self, row: RowId, guard: &'g Guard) -> Option<&'g Block> {
         self.blocks.get(row.block(), guard).filter(|block| row.slot().0 < block.slot_limit())
     }
+
     /// The block of a row, for the calling transaction to change the row.
     #[inline]
     fn locate_for_write<'g>(&'g self, row: RowId, guard: &'g Guard) -> Result<&'g HotBlock> {
@@ -658,6 +686,7 @@ impl DataTable {
     pub fn read(&self, snapshot: &Snapshot, row: RowId, columns: &[ColumnId], out: &mut RowBuffer) -> Result<bool> {
         self.read_pinned(snapshot, row, columns, out, &epoch::pin())
     }
+
     /// As [`read`](Self::read), for a caller that is [pinned](crate::pin).
     ///
     /// # Errors
@@ -972,6 +1001,7 @@ impl DataTable {
         self.blocks.get_or_insert_with(no, guard, make);
         Ok(self.writable(no, guard)?.expect("it was just made sure of"))
     }
+
     fn recover_slot<'g>(&'g self, row: RowId, guard: &'g Guard) -> Result<&'g HotBlock> {
         if row.slot().0 >= self.layout.slot_count() || row.block().0 >= crate::ids::MAX_BLOCKS_PER_TABLE {
             return Err(StorageError::InvalidInput(format!("{row:?} is outside table \"{}\"", self.name)));
@@ -1012,6 +1042,7 @@ impl DataTable {
         block.release_row(row.slot());
         Ok(())
     }
+
     /// Puts the rows of `batch` at `first` and the slots after it.
     pub(crate) fn recover_append(&self, first: RowId, batch: &RecordBatch) -> Result<()> {
         crate::table::append::check_batch(&self.schema, batch)?;
@@ -1026,6 +1057,7 @@ impl DataTable {
         self.rows.add(batch.num_rows() as i64);
         Ok(())
     }
+
     /// Puts a block of a checkpoint's file where it was.
     pub(crate) fn recover_frozen(&self, no: BlockNo, block: FrozenBlock) -> Result<()> {
         let (rows, guard) = (block.rows(), epoch::pin());
@@ -1041,6 +1073,7 @@ impl DataTable {
         self.rows.add(rows.into());
         Ok(())
     }
+
     /// Recycles blocks without rows, and makes the insertion heads go on in the newest blocks that
     /// have room.
     pub(crate) fn recover_finish(&self) {

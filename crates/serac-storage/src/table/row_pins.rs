@@ -40,6 +40,7 @@ impl RowPins {
         let pins = self.0.read();
         (*pins == 0).then_some(Unpinned(pins))
     }
+
     /// Whether the table is pinned now: a caller that would do nothing then saves itself the work.
     pub(crate) fn are_pinned(&self) -> bool {
         *self.0.read() > 0

@@ -30,12 +30,14 @@ impl VersionedSlots {
         // Relaxed: it orders nothing.
         self.0.load(Ordering::Relaxed)
     }
+
     /// Whether there are none. A thread that finds none also sees what the collector did before it
     /// [lowered](Self::lower) the count.
     pub(crate) fn are_none(&self) -> bool {
         // Acquire: pairs with the Release of `lower`.
         self.0.load(Ordering::Acquire) == 0
     }
+
     /// Whether there are none, for a reader that has [ended](end_copy) its copy. If so, the copy is
     /// the truth.
     #[inline]
@@ -44,11 +46,13 @@ impl VersionedSlots {
         // fence in `install`.
         self.0.load(Ordering::Relaxed) == 0
     }
+
     /// One more, before its head is there.
     pub(crate) fn raise(&self) {
         // AcqRel: the compare-and-swap of the head stays behind it.
         self.0.fetch_add(1, Ordering::AcqRel);
     }
+
     /// So many less, whose heads are null again.
     pub(crate) fn lower(&self, slots: u32) {
         // Release: pairs with the Acquire of `are_none`.
@@ -86,12 +90,14 @@ impl VersionHead {
         // with that of `cut`, so that a thread that finds no record finds what the last one undid.
         self.0.load(Ordering::Acquire)
     }
+
     /// The newest record, for a caller that does not follow it, or is behind a fence.
     #[inline]
     pub(crate) fn glance(&self) -> *mut UndoRecord {
         // Relaxed: by the caller's reason.
         self.0.load(Ordering::Relaxed)
     }
+
     /// The head itself, for the only owner of its memory.
     pub(crate) fn as_atomic(&self) -> &AtomicPtr<UndoRecord> {
         &self.0

@@ -30,6 +30,7 @@ impl ActiveTransactions {
             _ => self.starts.push_back((start, 1)),
         }
     }
+
     fn leave(&mut self, start: u64) {
         let at = self.starts.binary_search_by_key(&start, |entry| entry.0).expect("a running transaction is entered");
         self.starts[at].1 -= 1;
@@ -68,12 +69,14 @@ impl Clock {
     pub(crate) fn new(last: Timestamp) -> Self {
         Self { now: AtomicU64::new(last.0), active: Mutex::default(), commit_latch: Mutex::default() }
     }
+
     /// The newest published timestamp.
     #[inline]
     pub(crate) fn now(&self) -> Timestamp {
         // Acquire: pairs with the Release of `publish`; every commit up to it is wholly seen.
         Timestamp(self.now.load(Ordering::Acquire))
     }
+
     /// Begins a transaction: its number, and its start. It runs until it [leaves](Self::leave).
     pub(crate) fn begin(&self) -> (u64, Timestamp) {
         let mut active = self.active.lock();
@@ -83,6 +86,7 @@ impl Clock {
         active.enter(start.0);
         (active.begun, start)
     }
+
     /// Enters a snapshot of now, until it [leaves](Self::leave).
     pub(crate) fn enter(&self) -> Timestamp {
         let mut active = self.active.lock();
@@ -91,10 +95,12 @@ impl Clock {
         active.enter(start.0);
         start
     }
+
     /// Ends one of the transactions and snapshots that started at `start`.
     pub(crate) fn leave(&self, start: Timestamp) {
         self.active.lock().leave(start.0);
     }
+
     /// The running transactions and held snapshots. Nobody else needs a version that was replaced
     /// up to the clock.
     pub(crate) fn readers(&self) -> Readers {
@@ -103,10 +109,12 @@ impl Clock {
         // Under the latch: a transaction that begins later does not start earlier.
         Readers { starts, settled: self.now().0 }
     }
+
     /// Counts the running transactions and held snapshots.
     pub(crate) fn active_count(&self) -> usize {
         self.active.lock().starts.iter().map(|entry| entry.1 as usize).sum()
     }
+
     /// Takes the commit latch.
     pub(crate) fn latch(&self) -> CommitLatch<'_> {
         CommitLatch { ended: self.commit_latch.lock(), now: &self.now }
@@ -140,26 +148,32 @@ impl Readers {
     pub(crate) fn new(starts: Vec<u64>, settled: u64) -> Self {
         Self { starts, settled }
     }
+
     /// The same readers, where readers of commits newer than `acknowledged` have to wait for them.
     pub(crate) fn settled_until(self, acknowledged: Timestamp) -> Self {
         Self { settled: self.settled.min(acknowledged.0), ..self }
     }
+
     /// The start timestamps, ascending.
     pub fn starts(&self) -> &[u64] {
         &self.starts
     }
+
     /// The oldest start; `None` if nobody was running.
     pub fn oldest(&self) -> Option<u64> {
         self.starts.first().copied()
     }
+
     /// The newest timestamp that was published and that nobody had to wait for.
     pub fn settled(&self) -> u64 {
         self.settled
     }
+
     /// How many started before `timestamp`: equal for two records iff the same readers undo both.
     pub fn before(&self, timestamp: u64) -> usize {
         self.starts.partition_point(|&start| start < timestamp)
     }
+
     /// Whether somebody may read a version that was made at the one timestamp and replaced at the
     /// other. A transaction that has begun since sees a settled replacement. A replacement that is
     /// not settled keeps the version, because a reader of the replacement may have to wait for it.

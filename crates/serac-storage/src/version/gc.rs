@@ -94,6 +94,7 @@ impl Parking {
     pub(crate) fn is_stopped(&self) -> bool {
         *self.stopped.lock()
     }
+
     /// Waits for `signal`, one of the two above, but no longer than `pause`. False if the thread is
     /// to end.
     pub(crate) fn park(&self, signal: &Condvar, pause: Duration) -> bool {
@@ -215,15 +216,18 @@ impl GarbageCollector {
         incoming.push_back((timestamp, context.submit()));
         self.unprocessed.store(incoming.len(), Ordering::Relaxed);
     }
+
     /// Undo segments.
     pub(crate) fn undo_pool(&self) -> &UndoPool {
         &self.pool
     }
+
     /// Runs `action` once no snapshot older than `timestamp` is alive.
     pub(crate) fn defer(&self, timestamp: Timestamp, action: Action) {
         self.backlog.fetch_add(1, Ordering::Relaxed);
         self.deferred.lock().entry(timestamp.0).or_default().push(DeferredAction(action));
     }
+
     /// Freezes the blocks of `round` that go on cooling in it, once no transaction older than
     /// `timestamp` is alive.
     pub(crate) fn freeze(&self, timestamp: Timestamp, round: CoolingRound) {
@@ -233,6 +237,7 @@ impl GarbageCollector {
     pub(crate) fn parking(&self) -> &Arc<Parking> {
         &self.parking
     }
+
     /// Whether there is work for `collectors` threads. Transactions that wait for the log are no
     /// work.
     pub(crate) fn has_work_for(&self, collectors: usize, manager: &TransactionManager) -> bool {
@@ -242,23 +247,27 @@ impl GarbageCollector {
         transactions + blocks * BLOCK_WORK
             >= (collectors - 1) * serac_sync::limit("work for a helper", HELP_FROM, 1) as usize
     }
+
     /// Wakes other collectors if there is enough work.
     pub(crate) fn call_for_help(&self, manager: &TransactionManager) {
         if self.has_work_for(2, manager) {
             self.parking.work.notify_all();
         }
     }
+
     /// Finished transactions, deferred actions and cooling blocks that wait for a run or for the
     /// watermark.
     pub fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
+
     /// Whether finished transactions come in faster than the collectors take them. Then a
     /// committing thread helps, unless the transactions only wait for the log.
     pub(crate) fn is_overrun(&self, manager: &TransactionManager) -> bool {
         self.unprocessed.load(Ordering::Relaxed) as u64 > serac_sync::limit("a collector's queue", OVERRUN, 4)
             && self.stalled_at.load(Ordering::Relaxed) <= manager.acknowledged().0
     }
+
     /// Records unlinked since the start.
     pub fn unlinked_total(&self) -> u64 {
         self.unlinked_total.load(Ordering::Relaxed)
@@ -272,6 +281,7 @@ impl GarbageCollector {
         self.freeze_cooled(horizon.watermark, &mut stats);
         stats
     }
+
     /// The part of a pass with which a committing thread helps: it collects, but does not freeze.
     pub(crate) fn lend_a_hand(&self, manager: &TransactionManager) {
         self.collect(&Horizon::of(manager.readers()), Some(manager));
@@ -384,10 +394,12 @@ impl GarbageCollector {
             self.vacuum(&block, no, false);
         }
     }
+
     /// See [`crate::freeze::vacuum`].
     pub(crate) fn vacuum(&self, block: &Block, no: BlockNo, all: bool) {
         vacuum(block, no, all, |row| self.latch_of(row).lock());
     }
+
     fn latch_of(&self, row: RowId) -> &Mutex<()> {
         &self.latches[(row.as_u64() ^ (row.as_u64() >> 20)) as usize % PRUNING_LATCHES]
     }
@@ -419,6 +431,7 @@ impl GarbageCollector {
     fn take_in_hand(&self, timestamps: impl Iterator<Item = u64>) {
         self.in_hand.lock().extend(timestamps.min());
     }
+
     fn put_down(&self, timestamps: impl Iterator<Item = u64>) {
         if let Some(lowest) = timestamps.min() {
             let mut in_hand = self.in_hand.lock();
@@ -595,6 +608,7 @@ impl<'g> Emptied<'g> {
     fn new(guard: &'g epoch::Guard) -> Self {
         Self { guard, blocks: [None; EMPTIED_BLOCKS] }
     }
+
     /// By name, not by address: which blocks meet in a place is the same whenever a simulation's
     /// seed runs.
     fn add(&mut self, (table, no): (TableId, BlockNo), block: &'g HotBlock) {
@@ -605,6 +619,7 @@ impl<'g> Emptied<'g> {
             _ => place.replace((block, 1)).into_iter().for_each(Self::settle),
         }
     }
+
     fn settle((block, slots): (&HotBlock, u32)) {
         block.note_settled();
         // The heads are null already.

@@ -121,6 +121,7 @@ impl TransactionManager {
         let acknowledged = self.acknowledged();
         self.readers_of_published().settled_until(acknowledged)
     }
+
     /// As [`readers`](Self::readers), for versions whose waits are known from themselves: up to the
     /// clock, no reader needs more than it sees.
     pub fn readers_of_published(&self) -> Readers {
@@ -142,46 +143,56 @@ impl TransactionManager {
             _ => self.now(),
         }
     }
+
     /// The log, if the database has one.
     pub fn log(&self) -> Option<&Arc<LogManager>> {
         self.log.as_ref()
     }
+
     /// The collector.
     pub fn gc(&self) -> &GarbageCollector {
         &self.gc
     }
+
     /// The waits between transactions.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }
+
     /// Undo segments.
     pub fn undo_pool(&self) -> &UndoPool {
         self.gc.undo_pool()
     }
+
     /// Transactions committed and aborted so far.
     pub fn counts(&self) -> (u64, u64) {
         let latch = self.clock.latch();
         (latch.ended.commits, latch.ended.aborts)
     }
+
     /// From now on no transaction with changes commits: once this returns, the committed state does
     /// not change any more.
     pub fn refuse_commits(&self) {
         self.clock.latch().ended.closed = true;
     }
+
     /// Takes [`refuse_commits`](Self::refuse_commits) back.
     pub fn accept_commits(&self) {
         self.clock.latch().ended.closed = false;
     }
+
     /// Running transactions and held snapshots.
     pub fn active_count(&self) -> usize {
         self.clock.active_count()
     }
+
     /// Freezes the blocks of `round`, which has just begun, once every transaction that is alive
     /// now has ended.
     pub(crate) fn freeze(&self, round: CoolingRound) {
         let ts = self.tick();
         self.gc.freeze(ts, round);
     }
+
     /// Runs `action` once every snapshot that is alive now has ended (§4.4).
     pub fn defer(&self, action: Action) {
         let ts = self.tick();
@@ -238,6 +249,7 @@ impl Snapshot {
     pub fn start(&self) -> Timestamp {
         self.0.start
     }
+
     /// The running transactions, the snapshot's own among them.
     pub fn readers(&self) -> Readers {
         self.0.manager.readers()
@@ -245,21 +257,25 @@ impl Snapshot {
     pub(crate) fn manager(&self) -> &Arc<TransactionManager> {
         &self.0.manager
     }
+
     /// Whether a version with this timestamp is seen.
     #[inline]
     pub fn sees(&self, timestamp: Timestamp) -> bool {
         timestamp.visible_at(self.0.start) || timestamp == self.0.own
     }
+
     /// Whether the version that a record has made, which has this timestamp, is seen.
     #[inline]
     pub(crate) fn sees_record(&self, record: &UndoRecord, timestamp: Timestamp) -> bool {
         timestamp.visible_at(self.0.start) || timestamp == self.0.own && record.stage() < self.0.until
     }
+
     /// Whether a version with this timestamp was made by the snapshot's own transaction.
     #[inline]
     pub fn owns(&self, timestamp: Timestamp) -> bool {
         timestamp == self.0.own
     }
+
     /// Notes that a version committed at `timestamp` was read from a chain: results that show it
     /// must wait until it is durable.
     #[inline]
@@ -271,11 +287,13 @@ impl Snapshot {
             }
         }
     }
+
     /// The promise that all that the snapshot sees is durable, for results that leave the process
     /// before their transaction ends.
     pub fn ticket(&self) -> CommitTicket {
         CommitTicket { timestamp: self.0.start, log: self.0.manager.log.clone() }
     }
+
     /// The promise that all reads so far are durable, for results of a statement in a transaction
     /// that goes on; `None` if it is kept already. Cheaper than [`ticket`](Self::ticket): commits
     /// that were not read are not waited for.
@@ -328,11 +346,13 @@ impl Transaction {
     pub fn number(&self) -> u64 {
         self.txn_no
     }
+
     /// The transaction's snapshot.
     #[inline]
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
+
     /// Gives the transaction a snapshot of the present, in which it also sees its own writes. To be
     /// called between its statements: row ids that it found before may name other rows by then,
     /// except those of rows that it has written. Snapshots that were handed out stay as they are.
@@ -345,6 +365,7 @@ impl Transaction {
         let inner = SnapshotInner { start, own: old.own, until, whole, newest_read, manager };
         self.snapshot = Snapshot(Arc::new(inner));
     }
+
     /// A snapshot of the transaction's present view, without its writes from now on.
     ///
     /// # Errors
@@ -368,15 +389,18 @@ impl Transaction {
         };
         Ok(Snapshot(Arc::new(inner)))
     }
+
     #[inline]
     pub(crate) fn undo(&mut self) -> &mut OwnedContext {
         self.pool_and_undo().1
     }
+
     #[inline]
     fn pool_and_undo(&mut self) -> (&UndoPool, &mut OwnedContext) {
         let (pool, txn_no) = (self.snapshot.0.manager.undo_pool(), self.txn_no);
         (pool, self.undo.get_or_insert_with(|| OwnedContext::new(pool, txn_no)))
     }
+
     /// Makes an undo record, see [`OwnedContext::push`].
     #[inline]
     pub(crate) fn push_undo(
@@ -391,10 +415,12 @@ impl Transaction {
         let (pool, undo) = self.pool_and_undo();
         undo.push(pool, table, row, (kind, stage), next, before)
     }
+
     #[inline]
     pub(crate) fn redo(&mut self) -> &mut RedoBuffer {
         &mut self.redo
     }
+
     /// Hands long redo buffers to the log before the commit (§3.4).
     pub(crate) fn spill_redo(&mut self) -> Result<()> {
         match &self.snapshot.0.manager.log {
@@ -402,23 +428,28 @@ impl Transaction {
             _ => Ok(()),
         }
     }
+
     /// Whether the transaction has changes.
     pub fn has_writes(&self) -> bool {
         self.undo.as_ref().is_some_and(|u| !u.is_empty()) || !self.redo.is_empty() || !self.hooks.is_empty()
     }
+
     /// Logs a record that the storage does not understand (the catalog's).
     pub fn log_meta(&mut self, payload: &[u8]) {
         self.redo.meta(payload);
     }
+
     /// See [`CommitHook`].
     pub fn on_commit(&mut self, hook: CommitHook) {
         self.hooks.push(Hook::Commit(Some(hook)));
     }
+
     /// `action` runs when the transaction, or the part of it after a savepoint, is rolled back;
     /// newest first.
     pub fn on_abort(&mut self, action: Action) {
         self.hooks.push(Hook::Abort(action));
     }
+
     /// `action` runs after the commit, once no snapshot sees the state before it.
     pub fn on_obsolete(&mut self, action: Action) {
         self.hooks.push(Hook::Obsolete(action));
@@ -614,10 +645,12 @@ impl CommitTicket {
     pub fn commit_ts(&self) -> Timestamp {
         self.timestamp
     }
+
     /// Whether [`wait`](Self::wait) would return at once. False when the log has failed.
     pub fn is_acknowledged(&self) -> bool {
         self.log.as_ref().is_none_or(|log| log.is_acknowledged(self.timestamp))
     }
+
     /// Waits until the commit is durable at the database's durability level.
     ///
     /// # Errors
@@ -628,6 +661,7 @@ impl CommitTicket {
             None => Ok(self.timestamp),
         }
     }
+
     /// Calls `callback` when [`wait`](Self::wait) would return, on the log's thread or at once.
     /// Everybody waits for it: it must not commit, wait for the log, or drop the last handle of the
     /// database.

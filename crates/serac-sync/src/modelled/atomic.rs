@@ -37,12 +37,14 @@ impl Loads {
     fn new() -> Self {
         Self { words: std::array::from_fn(|_| real::AtomicBool::new(false)), since_change: Bits::new(0) }
     }
+
     #[track_caller]
     fn load(&self) {
         let me = NUMBER.with(|number| *number);
         self.words[me].load(Ordering::Relaxed);
         self.since_change.fetch_or(1 << me, Ordering::Relaxed);
     }
+
     #[track_caller]
     fn change(&self) {
         let me = NUMBER.with(|number| *number);

@@ -92,6 +92,7 @@ impl Guard {
         // SAFETY: it can go to another thread, and refers to nothing that does not live.
         unsafe { self.defer_unchecked(f) }
     }
+
     /// As [`defer`](Self::defer).
     ///
     /// # Safety
@@ -110,6 +111,7 @@ impl Guard {
             epochs.deferred.push((epochs.pinned.clone(), f));
         });
     }
+
     /// Destroys the pointer's target when all guards that are held now have gone.
     ///
     /// # Safety
@@ -129,6 +131,7 @@ impl Guard {
         // SAFETY: by the caller's promise.
         unsafe { self.defer_unchecked(destroy) }
     }
+
     /// Does nothing: deferred calls need no push.
     pub fn flush(&self) {}
 }
@@ -215,6 +218,7 @@ impl<T> Pointer<T> for Shared<'_, T> {
     fn into_raw(self) -> *mut T {
         self.raw
     }
+
     unsafe fn from_raw(raw: *mut T) -> Self {
         Self { raw, guard: PhantomData }
     }
@@ -225,18 +229,22 @@ impl<'g, T> Shared<'g, T> {
     pub fn null() -> Self {
         Self { raw: ptr::null_mut(), guard: PhantomData }
     }
+
     pub fn is_null(&self) -> bool {
         self.raw.is_null()
     }
+
     pub fn as_raw(&self) -> *const T {
         self.raw
     }
+
     /// # Safety
     /// As crossbeam's.
     pub unsafe fn deref(&self) -> &'g T {
         // SAFETY: by the caller's promise.
         unsafe { self.as_ref() }.expect("it is not null")
     }
+
     /// # Safety
     /// As crossbeam's.
     pub unsafe fn as_ref(&self) -> Option<&'g T> {
@@ -244,6 +252,7 @@ impl<'g, T> Shared<'g, T> {
         // SAFETY: its memory stays until the end of the execution.
         unsafe { self.raw.as_ref() }
     }
+
     /// # Safety
     /// As crossbeam's.
     pub unsafe fn into_owned(self) -> Owned<T> {
@@ -257,6 +266,7 @@ impl<T> Pointer<T> for Owned<T> {
     fn into_raw(self) -> *mut T {
         Box::into_raw(self.0)
     }
+
     unsafe fn from_raw(raw: *mut T) -> Self {
         // SAFETY: by the caller's promise.
         Self(unsafe { Box::from_raw(raw) })
@@ -268,6 +278,7 @@ impl<T> Owned<T> {
     pub fn new(value: T) -> Self {
         Self(Box::new(value))
     }
+
     pub fn into_shared(self, _: &Guard) -> Shared<'_, T> {
         Shared { raw: self.into_raw(), guard: PhantomData }
     }
@@ -295,13 +306,16 @@ impl<T> Atomic<T> {
     pub fn new(value: T) -> Self {
         Self(AtomicPtr::new(Owned::new(value).into_raw()))
     }
+
     pub fn null() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
+
     #[track_caller]
     pub fn load<'g>(&self, order: Ordering, _: &'g Guard) -> Shared<'g, T> {
         Shared { raw: self.0.load(order), guard: PhantomData }
     }
+
     /// # Errors
     /// The pointer that is there, if it is not `current`.
     #[track_caller]

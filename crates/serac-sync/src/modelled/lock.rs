@@ -11,13 +11,16 @@ impl<T> Mutex<T> {
     pub fn new(value: T) -> Self {
         Self(loom::sync::Mutex::new(value))
     }
+
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap()
     }
+
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap()
     }
+
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap()
     }
@@ -32,10 +35,12 @@ impl<T> RwLock<T> {
     pub fn new(value: T) -> Self {
         Self(loom::sync::RwLock::new(value))
     }
+
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap()
     }
+
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap()

@@ -17,11 +17,13 @@ impl<T> OnceLock<T> {
     pub fn new() -> Self {
         Self { value: std::sync::OnceLock::new(), is_made: AtomicBool::new(false), making: Mutex::new(()) }
     }
+
     #[track_caller]
     pub fn get(&self) -> Option<&T> {
         // Acquire: pairs with the Release in `get_or_init`.
         if self.is_made.load(Ordering::Acquire) { self.value.get() } else { None }
     }
+
     #[track_caller]
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if self.get().is_none() {

@@ -118,9 +118,11 @@ impl Terminal {
         let other = self.random.range(1, self.warehouses - 1);
         if other >= self.warehouse { other + 1 } else { other }
     }
+
     fn customer_number(&mut self) -> i32 {
         self.random.non_uniform(1_023, CUSTOMER, 1, CUSTOMERS)
     }
+
     fn customer(&mut self) -> Customer {
         if self.random.percent(60) {
             Customer::LastName(last_name(self.random.non_uniform(255, RUN_LAST_NAME, 0, 999)))

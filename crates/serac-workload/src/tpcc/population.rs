@@ -17,26 +17,31 @@ impl Columns {
         self.0.push((name, Arc::new(Int32Array::from_iter_values(values))));
         self
     }
+
     fn nullable_int(mut self, name: &'static str, values: impl Iterator<Item = Option<i32>>) -> Self {
         self.0.push((name, Arc::new(values.collect::<Int32Array>())));
         self
     }
+
     fn decimal(mut self, name: &'static str, precision: u8, scale: i8, values: impl Iterator<Item = i64>) -> Self {
         let array = Decimal128Array::from_iter_values(values.map(i128::from));
         let array = array.with_precision_and_scale(precision, scale).expect("the types of the tables are valid");
         self.0.push((name, Arc::new(array)));
         self
     }
+
     fn text<S: AsRef<str>>(mut self, name: &'static str, values: impl Iterator<Item = S>) -> Self {
         let mut texts = StringViewBuilder::new();
         values.for_each(|text| texts.append_value(text));
         self.0.push((name, Arc::new(texts.finish()) as Arc<StringViewArray>));
         self
     }
+
     fn time(mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> Self {
         self.0.push((name, Arc::new(values.collect::<TimestampMicrosecondArray>())));
         self
     }
+
     fn batch(self) -> RecordBatch {
         RecordBatch::try_from_iter(self.0).expect("columns are of one length")
     }
@@ -59,14 +64,17 @@ impl Population {
     fn letters(&mut self, count: i32, from: i32, to: i32) -> Vec<&'static str> {
         (0..count).map(|_| self.random.letters(from, to)).collect()
     }
+
     /// Two of four digits and five ones (clause 4.3.2.7).
     fn zips(&mut self, count: i32) -> Vec<String> {
         (0..count).map(|_| format!("{}11111", self.random.digits(4))).collect()
     }
+
     /// Numbers in a range.
     fn numbers(&mut self, count: i32, from: i32, to: i32) -> Vec<i64> {
         (0..count).map(|_| self.random.range(from, to).into()).collect()
     }
+
     /// Data, a tenth of it with ORIGINAL inside.
     fn original(&mut self, count: i32) -> Vec<String> {
         let mut data = |_| {
@@ -79,6 +87,7 @@ impl Population {
         };
         (0..count).map(&mut data).collect()
     }
+
     /// Name, streets, city, state and zip, with the columns' common prefix.
     fn address(&mut self, columns: Columns, names: [&'static str; 5], count: i32) -> Columns {
         let [street_1, street_2, city, state, zip] = names;

@@ -24,6 +24,7 @@ impl Random {
     pub fn new(seed: u64) -> Self {
         Self { state: seed.wrapping_mul(0xD1B5_4A32_D192_ED03) }
     }
+
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
@@ -31,34 +32,42 @@ impl Random {
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ mixed >> 31
     }
+
     fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
+
     /// Uniform in [from, to].
     pub fn range(&mut self, from: i32, to: i32) -> i32 {
         from + self.below((to - from + 1) as u64) as i32
     }
+
     /// True so many times in a hundred.
     pub fn percent(&mut self, percent: i32) -> bool {
         self.range(1, 100) <= percent
     }
+
     /// NURand(a, from, to) with the constant `c` (clause 2.1.6).
     pub fn non_uniform(&mut self, a: i32, c: i32, from: i32, to: i32) -> i32 {
         ((self.range(0, a) | self.range(from, to)) + c) % (to - from + 1) + from
     }
+
     fn cut(&mut self, text: &'static str, from: i32, to: i32) -> &'static str {
         let len = self.range(from, to) as usize;
         let at = self.below((TEXT_BYTES - len) as u64) as usize;
         &text[at..at + len]
     }
+
     /// Letters and digits, `from` to `to` of them.
     pub fn letters(&mut self, from: i32, to: i32) -> &'static str {
         self.cut(&LETTERS, from, to)
     }
+
     /// So many digits.
     pub fn digits(&mut self, count: i32) -> &'static str {
         self.cut(&DIGITS, count, count)
     }
+
     /// A permutation of 1 to `count`.
     pub fn permutation(&mut self, count: i32) -> Vec<i32> {
         let mut numbers: Vec<i32> = (1..=count).collect();

@@ -35,11 +35,13 @@ impl TpchTable {
     pub fn rows(&self, scale: f64) -> u64 {
         if self.scales { (self.rows_at_one as f64 * scale) as u64 } else { self.rows_at_one }
     }
+
     /// CREATE TABLE.
     pub fn create_sql(&self, with_key: bool) -> String {
         let key = if with_key { format!(", PRIMARY KEY ({})", self.primary_key) } else { String::new() };
         format!("CREATE TABLE {} ({}{key})", self.name, self.columns)
     }
+
     /// The rows, in batches of `batch_rows`: DECIMAL as Decimal128(15, 2), text as string views.
     pub fn generate(&self, scale: f64, batch_rows: usize) -> Box<dyn Iterator<Item = RecordBatch> + Send> {
         macro_rules! rows {

@@ -45,6 +45,7 @@ impl RefreshStream {
             insert: true,
         }
     }
+
     fn below(&mut self, limit: i64) -> i64 {
         // xorshift64*
         self.random ^= self.random >> 12;
@@ -52,6 +53,7 @@ impl RefreshStream {
         self.random ^= self.random >> 27;
         ((self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as i64) % limit
     }
+
     fn date(&mut self) -> String {
         format!("{}-{:02}-{:02}", 1992 + self.below(7), 1 + self.below(12), 1 + self.below(28))
     }

@@ -126,6 +126,7 @@ impl Tree {
         anchor.set_child(0, NodePtr::new(0));
         Self { anchor, long: most_key_bytes.is_none_or(|bytes| bytes > SHORT_BYTES) }
     }
+
     pub fn is_long(&self) -> bool {
         self.long
     }

@@ -81,6 +81,7 @@ impl FollowMoves for NobodyFollows {
     fn may_leave(&mut self, _: &Transaction, _: RowId) -> bool {
         true
     }
+
     fn finish(&mut self, _: &mut Transaction, _: &[bool]) {}
 }
 
