@@ -23,7 +23,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// That the environment does not have a function.
+/// The error for a function that the environment does not have.
 pub(crate) fn no_function(name: &str) -> BindError {
     BindError::unsupported(format!("function {name}"), NO_PLACE)
 }

@@ -44,7 +44,7 @@ impl Bound {
         ModifiedType { id: self.id, modifier: self.modifier }
     }
 
-    /// That it may be a column of a query: `with_names` writes rows and names where they are shown.
+    /// Checks that the value may be a column of a query. `with_names` writes rows and names in it.
     pub(crate) fn is_shown(&self) -> Result<()> {
         match self.id {
             TypeId::RECORD => Ok(()),
@@ -53,7 +53,7 @@ impl Bound {
         }
     }
 
-    /// That its value in Arrow is all that is seen of it.
+    /// Checks that the Arrow value is complete: a row or an array of catalog names is an error.
     pub(crate) fn exact(&self) -> Result<()> {
         match self.id {
             TypeId::RECORD => Err(BindError::unsupported("a row as a value of this type", NO_PLACE)),
@@ -165,7 +165,7 @@ fn text_constant(text: Option<String>) -> Expr {
     Expr::Literal(ScalarValue::Utf8View(text), None)
 }
 
-/// That SeracDB has no cast which PostgreSQL has.
+/// The error for a cast that PostgreSQL has and SeracDB does not have.
 pub(crate) fn no_cast(from: TypeId, to: TypeId, span: Span) -> BindError {
     match from {
         TypeId::UNKNOWN => BindError::unsupported(format!("a constant of type {to}"), span),

@@ -100,7 +100,7 @@ fn no_function(call: &str, is_ordered: bool, span: Span) -> BindError {
     BindError::new(sqlstate::UNDEFINED_FUNCTION, format!("function {call} does not exist"), span).hinted(hint)
 }
 
-/// That a function is computed neither here nor in another way.
+/// The error for a function that SeracDB cannot compute.
 fn unsupported(name: &str, given: &[TypeId], span: Span) -> BindError {
     BindError::unsupported(format!("function {}", shown(name, given)), span)
 }
@@ -374,7 +374,7 @@ impl Binder<'_> {
         Ok(found)
     }
 
-    /// That there is a function of single rows for arguments of these types.
+    /// Checks that a scalar function for arguments of these types exists.
     pub(crate) fn check_scalar(&self, name: &str, given: &[TypeId], span: Span) -> Result<()> {
         let is_own = of_name(name).is_empty() && self.environment.scalar(name).is_some();
         if !is_own && cast_of(name, given).is_none() {
@@ -991,7 +991,7 @@ impl Binder<'_> {
     }
 }
 
-/// That functions that give rows may stand where a call does.
+/// Checks that set-returning functions are allowed at the place of a call.
 fn check_sets(context: Context<'_>, span: Span) -> Result<()> {
     if context.may_have_sets {
         return Ok(());

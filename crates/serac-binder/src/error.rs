@@ -6,7 +6,7 @@ use serac_parser::tree::Span;
 /// An error of a statement, in PostgreSQL's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementError {
-    /// Five characters.
+    /// The SQLSTATE: five characters.
     pub sqlstate: &'static str,
     /// The message.
     pub message: String,

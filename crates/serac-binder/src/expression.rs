@@ -1330,17 +1330,17 @@ impl Binder<'_> {
         }
     }
 
-    /// A value of another type where that needs no cast that is told.
+    /// Converts a value to another type by an implicit cast.
     pub(crate) fn implicitly(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.as_type(bound, to, CastContext::Implicit, schema)
     }
 
-    /// The same through several types in turn.
+    /// Converts a value to several types in turn by implicit casts.
     pub(crate) fn as_values(&self, bound: Bound, types: &[TypeId], schema: &DFSchema) -> Result<Bound> {
         types.iter().try_fold(bound, |bound, to| self.implicitly(bound, *to, schema))
     }
 
-    /// A value of another type by a cast that is told.
+    /// Converts a value to another type by an explicit cast.
     pub(crate) fn cast(&self, bound: Bound, to: TypeId, schema: &DFSchema) -> Result<Bound> {
         self.as_type(bound, to, CastContext::Explicit, schema)
     }
@@ -1406,7 +1406,7 @@ impl Binder<'_> {
         })
     }
 
-    /// A cast that is told.
+    /// Binds an explicit cast.
     pub(crate) fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
         // A value made of a longer text is its first byte.

@@ -116,8 +116,8 @@ fn file_batches(
 /// The columns of a file that COPY FROM would read, by its name's extension.
 ///
 /// # Errors
-/// SQLSTATE 58P01 for a file that cannot be opened, 22P04 for one that is not of its format, 0A000
-/// for a format that does not describe columns.
+/// SQLSTATE 58P01 for a file that does not exist, 58030 for one that cannot be opened, 22P04 for
+/// one that is not of its format, 0A000 for a format that does not describe columns.
 pub fn file_schema(path: &str) -> Result<SchemaRef> {
     let options = Options::of_file(path, Format::Csv);
     let file = File::open(path).map_err(|e| io(path, e))?;

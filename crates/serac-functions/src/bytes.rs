@@ -107,7 +107,7 @@ fn trim(args: &[ArrayRef], sides: (bool, bool)) -> SqlResult<ArrayRef> {
     each(args, |row| Ok(trimmed(bytes(args, 0, row), bytes(args, 1, row), sides).to_vec()))
 }
 
-/// That it is the encoding of texts here.
+/// Checks that `name` is a name of UTF-8, the only encoding of SeracDB.
 fn check_encoding(name: &str) -> SqlResult<()> {
     let letters: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     match letters.to_ascii_lowercase().as_str() {

@@ -196,7 +196,7 @@ fn year(micros: i64) -> i32 {
     DateTime::from_timestamp_micros(micros).map_or(0, |time| time.year())
 }
 
-/// That the type has years.
+/// Checks that the type of the argument has years: a time of day has none.
 fn check_years(args: &[ArrayRef], part: &str) -> Result<(), SqlError> {
     match args[0].data_type() {
         time @ DataType::Time64(_) => Err(unsupported(part, time)),

@@ -11,7 +11,8 @@ use serac_values::SqlError;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// pg_sleep (seconds): for each row so long. It gives the empty text, as which nothing is shown.
+/// pg_sleep (seconds): waits that long for each row. The result is the empty text, which stands for
+/// PostgreSQL's void.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sleep(Signature);
 

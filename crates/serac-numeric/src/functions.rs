@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 const GUARD_DIGITS: i64 = 12;
 /// Bits of a decimal digit, a little more.
 const BITS_OF_DIGIT: f64 = 3.322;
-/// Exponentials of larger numbers have too many digits; those of smaller ones are 0.
+/// PostgreSQL's limit of exponents: larger ones are an overflow, those below its negative give 0.
 const MOST_EXPONENT: f64 = 6000.0;
 /// PostgreSQL's value, so that estimates are rounded alike.
 #[allow(clippy::approx_constant)]

@@ -34,8 +34,7 @@ pub enum JoinMethod {
     Hash,
 }
 
-/// The longest vector of keys that can be joined: places are 32-bit numbers, and the largest number
-/// stands for no place.
+/// The longest vector of keys that can be joined: places and bounds of buckets are 32-bit numbers.
 pub const MOST_KEYS: usize = u32::MAX as usize - 1;
 /// Keys of a block of a nested loop.
 const BLOCK: usize = 32 << 10;

@@ -324,8 +324,8 @@ impl SessionValues {
         })
     }
 
-    /// Sets a setting, or resets it for none; false if it is not one of these. `progress` is that
-    /// of the running transaction.
+    /// Sets a setting; `None` resets it. The result is false for a name that is not one of these.
+    /// `progress` is the progress of the running transaction.
     ///
     /// # Errors
     /// 22023 for a wrong value; as [`change_modes`](Self::change_modes).

@@ -129,7 +129,7 @@ impl Reader<'_> {
         self.rest = letters.as_str();
     }
 
-    /// Skips blanks; how many.
+    /// Skips blanks and returns their number.
     fn skip_blanks(&mut self) -> i32 {
         let mut count = 0;
         while self.next().is_some_and(|next| next.is_ascii_whitespace()) {
@@ -222,7 +222,7 @@ impl Reader<'_> {
         Ok(at as i32)
     }
 
-    /// A number, noted; how many characters it has.
+    /// Reads a number, notes it and returns the number of its characters.
     fn noted(&mut self, said: &mut Said, digits: usize, place: &Place<'_>) -> Result<usize> {
         let (number, used) = self.number(digits, place)?;
         note(said, number, place.word)?;

@@ -34,7 +34,7 @@ impl Form {
         }
     }
 
-    /// That all strings of a document can be read, of which those of jsonb always can.
+    /// Checks that all strings of a document can be read. Strings of jsonb always can.
     pub(super) fn check_escapes(self, document: &str) -> Result<(), SqlError> {
         match self {
             Self::Text => Ok(check_escapes(document).map_err(EngineError::from)?),

@@ -77,8 +77,8 @@ fn joined(join: &Join) -> f64 {
     }
 }
 
-/// Different values of `expr` over the rows of `plan`, which are so many: at least 1, at most the
-/// rows.
+/// The number of different values of `expr` in `plan`, which has `rows` rows: at least 1, at most
+/// `rows`.
 pub(super) fn distinct_of(plan: &LogicalPlan, rows: f64, expr: &Expr) -> f64 {
     let rows = rows.max(1.0);
     let column = match expr {
