@@ -135,8 +135,8 @@ impl Binder<'_> {
             let (own, value) = self.compared_pair((own, context.schema), (value, &schema))?;
             outer.push(own);
             inner.push(match &value {
-                // The column that selects the values needs another name than theirs: equal names would
-                // collide.
+                // The column that selects the values needs another name than theirs: equal names
+                // would collide.
                 Expr::Column(_) if is_named => value,
                 Expr::Column(_) => value.alias(self.qualifier("#value")),
                 _ => {

@@ -122,7 +122,7 @@ const SETTINGS: &[Setting] = &[
     set("role", Kind::Text, STATEMENT, "The current user, if it is not the session's."),
     set("row_security", Kind::Switch, STATEMENT, "There is no row security."),
     set("search_path", Kind::Text, STATEMENT, "The schemas in which unqualified names are looked up."),
-    set(DISABLED_PASSES, Kind::Text, PLANNER, "Optional passes over statements that do not work (serac_passes)."),
+    set(DISABLED_PASSES, Kind::Text, PLANNER, "Optional passes over statements that are disabled (serac_passes)."),
     preset("server_encoding", Kind::Text, "The database's character set encoding."),
     preset("server_version", Kind::Text, "The version of PostgreSQL whose catalog this is."),
     preset("server_version_num", Kind::Number, "The same as a number."),
