@@ -440,6 +440,10 @@ impl Binder<'_> {
                     let message = "invalid preceding or following size in window function";
                     return Err(BindError::without_place(sqlstate::INVALID_PRECEDING_OR_FOLLOWING_SIZE, message));
                 }
+                // The sum with an infinite value is no number, which a frame cannot have as its end.
+                Some(ScalarValue::Float64(Some(number))) if number.is_infinite() => {
+                    return Err(BindError::unsupported("an infinite offset of a window frame", span));
+                }
                 // Values of this type are never farther apart.
                 Some(ScalarValue::Int64(Some(number))) if id != T::INT8 => {
                     values.push(ScalarValue::Int64(Some(number.min(1 << 33))));
