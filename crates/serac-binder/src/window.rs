@@ -440,7 +440,7 @@ impl Binder<'_> {
                     let message = "invalid preceding or following size in window function";
                     return Err(BindError::without_place(sqlstate::INVALID_PRECEDING_OR_FOLLOWING_SIZE, message));
                 }
-                // The sum with an infinite value is no number, which a frame cannot have as its end.
+                // The sum with an infinite value is no number, and no end of a frame.
                 Some(ScalarValue::Float64(Some(number))) if number.is_infinite() => {
                     return Err(BindError::unsupported("an infinite offset of a window frame", span));
                 }

@@ -1,8 +1,8 @@
 //! A connection whose client is known, from its first statement to its end.
 //!
 //! All that has arrived is worked off before the answers are sent together; large results are sent
-//! as they come, and what is written is sent before a wait. While a statement waits or runs elsewhere, the connection listens: a client
-//! that goes away cancels it.
+//! as they come, and what is written is sent before a wait. While a statement waits or runs
+//! elsewhere, the connection listens: a client that goes away cancels it.
 
 use super::WireError;
 use super::extended::{Described, Execution, Portal, Prepared};

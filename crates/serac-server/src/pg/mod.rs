@@ -2,7 +2,8 @@
 //!
 //! This crate speaks the protocol itself, without a library, because statements of the point path
 //! take less time than a general message layer does. The connection's task processes the messages
-//! in order, without a future, a channel or an allocation for each, and sends their answers together.
+//! in order, without a future, a channel or an allocation for each. It sends their answers
+//! together.
 //!
 //! | module | |
 //! |---|---|
