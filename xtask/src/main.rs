@@ -6,6 +6,7 @@
 //! | [`crate_table`] | crates use what the table in ARCHITECTURE.md says |
 //! | [`headers`] | every source file begins with what it is |
 //! | [`models`] | a protocol names its model, and the model names the protocol |
+//! | [`paths`] | the sources that ARCHITECTURE.md and CONTRIBUTING.md name are there |
 //! | [`ceilings`] | long lines and literals of SQLSTATEs become fewer |
 //!
 //! `cargo xtask lower` lowers the ceilings to what there is.
@@ -17,6 +18,7 @@ mod files;
 mod headers;
 mod long_lines;
 mod models;
+mod paths;
 mod source;
 mod sqlstates;
 
@@ -58,6 +60,7 @@ fn tidy(workspace: &Path) -> io::Result<Vec<String>> {
     complaints.extend(crate_table::check(workspace)?);
     complaints.extend(headers::check(&sources));
     complaints.extend(models::check(&sources));
+    complaints.extend(paths::check(&files::documents(workspace)?, &sources));
     complaints.extend(ceilings::check(workspace, &sources)?);
     Ok(complaints)
 }
