@@ -3,17 +3,10 @@
 //! The binder resolves calls by it. `pg_proc` and `pg_aggregate` are made of it, and so are the
 //! function reference (`docs/functions.md`), the shell's completion and `\df`.
 //!
-//! # How to add a function
-//!
-//! 1. A row in `facts/functions.txt`, with PostgreSQL's number, for each list of arguments that it
-//!    takes. If PostgreSQL has no such function, the row is in `facts/more_functions.txt`, with the
-//!    next free number.
-//! 2. Its implementation, under its name: a [`Definition`] in a list of `serac-functions` (a
-//!    session's own functions are in `serac-sql`). If a function of another name computes it, the
-//!    binder's `COMPUTED_BY` names that one.
-//! 3. An entry in its section of `reference/`: its name, a line of description, and examples with
-//!    their results, which are PostgreSQL's.
-//! 4. `SERAC_WRITE_DOCS=1 cargo test -p serac-pg` writes `docs/functions.md` anew.
+//! CONTRIBUTING.md says how to add one. Its implementation is a [`Definition`] under its name; if a
+//! function of another name computes it, the binder's `COMPUTED_BY` names that one. For functions
+//! that PostgreSQL lacks, the `Definition` decides types, NULL and volatility, and the row of facts
+//! only tells them.
 //!
 //! Tests run the examples (`serac-sql`, `sessions::reference`). They find callable functions
 //! without an entry, entries without a callable function, and functions of the program that are in

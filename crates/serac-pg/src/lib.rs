@@ -6,7 +6,7 @@
 //! | [`types`] | the types: numbers, names, categories |
 //! | [`casts`] | which type is cast to which, and where without being told |
 //! | [`operators`] | which operators there are |
-//! | [`functions`] | which functions, aggregates and window functions there are; how to add one |
+//! | [`functions`] | which functions, aggregates and window functions there are |
 //! | [`reference`] | what those that can be called do, with examples |
 //! | [`resolve`] | which operator or function a call means; the common type of several expressions |
 //!

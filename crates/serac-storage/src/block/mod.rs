@@ -201,8 +201,8 @@ struct Collected {
     /// append. A thread that finds the same count, and no version, knows that nothing was written
     /// meanwhile.
     settlements: AtomicU64,
-    /// When the collector last took a version off the block, in milliseconds: the access observer
-    /// (§4.2).
+    /// When the collector last met a change of the block, in milliseconds: the access observer of
+    /// the Mainlining paper (§4.2).
     last_touched: AtomicU64,
 }
 
@@ -313,7 +313,7 @@ impl HotBlock {
         &self.collected.last_touched
     }
 
-    /// The time since the collector last took a version off the block, or since the block was made.
+    /// The time since the collector last met a change of the block, or since the block was made.
     pub fn idle(&self) -> std::time::Duration {
         let touched = self.collected.last_touched.load(Ordering::Relaxed);
         std::time::Duration::from_millis(crate::version::gc::now_ms().saturating_sub(touched))

@@ -6,6 +6,10 @@
 //!  +------ a transaction writes -----+                                                                                  |
 //!  +---------------------------------------- a transaction writes: the block is thawed ----------------------------------+
 //! ```
+//! **A block is cold** ([`is_cold`]) when the collector has met no change of it for a wait, which
+//! [`StorageOptions::freeze_after`](crate::StorageOptions::freeze_after) says. Each thaw of the block
+//! doubles its wait, up to 64 times the first.
+//!
 //! **A frozen block** is not the hot block in another state, as in the text. It is a block of its
 //! own ([`FrozenBlock`]) that takes the hot one's place in the block table. Its values lie where
 //! they lay, in memory that both share and that nobody writes to any more; a thaw copies them to
