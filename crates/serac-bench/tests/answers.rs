@@ -6,7 +6,7 @@ use std::process::Command;
 #[test]
 fn random_queries_have_the_answers_of_postgresql() {
     let bench = Path::new(env!("CARGO_BIN_EXE_serac-bench"));
-    let seeds = if std::env::var_os("SERAC_STRESS").is_some() { "40" } else { "4" };
+    let seeds = if serac_testing::stress() { "40" } else { "4" };
     let mut command = Command::new(bench);
     // Python stands in the project's folder.
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));

@@ -67,7 +67,7 @@ fn a_kill_in_mid_run_loses_nothing_acknowledged() {
     let mut child = bench(&arguments).stdout(Stdio::piped()).spawn().expect("it runs");
     let mut newest: HashMap<(i32, i32), i32> = HashMap::new();
     let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-    let orders = if std::env::var_os("SERAC_STRESS").is_some() { 200_000 } else { 3_000 };
+    let orders = if serac_testing::stress() { 200_000 } else { 3_000 };
     let mut seen = 0;
     for line in lines {
         // The last line may have been cut off by the kill.

@@ -534,9 +534,9 @@ fn malformed_frames_leave_the_holder_alive() {
     let (_outer, db) = folder();
     let mut holder = Shell::ready(&db);
     let connect = || UnixStream::connect(db.join("SOCKET"));
-    let count = std::env::var("SERAC_MESSAGES").map_or(2_000, |count| count.parse().unwrap());
-    let seed = std::env::var("SERAC_SEED").map_or(0x5eed, |seed| seed.parse().unwrap());
-    println!("seed {seed}");
+    let count = serac_testing::number("SERAC_MESSAGES").unwrap_or(2_000);
+    let seed = serac_testing::given_seed().unwrap_or(0x5eed);
+    println!("SERAC_SEED={seed}");
     let mut numbers = Numbers(seed);
     // A Hello as the client sends it, from a client.
     let hello = {
@@ -588,9 +588,8 @@ fn malformed_frames_leave_the_holder_alive() {
 #[test]
 fn nothing_acknowledged_is_lost_while_holders_are_killed() {
     let (_outer, db) = folder();
-    let seed = std::env::var("SERAC_SEED").map_or(u64::from(std::process::id()), |seed| seed.parse().unwrap());
-    println!("seed {seed}");
-    let rounds = if std::env::var_os("SERAC_STRESS").is_some() { 100 } else { 12 };
+    let seed = serac_testing::seed();
+    let rounds = if serac_testing::stress() { 100 } else { 12 };
     {
         let mut first = Shell::ready(&db);
         first.ask("CREATE TABLE t (writer INT, n INT, PRIMARY KEY (writer, n));");

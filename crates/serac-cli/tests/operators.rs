@@ -230,8 +230,7 @@ fn acknowledged_statements_survive_a_kill_and_unfinished_loads_leave_nothing() {
 #[test]
 fn what_clients_were_told_is_there_after_each_kill() {
     const CLIENTS: usize = 3;
-    let seed: u64 = rand::random();
-    println!("seed {seed}");
+    let seed = serac_testing::seed();
     let mut rng = StdRng::seed_from_u64(seed);
     let folder = tempfile::tempdir().unwrap();
     Served::new(folder.path()).shown(&format!("{TABLE}create(idx,d.t.a,sorted,clustered)\nshutdown\n"));

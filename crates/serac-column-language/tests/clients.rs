@@ -30,7 +30,7 @@ fn clients_do_not_disturb_each_other() {
     let mut setup = Client::new(&operators);
     setup.all("create(db,\"d\")\ncreate(tbl,\"t\",d,3)\ncreate(col,\"owner\",d.t)\ncreate(col,\"k\",d.t)\ncreate(col,\"v\",d.t)");
     setup.all("create(idx,d.t.owner,btree,unclustered)\ncreate(idx,d.t.k,sorted,unclustered)");
-    let rounds = if std::env::var_os("SERAC_STRESS").is_some() { 200 } else { 12 };
+    let rounds = if serac_testing::stress() { 200 } else { 12 };
     std::thread::scope(|scope| {
         for owner in 0..3i64 {
             let operators = &operators;

@@ -62,8 +62,7 @@ fn check(client: &mut Client, rng: &mut StdRng, what: &str) {
 
 #[test]
 fn a_clustered_select_is_what_a_scan_finds() {
-    let seed: u64 = rand::random();
-    println!("seed {seed}");
+    let seed = serac_testing::seed();
     let mut rng = StdRng::seed_from_u64(seed);
     for form in ["sorted", "btree"] {
         let operators = in_memory();
@@ -71,7 +70,7 @@ fn a_clustered_select_is_what_a_scan_finds() {
         table(&mut client, form);
         client.load(file(&mut rng, 150_000).as_bytes(), 1 << 20).unwrap();
         check(&mut client, &mut rng, "a load");
-        let steps = if std::env::var_os("SERAC_STRESS").is_some() { 200 } else { 14 };
+        let steps = if serac_testing::stress() { 200 } else { 14 };
         for step in 0..steps {
             let key = rng.random_range(0..VALUES);
             let what = match rng.random_range(0..6) {

@@ -614,8 +614,7 @@ mod tests {
     use datafusion::arrow::buffer::OffsetBuffer;
     use datafusion::arrow::datatypes::Int32Type;
     use datafusion::arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
-    use rand::rngs::StdRng;
-    use rand::{Rng, SeedableRng};
+    use rand::Rng;
 
     const ROWS: i64 = 50;
 
@@ -754,10 +753,8 @@ mod tests {
 
     #[test]
     fn any_bytes_are_read_or_refused() {
-        let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-        println!("SERAC_SEED={seed}");
-        let mut rng = StdRng::seed_from_u64(seed);
-        let rounds = if std::env::var("SERAC_STRESS").is_ok() { 3_000_000 } else { 20_000 };
+        let mut rng = serac_testing::rng();
+        let rounds = if serac_testing::stress() { 3_000_000 } else { 20_000 };
         let whole = batch();
         let codecs = [None, None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)];
         let good: Vec<Vec<u8>> = (0..whole.num_columns())

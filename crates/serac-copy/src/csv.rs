@@ -481,8 +481,8 @@ pub(super) mod tests {
     use datafusion::arrow::array::{Array, AsArray};
     use datafusion::arrow::compute::cast;
     use datafusion::arrow::datatypes::DataType;
+    use rand::Rng;
     use rand::rngs::StdRng;
-    use rand::{Rng, SeedableRng};
     use std::io::Read;
 
     /// Gives few bytes at a time.
@@ -678,9 +678,7 @@ pub(super) mod tests {
 
     #[test]
     fn plain_rows_are_what_the_parser_of_texts_reads() {
-        let seed: u64 = rand::random();
-        println!("seed {seed}");
-        let mut rng = StdRng::seed_from_u64(seed);
+        let mut rng = serac_testing::rng();
         for null in ["", "-1", "7-", "x"] {
             let (mut text, end) = (String::new(), ["\n", "\r\n"][rng.random_range(0..2)]);
             for row in 0..60_000 {

@@ -188,9 +188,8 @@ fn storm(db: &Database, seed: u64, time: Duration) {
 
 #[test]
 fn bitmap_indexes_say_what_scans_find_beside_writers_and_after_recovery() {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let time = Duration::from_millis(if std::env::var("SERAC_STRESS").is_ok() { 30_000 } else { 1_500 });
+    let seed = serac_testing::seed();
+    let time = Duration::from_millis(if serac_testing::stress() { 30_000 } else { 1_500 });
     let folder = tempfile::tempdir().unwrap();
     create(&Database::open(folder.path()).unwrap());
     for round in 0..3 {

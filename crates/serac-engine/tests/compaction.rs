@@ -81,9 +81,8 @@ fn scan(txn: &Transaction, table: &Table) -> Vec<(RowId, [i64; 3])> {
 
 #[test]
 fn index_reads_find_each_row_once_and_constraints_hold_while_rows_move() {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let time = Duration::from_millis(if std::env::var("SERAC_STRESS").is_ok() { 60_000 } else { 1_500 });
+    let seed = serac_testing::seed();
+    let time = Duration::from_millis(if serac_testing::stress() { 60_000 } else { 1_500 });
     let db = open();
     let mut txn = db.begin();
     let parent = table(&txn, "parent");

@@ -714,14 +714,7 @@ fn play(seed: u64) {
 
 #[test]
 fn transactions_with_ddl_add_up() {
-    let given = std::env::var("SERAC_SEED").map(|seed| seed.parse().unwrap());
-    let first: u64 = given.clone().unwrap_or_else(|_| rand::random::<u32>().into());
-    let seeds = match (given, std::env::var("SERAC_STRESS")) {
-        (Ok(_), _) => 1,
-        (_, Ok(_)) => 2_000,
-        _ => 8,
-    };
-    for seed in first..first + seeds {
+    for seed in serac_testing::seeds(8, 2_000) {
         println!("SERAC_SEED={seed}");
         play(seed);
     }

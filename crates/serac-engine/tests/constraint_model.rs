@@ -477,11 +477,9 @@ fn play(seed: u64, tells: bool) -> Result<(), String> {
 
 #[test]
 fn constraints_hold_in_every_snapshot() {
-    if let Ok(seed) = std::env::var("SERAC_SEED") {
-        return play(seed.parse().unwrap(), true).unwrap();
-    }
-    let seeds = if std::env::var("SERAC_STRESS").is_ok() { 20_000 } else { 200 };
-    let first = u64::from(rand::random::<u32>());
-    let failures: Vec<String> = (first..first + seeds).filter_map(|seed| play(seed, false).err()).collect();
-    assert!(failures.is_empty(), "{} of {seeds} seeds fail:\n{}", failures.len(), failures.join("\n"));
+    let tells = serac_testing::given_seed().is_some();
+    let seeds = serac_testing::seeds(200, 20_000);
+    let count = seeds.end - seeds.start;
+    let failures: Vec<String> = seeds.filter_map(|seed| play(seed, tells).err()).collect();
+    assert!(failures.is_empty(), "{} of {count} seeds fail:\n{}", failures.len(), failures.join("\n"));
 }

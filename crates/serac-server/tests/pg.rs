@@ -6,8 +6,7 @@ mod pg_clients;
 mod pg_planning;
 mod pg_transactions;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::Rng;
 use serac_engine::Database;
 use serac_net::listen::Listener;
 use serac_server::{PgOptions, PgServer, Verifier, tls_config};
@@ -199,9 +198,7 @@ async fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 async fn nonsense_is_refused_and_the_server_goes_on() {
     let options = PgOptions { max_message: 1 << 20, login_timeout: Duration::from_secs(5), ..PgOptions::default() };
     let served = Served::new(options).await;
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let mut rng = StdRng::seed_from_u64(seed);
+    let mut rng = serac_testing::rng();
     let good = [
         message(b'Q', b"SELECT 1\0"),
         message(b'P', b"s\0SELECT $1::int + 1\0\0\0"),
@@ -212,7 +209,7 @@ async fn nonsense_is_refused_and_the_server_goes_on() {
         message(b'Q', b"COPY (SELECT 1) TO STDOUT\0"),
     ]
     .concat();
-    let storms = if std::env::var("SERAC_STRESS").is_ok() { 20_000 } else { 400 };
+    let storms = if serac_testing::stress() { 20_000 } else { 400 };
     for _ in 0..storms {
         let mut bytes = if rng.random_bool(0.1) { Vec::new() } else { startup() };
         bytes.extend_from_slice(&good);

@@ -180,8 +180,7 @@ fn roles_and_requests_are_checked() {
     assert_eq!(refusal(client.snapshot(&columns("account", &["gone"]))), "42703");
     assert_eq!(refusal(client.snapshot(&SnapshotRequest::default())), "22023");
 
-    let seed: u64 = rand::random();
-    println!("seed {seed}");
+    let seed = serac_testing::seed();
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -357,8 +356,7 @@ fn readers_that_are_killed_leave_nothing_and_hold_up_nobody() {
     let folder = outer.path().join("db");
     let holder = Holder::open(&folder);
     holder.make_accounts();
-    let seed: u64 = rand::random();
-    println!("seed {seed}");
+    let seed = serac_testing::seed();
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let before = descriptors();
     let stop = Arc::new(AtomicBool::new(false));

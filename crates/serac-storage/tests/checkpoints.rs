@@ -7,8 +7,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use one_table::{OneTable, open_table};
+use rand::Rng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use serac_storage::durability::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest};
 use serac_storage::durability::data_file::PRESENCE_COLUMN;
 use serac_storage::durability::file_system::FaultFileSystem;
@@ -451,10 +451,8 @@ fn inserts_go_on_in_the_blocks_of_the_checkpoint() {
 /// replays a seed.
 #[test]
 fn checkpoints_survive_an_end_at_any_operation() {
-    let seed = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |seed| seed.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let mut rng = StdRng::seed_from_u64(seed);
-    let databases = if std::env::var("SERAC_STRESS").is_ok() { 200 } else { 6 };
+    let mut rng = serac_testing::rng();
+    let databases = if serac_testing::stress() { 200 } else { 6 };
     let (mut kept, mut written) = (0, 0);
     for _ in 0..databases {
         let folder = tempfile::tempdir().unwrap();

@@ -152,7 +152,7 @@ fn crash_child() {
 fn what_was_acknowledged_survives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
-    let rounds = if std::env::var("SERAC_STRESS").is_ok() { 200 } else { 8 };
+    let rounds = if serac_testing::stress() { 200 } else { 8 };
     let mut acknowledged = BTreeSet::new();
     for round in 0..rounds {
         let mut child = Command::new(std::env::current_exe().unwrap())

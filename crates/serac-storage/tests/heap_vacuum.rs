@@ -23,12 +23,6 @@ fn open() -> (Arc<Storage>, Arc<DataTable>) {
     (storage, table)
 }
 
-fn seed() -> u64 {
-    let seed = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    seed
-}
-
 fn any_text(rng: &mut StdRng) -> Vec<u8> {
     vec![b'a' + rng.random_range(0..26); rng.random_range(0..=LONGEST)]
 }
@@ -82,9 +76,9 @@ fn update(storage: &Storage, table: &Arc<DataTable>, id: RowId, text: &[u8], abo
 
 #[test]
 fn heaps_stay_in_proportion_to_what_they_hold() {
-    let updates = if std::env::var("SERAC_STRESS").is_ok() { 2_000_000 } else { 100_000 };
+    let updates = if serac_testing::stress() { 2_000_000 } else { 100_000 };
     let (storage, table) = open();
-    let mut rng = StdRng::seed_from_u64(seed());
+    let mut rng = serac_testing::rng();
     let (ids, mut texts) = load(&storage, &table, &mut rng);
     let mut reader: Option<(Transaction, Vec<Vec<u8>>)> = None;
     for i in 0..3 * updates {
@@ -138,7 +132,7 @@ fn one_row_that_is_written_all_the_time_keeps_one_chunk_or_two() {
 #[test]
 fn deleted_rows_and_rolled_back_inserts_leave_nothing() {
     let (storage, table) = open();
-    let mut rng = StdRng::seed_from_u64(seed());
+    let mut rng = serac_testing::rng();
     for round in 0..60 {
         let mut txn = storage.begin();
         let text = any_text(&mut rng);
@@ -161,7 +155,7 @@ fn deleted_rows_and_rolled_back_inserts_leave_nothing() {
 #[test]
 fn a_batch_that_was_read_before_a_vacuum_stays_what_it_is() {
     let (storage, table) = open();
-    let mut rng = StdRng::seed_from_u64(seed());
+    let mut rng = serac_testing::rng();
     let (ids, texts) = load(&storage, &table, &mut rng);
     let reader = storage.begin();
     let mut block = table.read_block(reader.snapshot(), BlockNo(0)).unwrap();
@@ -189,7 +183,7 @@ fn text_of(row: usize, version: u8) -> Vec<u8> {
 
 #[test]
 fn readers_of_rows_find_whole_values_beside_writers_and_vacuums() {
-    let rounds = if std::env::var("SERAC_STRESS").is_ok() { 3_000 } else { 60 };
+    let rounds = if serac_testing::stress() { 3_000 } else { 60 };
     let (storage, table) = open();
     let mut txn = storage.begin();
     let rows = 0..ROWS / 4;

@@ -252,7 +252,7 @@ fn transaction(rng: &mut StdRng, storage: &Storage, table: &Arc<DataTable>, orac
 /// One storm, or 100 under `SERAC_STRESS`. Each storm has an oracle of its own, because an oracle
 /// answers more slowly with each transaction in its history.
 fn storms(on_disk: bool, freezing: bool) {
-    let stress = std::env::var("SERAC_STRESS").is_ok();
+    let stress = serac_testing::stress();
     for _ in 0..if stress { 100 } else { 1 } {
         let folder = on_disk.then(|| tempfile::tempdir().unwrap());
         storm(folder.as_ref().map(|folder| folder.path().join("db")), freezing);
@@ -260,8 +260,7 @@ fn storms(on_disk: bool, freezing: bool) {
 }
 
 fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
+    let seed = serac_testing::seed();
     let rounds = 150;
     let (storage, table) = open(path.clone());
     let (oracle, commit_latch, stop) = (Arc::new(Oracle::default()), Mutex::new(()), AtomicBool::new(false));

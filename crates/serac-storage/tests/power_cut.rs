@@ -8,8 +8,7 @@
 mod one_table;
 
 use one_table::open_table;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::Rng;
 use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::*;
 use std::collections::BTreeMap;
@@ -163,16 +162,10 @@ fn work(path: &Path, files: &FaultFileSystem, acknowledged: &mut [Option<i64>]) 
     Ok(())
 }
 
-fn seed() -> u64 {
-    std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |seed| seed.parse().unwrap())
-}
-
 #[test]
 fn what_was_acknowledged_survives_a_loss_of_power() {
-    let seed = seed();
-    println!("SERAC_SEED={seed}");
-    let mut rng = StdRng::seed_from_u64(seed);
-    let rounds = if std::env::var("SERAC_STRESS").is_ok() { 1_000 } else { 60 };
+    let mut rng = serac_testing::rng();
+    let rounds = if serac_testing::stress() { 1_000 } else { 60 };
     let (mut cut, mut replayed, mut written) = (0, 0, 0);
     let mut folder = tempfile::tempdir().unwrap();
     let mut acknowledged = vec![None; THREADS as usize];
@@ -207,10 +200,8 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
 /// be there.
 #[test]
 fn what_was_acknowledged_survives_a_stop_followed_by_a_loss_of_power() {
-    let seed = seed();
-    println!("SERAC_SEED={seed}");
-    let mut rng = StdRng::seed_from_u64(seed);
-    let rounds = if std::env::var("SERAC_STRESS").is_ok() { 500 } else { 40 };
+    let mut rng = serac_testing::rng();
+    let rounds = if serac_testing::stress() { 500 } else { 40 };
     for round in 0..rounds {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");

@@ -11,8 +11,7 @@ mod common;
 mod schema;
 mod work;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::Rng;
 use serac_engine::Database;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -64,10 +63,8 @@ fn run_and_kill(path: &Path, seed: u64, time: Duration, acknowledged: &mut check
 
 #[test]
 fn definitions_indexes_and_rows_survive_kills() {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let mut rng = StdRng::seed_from_u64(seed);
-    let kills = if std::env::var("SERAC_STRESS").is_ok() { 200 } else { 8 };
+    let mut rng = serac_testing::rng();
+    let kills = if serac_testing::stress() { 200 } else { 8 };
     let mut folder = tempfile::tempdir().unwrap();
     let mut acknowledged = check::Acknowledged::new();
     let (mut of_writers, mut of_ddl) = (0, 0);

@@ -133,8 +133,7 @@ fn next(state: &mut u64) -> u64 {
 fn damaged_manifests_are_errors_or_name_bytes_that_are_there() {
     let (manifest, range) = image(&[batch()], false);
     let whole = manifest.encode();
-    let seed: u64 = rand::random();
-    println!("seed {seed}");
+    let seed = serac_testing::seed();
     let (mut state, mut refused) = (seed, 0);
     for _ in 0..20_000 {
         let mut bytes = whole.clone();

@@ -34,13 +34,11 @@ use rand::{Rng, SeedableRng};
 use serac_storage::RowId;
 use serac_storage::version::transaction::{Snapshot, Transaction};
 use serac_sync::time::{Duration, Instant};
+use serac_testing::stress;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::mpsc;
 
-fn stress() -> bool {
-    std::env::var("SERAC_STRESS").is_ok()
-}
 fn key(value: u16) -> Key {
     Key::new(&[&[1], &value.to_be_bytes()[..]].concat())
 }

@@ -273,7 +273,7 @@ fn ascending_keys_fill_leaves_and_a_queue_gives_them_back() {
 /// scan. An entry that stays is always found, in order.
 #[test]
 fn concurrent_changes_lose_nothing_and_scans_are_in_order() {
-    let stress = std::env::var_os("SERAC_STRESS").is_some();
+    let stress = serac_testing::stress();
     let (threads, operations) = (3, if stress { 2_000_000 } else { 60_000 });
     for long in [false, true] {
         let index = OrderedIndex::new((!long).then_some(24));

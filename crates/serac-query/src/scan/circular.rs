@@ -639,9 +639,7 @@ mod tests {
     fn every_scan_has_each_block_once_whatever_the_others_do() {
         use rand::rngs::StdRng;
         use rand::{Rng, SeedableRng};
-        let seed: u64 =
-            std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-        println!("SERAC_SEED={seed}");
+        let seed = serac_testing::seed();
         let mut rng = StdRng::seed_from_u64(seed);
         for _ in 0..200 {
             let (convoys, table) = (Arc::new(Convoys::default()), table());

@@ -26,8 +26,8 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Int32Type};
 use futures::{StreamExt, TryStreamExt};
 use prost::Message;
+use rand::Rng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use serac_column_language::frames::{ClientFrame, HEADER_BYTES, VERSION};
 use serac_export::flight::FlightOptions;
 use serac_server::operators::OperatorsOptions;
@@ -64,11 +64,9 @@ fn watch_panics() {
 /// The generator, and how many messages to send, of which there are so many usually.
 fn seeded(usual: usize) -> (StdRng, usize) {
     watch_panics();
-    let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seed = given("SERAC_SEED").unwrap_or_else(rand::random);
-    let messages = given("SERAC_MESSAGES").map_or(usual, |messages| messages as usize);
-    println!("SERAC_SEED={seed} SERAC_MESSAGES={messages}");
-    (StdRng::seed_from_u64(seed), messages)
+    let messages = serac_testing::number("SERAC_MESSAGES").map_or(usual, |messages| messages as usize);
+    println!("SERAC_MESSAGES={messages}");
+    (serac_testing::rng(), messages)
 }
 
 /// Changes a few bytes, or the length.

@@ -16,8 +16,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int32Type, Int64Type, UInt8Type};
 use futures::{StreamExt, TryStreamExt};
 use prost::Message;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::Rng;
 use serac_engine::Database;
 use serac_export::flight::{Caller, Extension, FlightOptions, FlightServer};
 use serac_net::listen::Listener;
@@ -455,9 +454,7 @@ async fn a_query_is_cancelled_by_its_flight() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nonsense_is_refused_and_the_server_goes_on() {
     let served = Served::open().await;
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let mut rng = StdRng::seed_from_u64(seed);
+    let mut rng = serac_testing::rng();
     let mut client = FlightServiceClient::new(served.channel().await);
     let query = CommandStatementQuery { query: "SELECT 1 AS a".into(), transaction_id: Some(vec![7; 16].into()) };
     let good = query.as_any().encode_to_vec();
@@ -472,7 +469,7 @@ async fn nonsense_is_refused_and_the_server_goes_on() {
         "RenewFlightEndpoint",
         "nothing",
     ];
-    for i in 0..if std::env::var("SERAC_STRESS").is_ok() { 20_000 } else { 300 } {
+    for i in 0..if serac_testing::stress() { 20_000 } else { 300 } {
         let mut bytes = good.clone();
         match rng.random_range(0..3) {
             0 => bytes.truncate(rng.random_range(0..bytes.len())),

@@ -106,10 +106,8 @@ fn query(rng: &mut StdRng) -> (String, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn aggregations_on_blocks_give_what_others_give() {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let queries = if std::env::var("SERAC_STRESS").is_ok() { 500 } else { 60 };
-    let mut rng = StdRng::seed_from_u64(seed);
+    let mut rng = serac_testing::rng();
+    let queries = if serac_testing::stress() { 500 } else { 60 };
     let db = open();
     let mut session = Session::new(&db);
     session.execute(CREATE).await.unwrap();

@@ -170,9 +170,8 @@ async fn compare(session: &mut Session, sql: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queries_with_indexes_give_what_scans_give() {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let queries = if std::env::var("SERAC_STRESS").is_ok() { 1_000 } else { 25 };
+    let seed = serac_testing::seed();
+    let queries = if serac_testing::stress() { 1_000 } else { 25 };
     for round in 0..3 {
         let mut rng = StdRng::seed_from_u64(seed + round);
         let db = open();

@@ -173,8 +173,7 @@ async fn options_are_obeyed_or_refused() {
 /// one of BIGINT, whose rows are all texts.
 #[tokio::test]
 async fn plain_rows_are_what_texts_give() {
-    let seed: u64 = rand::random();
-    println!("seed {seed}");
+    let seed = serac_testing::seed();
     let mut rng = StdRng::seed_from_u64(seed);
     let mut session = session();
     let columns = "(a {} NOT NULL, b {} DEFAULT 7, c {} CHECK (c <> 666), s {} GENERATED ALWAYS AS (a + 1) STORED)";

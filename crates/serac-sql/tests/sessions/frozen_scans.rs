@@ -131,8 +131,7 @@ fn condition(rng: &mut StdRng, depth: u32) -> String {
 
 #[tokio::test]
 async fn every_format_gives_the_answers_of_hot_blocks() {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
+    let seed = serac_testing::seed();
     let mut rng = StdRng::seed_from_u64(seed);
     let (_, mut session) = session();
     let formats = ["never", "view", "utf8", "dictionary"];
@@ -162,7 +161,7 @@ async fn every_format_gives_the_answers_of_hot_blocks() {
     }
     let states = text(&mut session, "SELECT DISTINCT state, format FROM serac_blocks ORDER BY 1, 2").await;
     assert!(states.contains("dictionary") && states.contains("utf8") && states.contains("hot"), "{states}");
-    for _ in 0..if std::env::var("SERAC_STRESS").is_ok() { 3_000 } else { 120 } {
+    for _ in 0..if serac_testing::stress() { 3_000 } else { 120 } {
         let filter = condition(&mut rng, 2);
         let mut expected = None;
         for format in formats {

@@ -229,7 +229,7 @@ fn storm(workload: Workload, level: Level, time: Duration) {
              INSERT INTO registers SELECT value, 0 FROM generate_series(0, 9999) AS s (value)",
         ))
         .unwrap();
-    let seed = std::env::var("SERAC_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(rand::random::<u64>);
+    let seed = serac_testing::seed();
     let next = AtomicI64::new(1);
     let (done, tried) = (Mutex::new(Vec::new()), AtomicI64::new(0));
     let end = Instant::now() + time;
@@ -265,7 +265,7 @@ fn storm(workload: Workload, level: Level, time: Duration) {
 }
 
 fn time() -> Duration {
-    if std::env::var("SERAC_STRESS").is_ok() { Duration::from_secs(60) } else { Duration::from_millis(500) }
+    if serac_testing::stress() { Duration::from_secs(60) } else { Duration::from_millis(500) }
 }
 
 #[test]

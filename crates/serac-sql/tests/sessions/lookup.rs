@@ -1,9 +1,9 @@
 //! Statements that look keys up in an index instead of scanning, as EXPLAIN shows it.
 
 use crate::bitmap_queries::text;
+use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
 use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions, TransactionStatus};
 
@@ -136,9 +136,7 @@ fn filter(rng: &mut StdRng) -> String {
 /// its own changes, in one that began before them, and after.
 #[tokio::test]
 async fn ranges_of_keys_find_what_scans_find() {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let mut rng = StdRng::seed_from_u64(seed);
+    let mut rng = serac_testing::rng();
     let db = SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap();
     let mut writer = Session::new(&db);
     let columns = "g INTEGER, n NUMERIC(10,2), b TEXT, d DATE, u UUID";

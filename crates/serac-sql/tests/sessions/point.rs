@@ -338,13 +338,7 @@ async fn compare(seed: u64, count: usize) -> Result<u64, String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_statements_mean_the_same_on_both_paths() {
-    let stress = std::env::var("SERAC_STRESS").is_ok();
-    let first = std::env::var("SERAC_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds = match first {
-        Some(seed) => seed..seed + 1,
-        None if stress => 0..400,
-        None => 0..24,
-    };
+    let seeds = serac_testing::seeds_from(0, 24, 400);
     let (tables, mut executions, mut differences) = (seeds.end - seeds.start, 0, Vec::new());
     for seed in seeds {
         match compare(seed, 250).await {

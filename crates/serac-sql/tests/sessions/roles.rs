@@ -246,10 +246,8 @@ impl Model {
 
 #[tokio::test]
 async fn random_grants_allow_what_a_model_says() {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let mut random = StdRng::seed_from_u64(seed);
-    let steps = if std::env::var("SERAC_STRESS").is_ok() { 3_000 } else { 150 };
+    let mut random = serac_testing::rng();
+    let steps = if serac_testing::stress() { 3_000 } else { 150 };
     let db = sql(Database::in_memory().unwrap());
     let mut owner = Session::new(&db);
     for role in 0..ROLES {

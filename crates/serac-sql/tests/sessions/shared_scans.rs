@@ -208,9 +208,8 @@ async fn ask(db: SqlDatabase, seed: u64, queries: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_row_comes_once_beside_writers_and_blocks_that_freeze_and_move() {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let queries = if std::env::var_os("SERAC_STRESS").is_some() { 300 } else { 12 };
+    let seed = serac_testing::seed();
+    let queries = if serac_testing::stress() { 300 } else { 12 };
     let options = StorageOptions { freeze_after: Some(Duration::from_millis(20)), ..StorageOptions::default() };
     let database = Database::open_with(options).unwrap();
     let db = SqlDatabase::new(database.clone(), &SqlOptions { threads: Some(2), ..SqlOptions::default() }).unwrap();

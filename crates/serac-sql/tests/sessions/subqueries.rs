@@ -6,9 +6,9 @@ use crate::bitmap_queries::open;
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
+use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
 use serac_sql::{Session, SqlError, StatementResult};
 
 /// A row of numbers; truth values are 0 and 1.
@@ -133,10 +133,8 @@ fn with_columns(sql: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn correlated_subqueries_give_what_they_give_row_by_row() {
-    let seed: u64 = std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |s| s.parse().unwrap());
-    println!("SERAC_SEED={seed}");
-    let queries = if std::env::var("SERAC_STRESS").is_ok() { 3_000 } else { 60 };
-    let mut rng = StdRng::seed_from_u64(seed);
+    let mut rng = serac_testing::rng();
+    let queries = if serac_testing::stress() { 3_000 } else { 60 };
     let mut session = Session::new(&open());
     session
         .execute("CREATE TABLE o (id INT PRIMARY KEY, a INT, b INT); CREATE TABLE i (k INT PRIMARY KEY, a INT, b INT)")

@@ -118,7 +118,7 @@ fn check_blocks(
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if std::env::var("SERAC_STRESS").is_ok() { 5_000 } else { 300 },
+        cases: if serac_testing::stress() { 5_000 } else { 300 },
         max_shrink_iters: 500,
         failure_persistence: None,
         ..ProptestConfig::default()

@@ -231,20 +231,10 @@ impl Model {
     }
 }
 
-fn seed() -> u64 {
-    std::env::var("SERAC_SEED").map_or_else(|_| rand::random::<u32>().into(), |seed| seed.parse().unwrap())
-}
-
 #[test]
 fn in_any_order_of_steps_the_log_has_what_the_checkpoint_lacks() {
-    let first = seed();
-    let seeds = match (std::env::var("SERAC_SEED"), std::env::var("SERAC_STRESS")) {
-        (Ok(_), _) => 1,
-        (_, Ok(_)) => 5_000,
-        _ => 100,
-    };
     let (mut dropped, mut restarts, mut refused) = (0, 0, 0);
-    for seed in first..first + seeds {
+    for seed in serac_testing::seeds(100, 5_000) {
         println!("SERAC_SEED={seed}");
         let mut rng = StdRng::seed_from_u64(seed);
         let folder = tempfile::tempdir().unwrap();
