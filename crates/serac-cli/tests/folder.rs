@@ -5,6 +5,7 @@ mod common;
 mod shells;
 
 use common::{serac, start, text};
+use serac_testing::{wait_for, wait_until};
 use shells::{ENDLESS, ENDLESS_RUNNING, Shell, check_acknowledged, folder, run, wait_for_endless};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -360,11 +361,8 @@ fn a_holder_that_ends_waits_for_the_statements_of_others() {
     let mut input = load.stdin.take().unwrap();
     let mut idle = Shell::ready(&db);
     write!(input, "{}", "1\n".repeat(1 << 20)).unwrap();
-    while holder.ask("SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE 'COPY%' AND state = 'active';")[1]
-        == "0"
-    {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let copies = "SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE 'COPY%' AND state = 'active';";
+    wait_for("the load's COPY runs", || holder.ask(copies), |shown| shown[1] != "0");
     drop(holder.input.take());
     std::thread::sleep(Duration::from_secs(7));
     assert!(holder.child.try_wait().unwrap().is_none(), "it waits");
@@ -447,9 +445,7 @@ fn a_server_is_worked_through() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    while !db.join("SOCKET").exists() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the server listens", || db.join("SOCKET").exists());
     let (shown, error, succeeded) = run(&db, &["-c", "CREATE TABLE t AS SELECT 1 AS a; SELECT * FROM t"], "");
     assert_eq!((shown.as_str(), succeeded), ("a\n1\n", true), "{error}");
     let pid = server.id().to_string();

@@ -6,6 +6,7 @@ mod common;
 mod shells;
 
 use common::{start, text};
+use serac_testing::wait_until;
 use shells::{ENDLESS, Shell, check_acknowledged, folder, run, wait_for_endless};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,15 +21,6 @@ fn signal(child: &Child, name: &str) {
 
 fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
-}
-
-/// Waits until a condition holds.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Threads of a process that read or write the files of COPYs.

@@ -1,5 +1,6 @@
 //! `serac serve`, as a service manager would use it.
 
+use serac_testing::{wait_for, wait_until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -294,18 +295,12 @@ fn a_second_signal_ends_at_once_and_nothing_acknowledged_is_lost() {
     let endless = "SELECT count(*) FROM generate_series(1, 1000000000000) AS a (x) WHERE x % 1000003 = 7";
     let busy = send(&served.addresses[0], endless);
     let began = Instant::now();
-    while !ask(&served.addresses[0], "SELECT query FROM serac_activity WHERE state = 'active'")
-        .1
-        .contains("generate_series(1, 1000")
-    {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let active = || ask(&served.addresses[0], "SELECT query FROM serac_activity WHERE state = 'active'").1;
+    wait_for("the statement runs", active, |shown| shown.contains("generate_series(1, 1000"));
     served.signal("-TERM");
-    while TcpStream::connect_timeout(&served.addresses[0].parse().unwrap(), Duration::from_secs(1)).is_ok() {
-        assert!(began.elapsed() < Duration::from_secs(40));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the server listens no more", || {
+        TcpStream::connect_timeout(&served.addresses[0].parse().unwrap(), Duration::from_secs(1)).is_err()
+    });
     served.signal("-INT");
     let (success, log) = served.end();
     assert!(!success && log.trim_end().ends_with("stopped at once, at a second signal"), "{log}");
@@ -481,9 +476,5 @@ fn functions_keep_to_the_memory_limit_and_the_memory_goes_back() {
         }
         assert!(resident("VmHWM") < before + LIMIT + BESIDE, "{shown}: {} MB", resident("VmHWM") >> 20);
     }
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while resident("VmRSS") > before + (96 << 20) {
-        assert!(Instant::now() < deadline, "{} MB stay", resident("VmRSS") >> 20);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_for("the memory goes back", || resident("VmRSS"), |bytes| *bytes <= before + (96 << 20));
 }

@@ -11,6 +11,7 @@ use serac_engine::catalog::definition::*;
 use serac_engine::{Database, EngineError, Result, Table, Transaction};
 use serac_index::cubit::Predicate;
 use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, Value};
+use serac_testing::wait_for;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -231,11 +232,7 @@ fn an_index_is_merged_in_the_background_and_old_snapshots_keep_their_answers() {
         txn.commit().unwrap();
     }
     let index = table(&old).bitmaps[0].clone();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while index.entries.statistics().log_entries > 0 {
-        assert!(Instant::now() < deadline, "the background merges");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for("the background merges", || index.entries.statistics().log_entries, |left| *left == 0);
     let count = |txn: &Transaction| {
         let reader = txn.own_bitmap_changes().reader(&index, txn.snapshot()).unwrap();
         reader.count(Predicate::Equals(&index.key(Value::Int64(1))))
@@ -262,11 +259,7 @@ fn an_index_is_merged_after_recovery() {
     let db = Database::open(folder.path()).unwrap();
     insert(&db);
     let index = table(&db.begin()).bitmaps[0].clone();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while index.entries.statistics().log_entries > 0 {
-        assert!(Instant::now() < deadline, "the background merges");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for("the background merges", || index.entries.statistics().log_entries, |left| *left == 0);
 }
 
 #[test]

@@ -161,9 +161,7 @@ fn without_a_log_a_commit_beside_the_end_is_refused_or_there() {
     let before = files.bytes_written(&path.join("data"));
     let acknowledged = std::thread::scope(|scope| {
         let closing = [0, 1].map(|_| scope.spawn(|| db.close()));
-        while files.bytes_written(&path.join("data")) == before {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        serac_testing::wait_until("data is written", || files.bytes_written(&path.join("data")) != before);
         let acknowledged = u64::from(insert(&db, 3).is_ok());
         files.faults().hold_folder_syncs.store(false, Ordering::SeqCst);
         closing.into_iter().for_each(|closing| closing.join().unwrap().expect("it is closed"));

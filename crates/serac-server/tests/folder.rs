@@ -39,9 +39,7 @@ fn serve(folder: &Path, options: FolderOptions) -> (SqlDatabase, FolderServer) {
 }
 
 fn wait_for(alive: &AtomicUsize, count: usize) {
-    while alive.load(Ordering::SeqCst) != count {
-        std::thread::yield_now();
-    }
+    serac_testing::wait_for("leases end", || alive.load(Ordering::SeqCst), |left| *left == count);
 }
 
 /// Text of the error that a statement has ended with.

@@ -60,11 +60,7 @@ impl Holder {
     }
 
     fn wait_for_no_copies(&self) {
-        let began = Instant::now();
-        while self.memory.copied_bytes() > 0 {
-            assert!(began.elapsed() < Duration::from_secs(20), "{} bytes are kept", self.memory.copied_bytes());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        serac_testing::wait_for("copies are dropped", || self.memory.copied_bytes(), |bytes| *bytes == 0);
     }
 
     fn close(mut self) {
@@ -392,12 +388,8 @@ fn readers_that_are_killed_leave_nothing_and_hold_up_nobody() {
     let transfers: usize = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
     assert!(transfers > 0);
     holder.wait_for_no_copies();
-    let began = Instant::now();
     // Sockets of clients that have gone; a checkpoint's log may have one more segment.
-    while descriptors() > before + 2 {
-        assert!(began.elapsed() < Duration::from_secs(20), "{} descriptors, {before} before", descriptors());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    serac_testing::wait_for("descriptors are closed", descriptors, |open| *open <= before + 2);
     check_accounts(&connect(&folder, None).snapshot(&of("account")).unwrap().tables[0]);
     holder.close();
 }

@@ -7,7 +7,7 @@ use one_table::open_table;
 use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn open() -> (Arc<Storage>, Arc<DataTable>) {
     let options = StorageOptions { freeze_after: Some(Duration::from_millis(20)), ..Default::default() };
@@ -19,11 +19,7 @@ fn open() -> (Arc<Storage>, Arc<DataTable>) {
 
 /// Waits until `frozen` blocks are frozen.
 fn wait_for(table: &DataTable, frozen: u32) {
-    let started = Instant::now();
-    while table.metrics().frozen_blocks != frozen {
-        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", table.metrics());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    serac_testing::wait_for("blocks freeze", || table.metrics().frozen_blocks, |now| *now == frozen);
 }
 
 #[test]

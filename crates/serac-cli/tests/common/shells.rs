@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// A shell that runs statements as they come.
 pub struct Shell {
@@ -82,9 +81,8 @@ pub const ENDLESS_RUNNING: &str = "SELECT count(*) AS n FROM pg_stat_activity \
 
 /// Waits until so many sessions run the endless statement.
 pub fn wait_for_endless(holder: &mut Shell, count: usize) {
-    while holder.ask(ENDLESS_RUNNING) != ["n".to_owned(), count.to_string()] {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let wanted = ["n".to_owned(), count.to_string()];
+    serac_testing::wait_for("the endless statements run", || holder.ask(ENDLESS_RUNNING), |shown| *shown == wanted);
 }
 
 /// Checks that the acknowledged rows of each writer are in `t (writer, …)`.

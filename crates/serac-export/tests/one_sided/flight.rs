@@ -17,6 +17,7 @@ use serac_export::rdma::client::{RdmaClient, RdmaError, Slots};
 use serac_export::rdma::transport::{Endpoint, Memory, Place, Region, Transfer, Transport, TransportError};
 use serac_export::rdma::wire::*;
 use serac_storage::{BlockNo, ColumnType, FreezeFormat, RowId, Slot, StorageOptions};
+pub use serac_testing::until;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -193,15 +194,6 @@ impl Raw {
 
     pub fn of(&self, lease: u64) -> Of {
         Of { session: self.session, lease }
-    }
-}
-
-/// Asks again until the answer is right, for a bounded time.
-pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so().await {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

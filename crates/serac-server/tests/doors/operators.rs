@@ -6,11 +6,12 @@ use serac_net::listen::Listener;
 use serac_server::Verifier;
 use serac_server::operators::{OperatorsOptions, OperatorsServer, read_frame};
 use serac_sql::{Session, SqlDatabase};
+use serac_testing::until;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -186,11 +187,7 @@ async fn a_client_that_reads_nothing_is_left_and_one_that_goes_is_not_worked_for
         assert_eq!(client.ask(line, text).await, Said::Done(line, true));
     }
     client.say(&ClientFrame::Statement { line: 3, text: "print(v,v,v,v)" }).await;
-    let until = Instant::now() + PATIENCE;
-    while !db.connections().rows().is_empty() {
-        assert!(Instant::now() < until, "the connection ends");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("the connection ends", async || db.connections().rows().is_empty()).await;
     // The bytes sent before can be read, and are incomplete.
     let mut rest = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, client.0.read_to_end(&mut rest)).await.expect("it has ended");
@@ -199,10 +196,7 @@ async fn a_client_that_reads_nothing_is_left_and_one_that_goes_is_not_worked_for
     let mut gone = served.client().await;
     begin_endless(&mut gone).await;
     drop(gone);
-    while !db.connections().rows().is_empty() {
-        assert!(Instant::now() < until, "what runs is cancelled");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("what runs is cancelled", async || db.connections().rows().is_empty()).await;
     served.end().await;
 }
 

@@ -436,14 +436,7 @@ async fn a_query_is_cancelled_by_its_flight() {
         stream.try_collect::<Vec<FlightData>>().await
     });
     let mut raw = FlightServiceClient::new(served.channel().await);
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
-        if cancels(&mut raw, &info).await {
-            break;
-        }
-        assert!(Instant::now() < until, "the query never ran");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    serac_testing::until("the query runs", async || cancels(&mut raw, &info).await).await;
     let status = tokio::time::timeout(Duration::from_secs(20), running).await.unwrap().unwrap().unwrap_err();
     assert_eq!(status.code(), Code::Cancelled, "{status}");
     assert!(status.message().contains("57014"));
