@@ -8,8 +8,8 @@ use serac_engine::Database;
 use serac_engine::catalog::definition::TableDefinition;
 use serac_storage::freeze::compact::selection::CompactionGroups;
 use serac_storage::{ColumnType, Durability, StorageOptions, Value};
+use serac_testing::{ran, this_test};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 const ROWS: i64 = 4_000;
@@ -61,15 +61,11 @@ fn a_process_that_gets_no_threads_opens_what_needs_none_and_refuses_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db");
     fill(&path);
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["without_threads", "--exact", "--nocapture", "--test-threads=1"])
-        .env(CHILD, &path)
-        // No address space has room for such a stack.
-        .env("RUST_MIN_STACK", (1u64 << 46).to_string())
-        .output()
-        .unwrap();
-    let said = [child.stdout, child.stderr].concat();
-    assert!(child.status.success(), "{}: {}", child.status, String::from_utf8_lossy(&said));
+    let mut child = this_test("without_threads");
+    // No address space has room for such a stack.
+    child.arg("--test-threads=1").env(CHILD, &path).env("RUST_MIN_STACK", (1u64 << 46).to_string());
+    let (output, error, succeeded) = ran(&mut child);
+    assert!(succeeded, "{output}{error}");
 }
 
 /// Does nothing but as a child of the test above.

@@ -14,9 +14,9 @@ use serac_export::image::ImageError;
 use serac_export::shared_memory::{SharedImage, SharedMemory, SharedMemoryOptions};
 use serac_sql::{Session, SqlDatabase, SqlOptions};
 use serac_storage::StorageOptions;
+use serac_testing::{ran, this_test};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -292,12 +292,8 @@ async fn copies_and_files_are_bounded() {
 /// The descriptors are counted in a process of its own: other tests open and close theirs.
 #[test]
 fn an_image_that_is_not_wanted_any_more_leaves_nothing() {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "descriptors_of_images_that_are_not_wanted_any_more"])
-        .output()
-        .unwrap();
-    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && out.contains("1 passed"), "{out}{error}");
+    let (output, error, succeeded) = ran(&mut this_test("descriptors_of_images_that_are_not_wanted_any_more"));
+    assert!(succeeded && output.contains("1 passed"), "{output}{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

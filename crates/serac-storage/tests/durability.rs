@@ -11,10 +11,10 @@ use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::freeze::compact::NobodyFollows;
 use serac_storage::*;
+use serac_testing::{killed_after, this_test};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -155,26 +155,13 @@ fn what_was_acknowledged_survives_a_kill() {
     let rounds = if serac_testing::stress() { 200 } else { 8 };
     let mut acknowledged = BTreeSet::new();
     for round in 0..rounds {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["crash_child", "--exact", "--nocapture"])
-            .env("SERAC_CRASH_CHILD", &path)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let output = child.stdout.take().unwrap();
-        let reader = std::thread::spawn(move || {
-            let lines = BufReader::new(output).lines().map_while(|l| l.ok());
-            let pair = |line: String| {
-                let (thread, number) = line.split_once(' ')?;
-                Some((thread.parse::<i32>().ok()?, number.parse::<i64>().ok()?))
-            };
-            lines.filter_map(pair).collect::<Vec<_>>()
-        });
-        std::thread::sleep(Duration::from_millis(40 + rand::random::<u64>() % 200));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        acknowledged.extend(reader.join().unwrap());
+        let time = Duration::from_millis(40 + rand::random::<u64>() % 200);
+        let lines = killed_after(this_test("crash_child").env("SERAC_CRASH_CHILD", &path), time);
+        let pair = |line: &String| {
+            let (thread, number) = line.split_once(' ')?;
+            Some((thread.parse::<i32>().ok()?, number.parse::<i64>().ok()?))
+        };
+        acknowledged.extend(lines.iter().filter_map(pair));
         // Nothing moves rows beside the last look: on a slow machine it would have begun by then.
         let quiet = StorageOptions { freeze_after: None, ..options(&path) };
         let (storage, table, report) = open(quiet).unwrap();

@@ -13,8 +13,8 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use one_table::open_table;
 use serac_storage::*;
+use serac_testing::{ran, this_test};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,15 +137,10 @@ fn limited_child() {
 fn cold_data_may_exceed_the_memory() {
     let folder = tempfile::tempdir().unwrap();
     let rows = load(folder.path());
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["limited_child", "--exact", "--nocapture"])
-        .env("SERAC_LIMITED_CHILD", folder.path())
-        .env("SERAC_LIMITED_ROWS", rows.to_string())
-        // The stacks of threads count as its memory.
-        .env_remove("RUST_MIN_STACK")
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(child.status.success(), "{}\n{}\n{}", child.status, text(&child.stdout), text(&child.stderr));
-    assert!(text(&child.stdout).contains("1 passed"), "the child has run");
+    let mut child = this_test("limited_child");
+    child.env("SERAC_LIMITED_CHILD", folder.path()).env("SERAC_LIMITED_ROWS", rows.to_string());
+    // The stacks of threads count as its memory.
+    let (output, error, succeeded) = ran(child.env_remove("RUST_MIN_STACK"));
+    assert!(succeeded, "{output}\n{error}");
+    assert!(output.contains("1 passed"), "the child has run");
 }

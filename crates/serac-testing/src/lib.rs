@@ -4,12 +4,15 @@
 //! | module | what |
 //! |---|---|
 //! | `seeds` | seeds that a run prints and `SERAC_SEED` repeats; `SERAC_STRESS` |
+//! | `process` | children that run this test binary, kills |
 //! | `wait` | waiting for a condition, for a minute |
 #![warn(missing_docs)]
 
+mod process;
 mod seeds;
 mod wait;
 
+pub use process::{killed_after, ran, this_test};
 pub use seeds::{given_seed, number, rng, seed, seeds, seeds_from, stress};
 #[cfg(feature = "tokio")]
 pub use wait::until;

@@ -13,15 +13,12 @@ mod work;
 
 use rand::Rng;
 use serac_engine::Database;
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
+use serac_testing::{killed_after, this_test};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const CHILD: &str = "SERAC_CRASH_STORM_CHILD";
 const CHILD_SEED: &str = "SERAC_CRASH_STORM_SEED";
-const SIGKILL: i32 = 9;
 /// Kills of one database. The next kills have a new one, which keeps the checks short.
 const KILLS_PER_DATABASE: usize = 10;
 
@@ -34,29 +31,13 @@ fn crash_child() {
 
 /// Runs a child for a time and kills it. Enters the acknowledged transactions.
 fn run_and_kill(path: &Path, seed: u64, time: Duration, acknowledged: &mut check::Acknowledged) {
-    let messages = tempfile::NamedTempFile::new().unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["crash_child", "--exact", "--nocapture"])
-        .env(CHILD, path)
-        .env(CHILD_SEED, seed.to_string())
-        .stdout(Stdio::piped())
-        .stderr(messages.reopen().unwrap())
-        .spawn()
-        .unwrap();
-    let output = child.stdout.take().unwrap();
-    let reader = std::thread::spawn(move || {
-        let parse = |line: String| {
-            let (thread, number) = line.strip_prefix("ack ")?.split_once(' ')?;
-            Some((thread.parse::<i64>().ok()?, number.parse::<i64>().ok()?))
-        };
-        BufReader::new(output).lines().map_while(|line| line.ok()).filter_map(parse).collect::<Vec<_>>()
-    });
-    std::thread::sleep(time);
-    child.kill().unwrap();
-    let status = child.wait().unwrap();
-    let said = std::fs::read_to_string(messages.path()).unwrap();
-    assert_eq!(status.signal(), Some(SIGKILL), "the child ended by itself: {said}");
-    for (thread, number) in reader.join().unwrap() {
+    let parse = |line: &String| {
+        let (thread, number) = line.strip_prefix("ack ")?.split_once(' ')?;
+        Some((thread.parse::<i64>().ok()?, number.parse::<i64>().ok()?))
+    };
+    let mut child = this_test("crash_child");
+    let lines = killed_after(child.env(CHILD, path).env(CHILD_SEED, seed.to_string()), time);
+    for (thread, number) in lines.iter().filter_map(parse) {
         acknowledged.insert(thread, number);
     }
 }

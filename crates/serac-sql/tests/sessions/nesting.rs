@@ -4,8 +4,8 @@
 
 use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions};
+use serac_testing::{ran, this_test};
 use std::fmt::Write as _;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Far above the time of any of the statements.
@@ -56,13 +56,7 @@ fn run(statements: &[(String, String)]) -> Vec<(String, u128, String)> {
         writeln!(text, "{name}\t{sql}").unwrap();
     }
     std::fs::write(&path, text).unwrap();
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "nesting::child", "--nocapture"])
-        .env(STATEMENTS, &path)
-        .env_remove("RUST_MIN_STACK")
-        .output()
-        .unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err, _) = ran(this_test("nesting::child").env(STATEMENTS, &path).env_remove("RUST_MIN_STACK"));
     let mut outcomes: Vec<_> = out
         .lines()
         .filter_map(|line| {
