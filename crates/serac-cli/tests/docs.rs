@@ -9,10 +9,10 @@
 mod common;
 
 use common::{serac, text};
+use serac_testing::Process;
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// The way a block runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -319,7 +319,8 @@ fn scripts_run() {
 
 /// A server that a block starts, and where it listens.
 struct Served {
-    child: Child,
+    /// Ends with the struct.
+    _process: Process,
     address: String,
 }
 
@@ -344,19 +345,11 @@ impl Served {
             .collect();
         // So that a signal reaches the server itself.
         let mut command = shell(folder, &format!("exec {}", words.join(" ")));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let mut process = Process::start(command.stderr(Stdio::null()));
+        let said = process.line();
         let address = said.split("127.0.0.1:").nth(1).unwrap_or_else(|| panic!("{line}: {said}"));
         let port = address.split(|c: char| !c.is_ascii_digit()).next().unwrap();
-        Self { child, address: format!("127.0.0.1:{port}") }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Self { _process: process, address: format!("127.0.0.1:{port}") }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serac_testing::Process;
 use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +22,7 @@ fn serac() -> Command {
 
 /// A server on a Unix socket, and the folder of its clients.
 struct Served {
-    child: Option<Child>,
+    process: Process,
     folder: PathBuf,
 }
 
@@ -32,18 +33,12 @@ impl Served {
 
     /// With these arguments, including `--operators socket`.
     fn with(folder: &Path, arguments: &[&str]) -> Self {
-        let mut child = serac()
-            .args(["serve", "db"])
-            .args(arguments)
-            .current_dir(folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut server = serac();
+        server.args(["serve", "db"]).args(arguments).current_dir(folder).stderr(Stdio::null());
+        let mut process = Process::start(&mut server);
+        let line = process.line();
         assert!(line.contains("operator language") && line.contains("socket"), "{line}");
-        Self { child: Some(child), folder: folder.to_owned() }
+        Self { process, folder: folder.to_owned() }
     }
 
     fn client(&self) -> Command {
@@ -70,23 +65,11 @@ impl Served {
 
     /// Waits for the server's end, and says whether that was in order.
     fn ends(&mut self) -> bool {
-        self.child.take().unwrap().wait().unwrap().success()
+        self.process.wait().success()
     }
 
     fn kill(&mut self) {
-        let mut child = self.child.take().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-}
-
-/// A test that fails leaves no server behind.
-impl Drop for Served {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.process.kill();
     }
 }
 

@@ -4,9 +4,10 @@
 mod common;
 
 use common::{serac, text};
+use serac_testing::Process;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const ROWS: &str = "CREATE TABLE t (a BIGINT, b TEXT, c NUMERIC(9,2)); \
     INSERT INTO t VALUES (1, 'one', 1.5), (2, NULL, 2.5), (3, 'a text that is longer than twelve bytes', NULL)";
@@ -155,25 +156,14 @@ fn a_job_ends_with_its_statement() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
-/// Ends a process, even if the test fails.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_server_runs_the_programs_of_those_who_may() {
     let database = Database::new();
     database.sql("CREATE ROLE reader LOGIN; GRANT SELECT ON t TO reader; GRANT CREATE ON SCHEMA public TO reader");
     let mut serve = Command::new(env!("CARGO_BIN_EXE_serac"));
-    serve.args(["serve", &database.path, "--pg", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut server = Killed(serve.spawn().unwrap());
-    let mut said = String::new();
-    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    serve.args(["serve", &database.path, "--pg", "127.0.0.1:0"]).stderr(Stdio::null());
+    let mut server = Process::start(&mut serve);
+    let said = server.line();
     assert!(said.contains("serving"), "{said}");
     // By the folder's socket, statements run in the server.
     let job = r#"{"inputs": [{"query": "SELECT * FROM t ORDER BY a"}], "stages": [{"program": "/bin/cat"}]}"#;

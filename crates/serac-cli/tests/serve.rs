@@ -1,10 +1,10 @@
 //! `serac serve`, as a service manager would use it.
 
-use serac_testing::{wait_for, wait_until};
+use serac_testing::{Process, wait_for, wait_until};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn serac() -> Command {
@@ -140,26 +140,24 @@ fn a_token_is_taken_from_the_argument_or_the_environment_and_must_fit_a_header()
 
 /// A server that has been started, and where it listens.
 struct Served {
-    child: Option<Child>,
+    process: Process,
     addresses: Vec<String>,
 }
 
 impl Served {
     fn new(command: &mut Command, schemes: &[&str]) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut process = Process::start(command.stderr(Stdio::piped()));
         let address = |scheme: &&str| {
-            let line = lines.next().unwrap().unwrap();
+            let line = process.line();
             let rest = line.split(*scheme).nth(1).unwrap_or_else(|| panic!("{line}"));
             rest.split([' ', '/']).next().unwrap().to_owned()
         };
         let addresses = schemes.iter().map(address).collect();
-        Self { addresses, child: Some(child) }
+        Self { process, addresses }
     }
 
     fn signal(&self, signal: &str) {
-        let process = self.child.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
+        self.process.signal(signal);
     }
 
     fn get(&self, path: &str) -> String {
@@ -170,19 +168,9 @@ impl Served {
         answer
     }
 
-    fn end(mut self) -> (bool, String) {
-        let output = self.child.take().unwrap().wait_with_output().unwrap();
+    fn end(self) -> (bool, String) {
+        let output = self.process.end();
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
-    }
-}
-
-/// A test that fails leaves no server behind.
-impl Drop for Served {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 
@@ -419,7 +407,7 @@ fn functions_keep_to_the_memory_limit_and_the_memory_goes_back() {
     let served = Served::new(&mut command, &["postgresql://"]);
     let address = &served.addresses[0];
     let resident = |field: &str| -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", served.child.as_ref().unwrap().id())).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", served.process.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(field)).unwrap();
         line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
     };

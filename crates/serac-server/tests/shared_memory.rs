@@ -11,9 +11,10 @@ use serac_server::folder::{
 };
 use serac_sql::{Session, SqlDatabase, SqlOptions};
 use serac_storage::StorageOptions;
-use std::io::{BufRead, BufReader, Write};
+use serac_testing::{Process, this_test};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -289,20 +290,10 @@ fn part_of_another_test() {
     }
 }
 
-fn start(part: &str, folder: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["part_of_another_test", "--exact", "--nocapture", "--test-threads=1"])
-        .env(PART, format!("{part} {}", folder.display()))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-/// Waits for a line that a part prints.
-fn wait_for(child: &mut Child, line: &str) {
-    let found = BufReader::new(child.stdout.as_mut().unwrap()).lines().map_while(Result::ok).any(|said| said == line);
-    assert!(found, "it has ended without having said \"{line}\"");
+fn start(part: &str, folder: &Path) -> Process {
+    let mut command = this_test("part_of_another_test");
+    command.arg("--test-threads=1").env(PART, format!("{part} {}", folder.display())).stdin(Stdio::piped());
+    Process::start(&mut command)
 }
 
 fn read_for_ever(folder: &Path) {
@@ -362,16 +353,15 @@ fn readers_that_are_killed_leave_nothing_and_hold_up_nobody() {
             std::thread::spawn(move || transfer(&db, &stop))
         })
         .collect();
-    let mut readers: Vec<Child> = (0..3).map(|_| start("reader", &folder)).collect();
-    readers.iter_mut().for_each(|reader| wait_for(reader, "read"));
+    let mut readers: Vec<Process> = (0..3).map(|_| start("reader", &folder)).collect();
+    readers.iter_mut().for_each(|reader| reader.read_to("read"));
     let mut state = seed;
     for round in 0..12 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         std::thread::sleep(Duration::from_millis(20 + (state >> 33) % 200));
         let reader = &mut readers[round % 3];
-        assert!(reader.try_wait().unwrap().is_none(), "a reader has found what cannot be");
-        reader.kill().unwrap();
-        reader.wait().unwrap();
+        assert!(reader.is_running(), "a reader has found what cannot be");
+        reader.kill();
         *reader = start("reader", &folder);
         if round % 4 == 1 {
             holder.freeze("account");
@@ -379,9 +369,8 @@ fn readers_that_are_killed_leave_nothing_and_hold_up_nobody() {
         }
     }
     for reader in &mut readers {
-        assert!(reader.try_wait().unwrap().is_none(), "a reader has found what cannot be");
-        reader.kill().unwrap();
-        reader.wait().unwrap();
+        assert!(reader.is_running(), "a reader has found what cannot be");
+        reader.kill();
     }
     drop(readers);
     stop.store(true, Ordering::Relaxed);
@@ -419,14 +408,13 @@ fn what_was_read_stays_when_the_holder_is_killed() {
     let mut kept = Vec::new();
     for _ in 0..4 {
         let mut holder = start("holder", &folder);
-        wait_for(&mut holder, "serves");
+        holder.read_to("serves");
         let mut client = connect(&folder, None);
         let until = Instant::now() + Duration::from_millis(rand::random::<u64>() % 400);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(until.saturating_duration_since(Instant::now()));
-                holder.kill().unwrap();
-                holder.wait().unwrap();
+                holder.kill();
             });
             // Up to wherever the end meets it.
             let error = loop {

@@ -4,7 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | `seeds` | seeds that a run prints and `SERAC_SEED` repeats; `SERAC_STRESS` |
-//! | `process` | children that run this test binary, kills |
+//! | `process` | processes that end with the test, children that run this test binary, kills |
 //! | `wait` | waiting for a condition, for a minute |
 #![warn(missing_docs)]
 
@@ -12,7 +12,7 @@ mod process;
 mod seeds;
 mod wait;
 
-pub use process::{killed_after, ran, this_test};
+pub use process::{Process, killed_after, ran, this_test};
 pub use seeds::{given_seed, number, rng, seed, seeds, seeds_from, stress};
 #[cfg(feature = "tokio")]
 pub use wait::until;

@@ -1,8 +1,8 @@
 //! Processes that a test starts.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 const SIGKILL: i32 = 9;
@@ -48,9 +48,121 @@ pub fn killed_after(command: &mut Command, time: Duration) -> Vec<String> {
     reader.join().expect("it only reads")
 }
 
+/// A process whose output is read by lines. A test that fails leaves none behind.
+#[derive(Debug)]
+pub struct Process {
+    /// `None` once [`Process::end`] has it.
+    child: Option<Child>,
+    lines: Option<Lines<BufReader<ChildStdout>>>,
+}
+
+impl Process {
+    /// Starts it, with a pipe for its output.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start(command: &mut Command) -> Self {
+        let started = command.stdout(Stdio::piped()).spawn();
+        let mut child = started.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let lines = child.stdout.take().map(|output| BufReader::new(output).lines());
+        Self { child: Some(child), lines }
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("it has not been taken")
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().expect("it has not been taken").id()
+    }
+
+    /// The next line of its output.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn line(&mut self) -> String {
+        let line = self.lines.as_mut().and_then(Iterator::next).and_then(Result::ok);
+        line.unwrap_or_else(|| panic!("the process says no more: {:?}", self.child().try_wait()))
+    }
+
+    /// Reads its output up to this line.
+    ///
+    /// # Panics
+    /// If the line does not come.
+    pub fn read_to(&mut self, wanted: &str) {
+        while self.line() != wanted {}
+    }
+
+    /// Sends a signal, as in `-TERM`.
+    ///
+    /// # Panics
+    /// If the command `kill` fails.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "{signal} is not sent");
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Panics
+    /// If the system does not say.
+    pub fn is_running(&mut self) -> bool {
+        self.child().try_wait().expect("it is ours").is_none()
+    }
+
+    /// Kills it.
+    ///
+    /// # Panics
+    /// If it cannot be killed.
+    pub fn kill(&mut self) {
+        self.child().kill().expect("it is ours");
+        self.wait();
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// If the system does not say how it has ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child().wait().expect("it is ours")
+    }
+
+    /// Waits for its end, and reads its error output, if that is a pipe. The rest of its output is
+    /// not read.
+    ///
+    /// # Panics
+    /// If the error output cannot be read.
+    pub fn end(mut self) -> Output {
+        drop(self.lines.take());
+        let child = self.child.take().expect("it has not been taken");
+        child.wait_with_output().expect("it is ours")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_read_by_lines_and_ends_with_its_value() {
+        let mut shell = Command::new("sh");
+        let mut process = Process::start(shell.args(["-c", "echo a; echo b; exec sleep 60"]));
+        process.read_to("b");
+        assert!(process.is_running());
+        let id = process.id();
+        drop(process);
+        assert!(!std::path::Path::new(&format!("/proc/{id}")).exists(), "it is gone");
+    }
 
     #[test]
     fn what_a_killed_process_has_said_is_there() {
