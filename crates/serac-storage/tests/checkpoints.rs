@@ -6,7 +6,7 @@ mod one_table;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
-use one_table::{OneTable, open_table};
+use one_table::{OneTable, checkpoint, column, open_table, required};
 use rand::Rng;
 use rand::rngs::StdRng;
 use serac_storage::durability::checkpoint::{CheckpointReport, DATA_FOLDER, MANIFEST, Manifest};
@@ -24,12 +24,11 @@ const TEXT: ColumnId = ColumnId(1);
 const ALL: [ColumnId; 3] = [ColumnId(0), ColumnId(1), ColumnId(2)];
 
 fn schema() -> TableSchema {
-    let column = |name: &str, column_type, nullable| ColumnSchema { name: name.into(), column_type, nullable };
     TableSchema {
         columns: vec![
-            column("id", ColumnType::Int64, false),
-            column("text", ColumnType::Utf8, true),
-            column("price", ColumnType::Decimal { precision: 12, scale: 2 }, true),
+            required("id", ColumnType::Int64),
+            column("text", ColumnType::Utf8),
+            column("price", ColumnType::Decimal { precision: 12, scale: 2 }),
         ],
     }
 }
@@ -47,10 +46,6 @@ fn options(path: &Path, files: &FaultFileSystem) -> StorageOptions {
 fn open(path: &Path, files: &FaultFileSystem) -> Result<(Arc<Storage>, Arc<DataTable>)> {
     let (storage, table, _) = open_table(options(path, files), schema())?;
     Ok((storage, table))
-}
-
-fn checkpoint(storage: &Storage) -> Result<CheckpointReport> {
-    storage.checkpoint(&|_| (String::new(), vec![TableId(1)]))
 }
 
 fn text_of(id: i64) -> Option<String> {

@@ -2,7 +2,7 @@
 
 mod one_table;
 
-use one_table::open_table;
+use one_table::{checkpoint, column, open_table};
 use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::freeze::compact::{FollowMoves, NobodyFollows, RowFollower};
 use serac_storage::*;
@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 /// Wide rows, so that blocks have few slots.
 fn schema() -> TableSchema {
-    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
     let mut columns = vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)];
     columns.extend((0..60).map(|_| column("wide", ColumnType::Uuid)));
     TableSchema { columns }
@@ -115,7 +114,7 @@ fn half_empty_blocks_become_full_and_free_ones_under_a_held_snapshot_and_recover
         assert_eq!(rows(&table, storage.begin().snapshot()), expected, "from {from}");
         assert_eq!(table.metrics().blocks, 4);
         table.verify();
-        storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap();
+        checkpoint(&storage).unwrap();
         storage.close().unwrap();
     }
 }

@@ -3,7 +3,7 @@
 
 mod one_table;
 
-use one_table::open_table;
+use one_table::{column, open_table};
 use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,9 +13,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 fn open(path: &Path) -> (Arc<Storage>, Arc<DataTable>) {
-    let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
     let options = StorageOptions { path: Some(path.to_owned()), gc_threads: 0, ..Default::default() };
-    let (storage, table, _) = open_table(options, TableSchema { columns: vec![column] }).unwrap();
+    let (storage, table, _) =
+        open_table(options, TableSchema { columns: vec![column("a", ColumnType::Int64)] }).unwrap();
     (storage, table)
 }
 

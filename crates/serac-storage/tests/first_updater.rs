@@ -9,9 +9,7 @@ mod one_table;
 const ROW: [ColumnId; 1] = [ColumnId(0)];
 
 fn table() -> (Arc<Storage>, Arc<DataTable>, RowId) {
-    let schema = TableSchema {
-        columns: vec![ColumnSchema { name: "n".into(), column_type: ColumnType::Int64, nullable: false }],
-    };
+    let schema = TableSchema { columns: vec![one_table::required("n", ColumnType::Int64)] };
     // The collector runs only when the test calls it.
     let options = StorageOptions { gc_threads: 0, freeze_after: None, ..Default::default() };
     let (storage, table, _) = one_table::open_table(options, schema).unwrap();

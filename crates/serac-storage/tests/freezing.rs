@@ -3,7 +3,7 @@
 mod one_table;
 
 use arrow_array::Array;
-use one_table::open_table;
+use one_table::{column, open_table};
 use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 fn open() -> (Arc<Storage>, Arc<DataTable>) {
     let options = StorageOptions { freeze_after: Some(Duration::from_millis(20)), ..Default::default() };
-    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
     let schema = TableSchema { columns: vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)] };
     let (storage, table, _) = open_table(options, schema).unwrap();
     (storage, table)
@@ -148,8 +147,8 @@ fn a_thawed_block_goes_on_with_the_long_values_of_the_frozen_one() {
 #[test]
 fn collectors_share_the_blocks_that_freeze_and_stop_at_the_close() {
     let options = StorageOptions { freeze_after: None, gc_threads: 3, ..Default::default() };
-    let column = ColumnSchema { name: "a".into(), column_type: ColumnType::Int64, nullable: true };
-    let (storage, table, _) = open_table(options, TableSchema { columns: vec![column] }).unwrap();
+    let (storage, table, _) =
+        open_table(options, TableSchema { columns: vec![column("a", ColumnType::Int64)] }).unwrap();
     let blocks = 40;
     let slots = table.layout().slot_count() as usize;
     for block in 0..blocks {

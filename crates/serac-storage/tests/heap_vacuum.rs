@@ -3,7 +3,7 @@
 
 mod one_table;
 
-use one_table::open_table;
+use one_table::{column, open_table};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_storage::durability::storage::{Storage, StorageOptions};
@@ -17,7 +17,6 @@ const LONGEST: usize = 300;
 
 fn open() -> (Arc<Storage>, Arc<DataTable>) {
     let options = StorageOptions { gc_threads: 0, freeze_after: None, ..Default::default() };
-    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
     let schema = TableSchema { columns: vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)] };
     let (storage, table, _) = open_table(options, schema).unwrap();
     (storage, table)

@@ -5,9 +5,9 @@
 mod one_table;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use one_table::open_table;
+use one_table::{column, open_table};
 use serac_storage::durability::file_system::FaultFileSystem;
-use serac_storage::types::{ColumnSchema, ColumnType, TableSchema};
+use serac_storage::types::{ColumnType, TableSchema};
 use serac_storage::version::transaction::TransactionManager;
 use serac_storage::{ColumnId, DataTable, RowBuffer, RowId, Storage, StorageOptions, TableId, Timestamp, Value};
 use serac_sync::simulation::{Weather, run};
@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 fn schema() -> TableSchema {
-    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
     TableSchema { columns: vec![column("number", ColumnType::Int64), column("text", ColumnType::Utf8)] }
 }
 

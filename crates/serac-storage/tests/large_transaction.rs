@@ -5,7 +5,7 @@
 
 mod one_table;
 
-use one_table::open_table;
+use one_table::{checkpoint, column, open_table};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_storage::durability::storage::{Storage, StorageOptions};
@@ -21,7 +21,6 @@ type State = BTreeMap<u64, Row>;
 type Writes = Vec<(u64, Option<Row>)>;
 
 fn schema() -> TableSchema {
-    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
     TableSchema {
         columns: vec![column("a", ColumnType::Int64), column("b", ColumnType::Utf8), column("c", ColumnType::Boolean)],
     }
@@ -302,7 +301,7 @@ fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
             });
             scope.spawn(|| {
                 while path.is_some() && !stop.load(Ordering::Relaxed) {
-                    storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap();
+                    checkpoint(&storage).unwrap();
                     std::thread::sleep(Duration::from_millis(5));
                 }
             });
@@ -337,7 +336,7 @@ fn storm(path: Option<std::path::PathBuf>, freezing: bool) {
     }
     drop(table);
     if let Some(path) = path {
-        storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap();
+        checkpoint(&storage).unwrap();
         storage.close().unwrap();
         drop(storage);
         let (storage, table) = open(Some(path));

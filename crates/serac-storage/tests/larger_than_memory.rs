@@ -11,7 +11,7 @@ mod one_table;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
-use one_table::open_table;
+use one_table::{checkpoint, open_table, required};
 use serac_storage::*;
 use serac_testing::{ran, this_test};
 use std::path::Path;
@@ -24,8 +24,7 @@ const LIMIT_BYTES: u64 = 48 << 20;
 const BLOCKS: u32 = 120;
 
 fn schema() -> TableSchema {
-    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: false };
-    TableSchema { columns: vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)] }
+    TableSchema { columns: vec![required("id", ColumnType::Int64), required("text", ColumnType::Utf8)] }
 }
 
 fn open(path: &Path) -> (Arc<Storage>, Arc<DataTable>) {
@@ -38,10 +37,6 @@ fn open(path: &Path) -> (Arc<Storage>, Arc<DataTable>) {
     };
     let (storage, table, _) = open_table(options, schema()).unwrap();
     (storage, table)
-}
-
-fn checkpoint(storage: &Storage) -> durability::checkpoint::CheckpointReport {
-    storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap()
 }
 
 /// A text of 20 bytes, too long to lie in its view.
@@ -79,7 +74,7 @@ fn load(path: &Path) -> i64 {
     }
     let (frozen, all) = storage.freeze_table(&table, Duration::from_secs(60));
     assert_eq!((frozen, all), (BLOCKS, BLOCKS));
-    let report = checkpoint(&storage);
+    let report = checkpoint(&storage).unwrap();
     assert!(report.bytes > LIMIT_BYTES * 3, "{report:?}");
     assert_eq!(table.metrics().mapped_bytes, table.metrics().bytes, "what is written has left the memory");
     storage.close().unwrap();
@@ -118,7 +113,7 @@ fn limited_child() {
         txn.commit().unwrap().wait().unwrap();
         first += 10;
         storage.freeze_table(&table, Duration::from_secs(60));
-        let report = checkpoint(&storage);
+        let report = checkpoint(&storage).unwrap();
         assert!(report.blocks_written >= 5, "{report:?}");
     }
     let slots = i64::from(table.layout().slot_count());

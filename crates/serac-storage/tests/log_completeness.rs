@@ -3,18 +3,17 @@
 
 mod one_table;
 
-use one_table::open_table;
+use one_table::{checkpoint, log_segments, open_table, required};
 use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 fn schema() -> TableSchema {
-    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: false };
-    TableSchema { columns: vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)] }
+    TableSchema { columns: vec![required("id", ColumnType::Int64), required("text", ColumnType::Utf8)] }
 }
 
 fn options(path: &Path) -> StorageOptions {
@@ -57,16 +56,6 @@ fn ids(storage: &Storage, table: &Arc<DataTable>) -> BTreeSet<i64> {
         }
     }
     found
-}
-
-fn checkpoint(storage: &Storage) -> Result<()> {
-    storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).map(|_| ())
-}
-
-fn log_segments(path: &Path) -> Vec<PathBuf> {
-    let mut segments: Vec<_> = std::fs::read_dir(path.join("log")).unwrap().map(|e| e.unwrap().path()).collect();
-    segments.sort();
-    segments
 }
 
 /// The process is killed: its writes so far are there, and no operation follows.

@@ -7,7 +7,7 @@
 
 mod one_table;
 
-use one_table::open_table;
+use one_table::{checkpoint, open_table, required};
 use rand::Rng;
 use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::*;
@@ -25,13 +25,12 @@ const TALLY: i64 = -1;
 /// A row names the thread and the number of its transaction, its number in it, and the
 /// transaction's row count.
 fn schema() -> TableSchema {
-    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: false };
     TableSchema {
         columns: vec![
-            column("thread", ColumnType::Int32),
-            column("number", ColumnType::Int64),
-            column("part", ColumnType::Int64),
-            column("text", ColumnType::Utf8),
+            required("thread", ColumnType::Int32),
+            required("number", ColumnType::Int64),
+            required("part", ColumnType::Int64),
+            required("text", ColumnType::Utf8),
         ],
     }
 }
@@ -151,7 +150,7 @@ fn work(path: &Path, files: &FaultFileSystem, acknowledged: &mut [Option<i64>]) 
         scope.spawn(|| {
             while !files.halted() {
                 std::thread::sleep(Duration::from_millis(1));
-                if storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).is_err() {
+                if checkpoint(&storage).is_err() {
                     return;
                 }
             }
@@ -231,7 +230,6 @@ fn a_checkpoint_that_is_made_again_and_not_finished_leaves_the_first_one_whole()
         let (storage, table, _) = open(folder.path(), &files).unwrap();
         let mut tally = None;
         write(&storage, &table, &mut tally, 0, 0).unwrap();
-        let checkpoint = |storage: &Storage| storage.checkpoint(&|_| (String::new(), vec![TableId(1)]));
         checkpoint(&storage).unwrap();
         files.faults().halt_in.store(halt_in, Ordering::SeqCst);
         let done = checkpoint(&storage).is_ok();

@@ -2,7 +2,7 @@
 
 mod one_table;
 
-use one_table::{OneTable, open_table};
+use one_table::{OneTable, column, open_table};
 use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::freeze::compact::NobodyFollows;
 use serac_storage::*;
@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Wide rows, so that blocks have few slots.
 fn schema() -> TableSchema {
-    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
     let mut columns = vec![column("id", ColumnType::Int64)];
     columns.extend((0..60).map(|_| column("wide", ColumnType::Uuid)));
     TableSchema { columns }

@@ -3,7 +3,7 @@
 
 mod one_table;
 
-use one_table::open_table;
+use one_table::{checkpoint, open_table, required};
 use serac_storage::durability::checkpoint::{DATA_FOLDER, MANIFEST, MANIFEST_COPY};
 use serac_storage::durability::file_system::FaultFileSystem;
 use serac_storage::*;
@@ -15,8 +15,7 @@ use std::sync::atomic::Ordering;
 const ALL: [ColumnId; 2] = [ColumnId(0), ColumnId(1)];
 
 fn schema() -> TableSchema {
-    let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: false };
-    TableSchema { columns: vec![column("id", ColumnType::Int64), column("text", ColumnType::Utf8)] }
+    TableSchema { columns: vec![required("id", ColumnType::Int64), required("text", ColumnType::Utf8)] }
 }
 
 fn options(path: &Path) -> StorageOptions {
@@ -25,10 +24,6 @@ fn options(path: &Path) -> StorageOptions {
 
 fn open(path: &Path, salvage: bool) -> Result<(Arc<Storage>, Arc<DataTable>, RecoveryReport)> {
     open_table(StorageOptions { salvage, ..options(path) }, schema())
-}
-
-fn checkpoint(storage: &Storage) {
-    storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).unwrap();
 }
 
 fn text(id: i64) -> String {
@@ -66,7 +61,7 @@ fn row_ids(storage: &Storage, table: &DataTable) -> Vec<RowId> {
 fn database(path: &Path) {
     let (storage, table, _) = open(path, false).unwrap();
     insert(&storage, &table, 0..100).unwrap();
-    checkpoint(&storage);
+    checkpoint(&storage).unwrap();
     insert(&storage, &table, 100..150).unwrap();
     storage.close().unwrap();
 }
@@ -145,7 +140,7 @@ fn a_manifest_that_is_damaged_anywhere_is_refused_and_all_is_salvaged() {
         let (storage, table, report) = open(path, true).unwrap_or_else(|error| panic!("byte {at}: {error}"));
         assert_eq!(ids(&storage, &table), (0..150).collect(), "byte {at}");
         assert_eq!(report.kept_aside, Some(path.join("salvaged-1")));
-        checkpoint(&storage);
+        checkpoint(&storage).unwrap();
         storage.close().unwrap();
         drop((storage, table));
         assert_eq!(files(path)[&path.join("salvaged-1").join(MANIFEST)], before[&manifest]);
@@ -181,7 +176,7 @@ fn data_files_and_log_alone_are_enough() {
         txn.commit().unwrap().wait().unwrap();
         storage.run_gc();
         if round < 5 {
-            checkpoint(&storage);
+            checkpoint(&storage).unwrap();
         }
         if round == 2 {
             storage.freeze_table(&table, std::time::Duration::from_secs(60));
@@ -199,7 +194,7 @@ fn data_files_and_log_alone_are_enough() {
             insert(&storage, &table, -10..0).unwrap();
             expected.extend(-10..0);
             files.faults().fail_name_in.store(2, Ordering::SeqCst);
-            assert!(storage.checkpoint(&|_| (String::new(), vec![TableId(1)])).is_err());
+            assert!(checkpoint(&storage).is_err());
             insert(&storage, &table, -20..-10).unwrap();
             expected.extend(-20..-10);
             storage.close().unwrap();
@@ -224,7 +219,7 @@ fn data_files_and_log_alone_are_enough() {
         }
         insert(&storage, &table, -100 - i64::from(unfinished)..-99 - i64::from(unfinished)).unwrap();
         expected.insert(-100 - i64::from(unfinished));
-        checkpoint(&storage);
+        checkpoint(&storage).unwrap();
         storage.close().unwrap();
         drop((storage, table));
         let (storage, table, _) = open(path, false).expect("what is salvaged is a whole database");
@@ -274,7 +269,7 @@ fn what_salvaging_leaves_out_is_kept() {
         assert_nothing_is_gone(path, &before);
         // Later checkpoints do not take it either.
         insert(&storage, &table, 1_000..1_010).unwrap();
-        checkpoint(&storage);
+        checkpoint(&storage).unwrap();
         storage.close().unwrap();
         drop((storage, table));
         let left_out = [file, path.join(DATA_FOLDER).join("77-1-1.arrow"), path.join(MANIFEST)];
@@ -340,7 +335,7 @@ fn a_copy_that_was_left_behind_is_renewed() {
     for round in 1..20 {
         insert(&storage, &table, round * 1_000..round * 1_000 + 100).unwrap();
     }
-    checkpoint(&storage);
+    checkpoint(&storage).unwrap();
     let expected = ids(&storage, &table);
     storage.close().unwrap();
     drop((storage, table));
@@ -365,7 +360,7 @@ fn a_copy_that_was_left_behind_goes_if_the_disk_is_full() {
     for round in 1..20 {
         insert(&storage, &table, round * 1_000..round * 1_000 + 100).unwrap();
     }
-    checkpoint(&storage);
+    checkpoint(&storage).unwrap();
     let expected = ids(&storage, &table);
     storage.close().unwrap();
     drop((storage, table));
@@ -427,7 +422,7 @@ fn the_log_of_a_commit_that_is_left_out_is_kept() {
     let spilling = |salvage| StorageOptions { salvage, log_spill_bytes: 256, ..options(path) };
     let (storage, table, _) = open_table(spilling(false), schema()).unwrap();
     insert(&storage, &table, 0..100).unwrap();
-    checkpoint(&storage);
+    checkpoint(&storage).unwrap();
     insert(&storage, &table, 100..600).unwrap();
     insert(&storage, &table, 600..610).unwrap();
     storage.close().unwrap();
@@ -444,7 +439,7 @@ fn the_log_of_a_commit_that_is_left_out_is_kept() {
     assert_eq!(ids(&storage, &table), (0..100).chain(600..610).collect());
     for round in 1..4 {
         insert(&storage, &table, round * 1_000..round * 1_000 + 200).unwrap();
-        checkpoint(&storage);
+        checkpoint(&storage).unwrap();
     }
     storage.close().unwrap();
     drop((storage, table));
@@ -462,7 +457,7 @@ fn a_manifest_that_has_tables_alone_is_missed() {
     let path = folder.path();
     let without_log = |salvage| StorageOptions { salvage, durability: Durability::Off, ..options(path) };
     let (storage, ..) = open_table(without_log(false), schema()).unwrap();
-    checkpoint(&storage);
+    checkpoint(&storage).unwrap();
     storage.close().unwrap();
     drop(storage);
     std::fs::remove_file(path.join(MANIFEST)).unwrap();
@@ -503,7 +498,7 @@ fn torn_data_files_are_left_out_and_kept() {
             assert_eq!(ids(&storage, &table), whole.clone().collect(), "manifest: {with_manifest}, left: {left:?}");
             assert!(!report.lost.is_empty());
             insert(&storage, &table, 1_000..1_010).unwrap();
-            checkpoint(&storage);
+            checkpoint(&storage).unwrap();
             table.verify();
             storage.close().unwrap();
             drop((storage, table));

@@ -1,7 +1,10 @@
 //! A database that has one table, number 1, named `t`.
+#![allow(dead_code, reason = "each test uses some of it")]
 
+use serac_storage::durability::checkpoint::CheckpointReport;
 use serac_storage::durability::storage::{Storage, StorageOptions};
 use serac_storage::*;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The catalog: the columns of the table.
@@ -41,4 +44,26 @@ pub fn open_table(
         }
     };
     Ok((storage, table, report))
+}
+
+/// A column that may hold NULL.
+pub fn column(name: &str, column_type: ColumnType) -> ColumnSchema {
+    ColumnSchema { name: name.into(), column_type, nullable: true }
+}
+
+/// A column that may not hold NULL.
+pub fn required(name: &str, column_type: ColumnType) -> ColumnSchema {
+    ColumnSchema { nullable: false, ..column(name, column_type) }
+}
+
+/// Writes a checkpoint of the table.
+pub fn checkpoint(storage: &Storage) -> Result<CheckpointReport> {
+    storage.checkpoint(&|_| (String::new(), vec![TableId(1)]))
+}
+
+/// The segments of the log of the database in a folder, in order.
+pub fn log_segments(path: &Path) -> Vec<PathBuf> {
+    let mut segments: Vec<_> = std::fs::read_dir(path.join("log")).unwrap().map(|e| e.unwrap().path()).collect();
+    segments.sort();
+    segments
 }
