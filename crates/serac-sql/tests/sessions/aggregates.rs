@@ -4,7 +4,7 @@
 //! A LIMIT that is never reached keeps the same aggregation from blocks: that is the oracle.
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
-use crate::bitmap_queries::{open, text};
+use crate::support::{in_memory, text};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -108,7 +108,7 @@ fn query(rng: &mut StdRng) -> (String, String) {
 async fn aggregations_on_blocks_give_what_others_give() {
     let mut rng = serac_testing::rng();
     let queries = if serac_testing::stress() { 500 } else { 60 };
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     session.execute(CREATE).await.unwrap();
     for from in 0..20 {
@@ -149,7 +149,7 @@ async fn aggregations_on_blocks_give_what_others_give() {
 
 #[tokio::test]
 async fn sums_beyond_64_bits_and_keys_beyond_the_sample() {
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     let create = "CREATE TABLE t (id INTEGER, k BIGINT, n DECIMAL(18,0), i BIGINT);
         INSERT INTO t SELECT g, g % 3, 999999999999999999, 9223372036854775807 FROM generate_series(1, 600000) AS g (g)";
@@ -190,7 +190,7 @@ async fn sums_beyond_64_bits_and_keys_beyond_the_sample() {
 
 #[tokio::test]
 async fn what_a_query_computes_twice_is_computed_once() {
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     let create = "CREATE TABLE t (k INTEGER, n DECIMAL(12,2), x INTEGER);
         INSERT INTO t SELECT g % 100, g, g % 7 FROM generate_series(1, 10000) AS g (g)";

@@ -3,25 +3,12 @@
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
-use datafusion::arrow::util::pretty::pretty_format_batches;
+use crate::support::{in_memory, text};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serac_engine::Database;
-use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
+use serac_sql::Session;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-pub(crate) async fn text(session: &mut Session, sql: &str) -> String {
-    match session.execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}")).pop() {
-        Some(StatementResult::Rows { batches, .. }) => pretty_format_batches(&batches).unwrap().to_string(),
-        other => panic!("{other:?}"),
-    }
-}
-
-pub(crate) fn open() -> SqlDatabase {
-    let options = SqlOptions { threads: Some(2), ..SqlOptions::default() };
-    SqlDatabase::new(Database::in_memory().unwrap(), &options).unwrap()
-}
 
 /// A column, its type, and how a value of it is made of a number.
 struct Column {
@@ -174,7 +161,7 @@ async fn queries_with_indexes_give_what_scans_give() {
     let queries = if serac_testing::stress() { 1_000 } else { 25 };
     for round in 0..3 {
         let mut rng = StdRng::seed_from_u64(seed + round);
-        let db = open();
+        let db = in_memory();
         let mut session = Session::new(&db);
         let mut columns: Vec<String> = COLUMNS.iter().map(|c| format!("{} {}", c.name, c.sql_type)).collect();
         if round == 1 {
@@ -243,7 +230,7 @@ async fn queries_with_indexes_give_what_scans_give() {
 
 #[tokio::test]
 async fn plans_say_what_the_indexes_do() {
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     let create = "CREATE TABLE t (id INT, c INT, d DATE, x BIGINT);
                   INSERT INTO t SELECT i, i % 10, DATE '2020-01-01' + (i / 100)::INT, i FROM generate_series(1, 100000) AS g (i);

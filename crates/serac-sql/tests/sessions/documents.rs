@@ -1,23 +1,10 @@
 //! Documents in blocks of every state and format, through the log and through checkpoints;
 //! materialized views through both.
 
+use crate::support::{open, text};
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use serac_engine::{Database, DecimalForm, VarlenForm};
-use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
-use std::path::Path;
-
-fn open(path: &Path) -> (SqlDatabase, Session) {
-    let db = SqlDatabase::new(Database::open(path).unwrap(), &SqlOptions::default()).unwrap();
-    let session = Session::new(&db);
-    (db, session)
-}
-
-async fn text(session: &mut Session, sql: &str) -> String {
-    match session.execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}")).pop() {
-        Some(StatementResult::Rows { batches, .. }) => pretty_format_batches(&batches).unwrap().to_string(),
-        other => panic!("{other:?}"),
-    }
-}
+use serac_engine::{DecimalForm, VarlenForm};
+use serac_sql::Session;
 
 const FORMATS: [&str; 4] = ["view", "utf8", "dictionary", "never"];
 

@@ -1,6 +1,6 @@
 //! EXPLAIN and DESCRIBE as texts, and errors in SQL's terms.
 
-use crate::bitmap_queries::open;
+use crate::support::in_memory;
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
@@ -23,7 +23,7 @@ async fn rows(session: &mut Session, sql: &str) -> (Vec<String>, Vec<String>) {
 }
 
 async fn session() -> Session {
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     let made = "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(20) NOT NULL DEFAULT 'x', price NUMERIC(8,2)); \
                 CREATE VIEW v AS SELECT id, price * 2 AS twice FROM t; \

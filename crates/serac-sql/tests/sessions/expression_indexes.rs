@@ -1,24 +1,16 @@
 //! Indexes on expressions under writes that scripts do not cover: compiled statements, COPY, record
 //! batches, concurrent writers, the log and checkpoints.
 
+use crate::support::text as rows;
 use datafusion::arrow::array::{Int32Array, RecordBatch, StringArray};
 use futures::stream;
 use serac_engine::Database;
-use serac_sql::{IngestTarget, Session, SqlDatabase, SqlOptions, StatementResult};
+use serac_sql::{IngestTarget, Session, SqlDatabase, SqlOptions};
 use std::path::Path;
 use std::sync::Arc;
 
 fn open(path: &Path) -> SqlDatabase {
     SqlDatabase::new(Database::open(path).unwrap(), &SqlOptions::default()).unwrap()
-}
-
-async fn rows(session: &mut Session, sql: &str) -> String {
-    match session.execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}")).pop() {
-        Some(StatementResult::Rows { batches, .. }) => {
-            datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string()
-        }
-        other => panic!("{other:?}"),
-    }
 }
 
 async fn refused(session: &mut Session, sql: &str) -> &'static str {

@@ -1,25 +1,15 @@
 //! Errors of NOT NULL and of CHECK tell of the row that they refuse, as PostgreSQL tells of it, on
 //! the compiled path and on the other.
 
+use crate::support::{refused, run};
 use serac_engine::Database;
-use serac_sql::{Session, SqlDatabase, SqlError, SqlOptions};
+use serac_sql::{Session, SqlDatabase, SqlOptions};
 use std::io::Cursor;
 
 const A_UMLAUTS: &str = "ääääääääääääääääääääääääääääääää";
 
 fn database() -> SqlDatabase {
     SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions { threads: Some(1), ..Default::default() }).unwrap()
-}
-
-async fn run(session: &mut Session, sql: &str) {
-    session.execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-}
-
-async fn refused(session: &mut Session, sql: &str) -> SqlError {
-    match session.execute(sql).await {
-        Ok(_) => panic!("{sql} is not refused"),
-        Err(error) => error,
-    }
 }
 
 /// The SQLSTATE, the name of the column or constraint, and the detail.

@@ -3,25 +3,14 @@
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
+use crate::support::{batches, text};
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
-use datafusion::arrow::util::pretty::pretty_format_batches;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::Database;
-use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
+use serac_sql::{Session, SqlDatabase, SqlOptions};
 use serac_storage::BlockNo;
 use std::collections::HashSet;
-
-async fn batches(session: &mut Session, sql: &str) -> Vec<RecordBatch> {
-    match session.execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}")).pop() {
-        Some(StatementResult::Rows { batches, .. }) => batches,
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn text(session: &mut Session, sql: &str) -> String {
-    pretty_format_batches(&batches(session, sql).await).unwrap().to_string()
-}
 
 fn session() -> (Database, Session) {
     let database = Database::in_memory().unwrap();

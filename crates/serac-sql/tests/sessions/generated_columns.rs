@@ -1,27 +1,11 @@
 //! Generated columns on the ways into a table that scripts do not take: compiled statements, COPY,
 //! record batches, the log and checkpoints.
 
+use crate::support::{open, text as rows};
 use datafusion::arrow::array::{Int32Array, RecordBatch};
 use futures::stream;
-use serac_engine::Database;
-use serac_sql::{IngestTarget, Session, SqlDatabase, SqlOptions, StatementResult};
-use std::path::Path;
+use serac_sql::IngestTarget;
 use std::sync::Arc;
-
-fn open(path: &Path) -> (SqlDatabase, Session) {
-    let db = SqlDatabase::new(Database::open(path).unwrap(), &SqlOptions::default()).unwrap();
-    let session = Session::new(&db);
-    (db, session)
-}
-
-async fn rows(session: &mut Session, sql: &str) -> String {
-    match session.execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}")).pop() {
-        Some(StatementResult::Rows { batches, .. }) => {
-            datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string()
-        }
-        other => panic!("{other:?}"),
-    }
-}
 
 const WRONG: &str = "SELECT count(*) AS n FROM t WHERE twice IS DISTINCT FROM a * 2 OR label IS DISTINCT FROM 'n' || a";
 

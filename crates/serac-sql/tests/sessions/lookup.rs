@@ -1,6 +1,6 @@
 //! Statements that look keys up in an index instead of scanning, as EXPLAIN shows it.
 
-use crate::bitmap_queries::text;
+use crate::support::text;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;

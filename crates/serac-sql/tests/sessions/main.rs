@@ -28,6 +28,7 @@ mod roles;
 mod settings;
 mod shared_scans;
 mod subqueries;
+mod support;
 mod temporary;
 mod text_predicates;
 mod time_settings;

@@ -1,6 +1,6 @@
 //! The reference of functions and operators has their results, and all callable ones.
 
-use crate::bitmap_queries::open;
+use crate::support::in_memory;
 use datafusion::arrow::array::{ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
@@ -58,7 +58,7 @@ fn forms(entry: &Entry, example: &Example) -> Vec<String> {
 
 #[tokio::test]
 async fn examples_give_what_the_reference_says() {
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     let (mut asked_for, mut wrong) = (0, Vec::new());
     for entry in reference::sections().flat_map(|section| &section.entries) {
@@ -96,7 +96,7 @@ fn call_at_start(name: &str, text: &'static str) -> Option<(&'static str, &'stat
 
 #[tokio::test]
 async fn results_have_the_types_that_the_registry_tells() {
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     let (mut seen, mut wrong) = (0, Vec::new());
     for entry in reference::functions().iter().flat_map(|section| &section.entries) {
@@ -154,7 +154,7 @@ fn is_refused(result: &Result<String, SqlError>) -> bool {
 
 #[tokio::test]
 async fn what_the_reference_leaves_out_cannot_be_called() {
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     let mut taken = Vec::new();
     for function in functions::all().filter(|function| reference::of_function(function.name).is_none()) {
@@ -186,7 +186,7 @@ async fn what_the_reference_leaves_out_cannot_be_called() {
 
 #[tokio::test]
 async fn system_tables_are_those_of_the_registry() {
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     for (query, rows) in [
         (

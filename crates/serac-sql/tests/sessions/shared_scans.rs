@@ -3,7 +3,7 @@
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
-use crate::bitmap_queries::{open, text};
+use crate::support::{in_memory, text};
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::Int64Type;
 use rand::rngs::StdRng;
@@ -41,7 +41,7 @@ async fn wait_until_detached(db: &SqlDatabase) {
 
 #[tokio::test]
 async fn the_setting_is_auto_on_or_off() {
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     let shown = async |session: &mut Session| {
         let text = text(session, "SHOW shared_scans").await;
@@ -71,7 +71,7 @@ async fn the_setting_is_auto_on_or_off() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_says_who_goes_with_others() {
-    let db = open();
+    let db = in_memory();
     let mut session = Session::new(&db);
     fill(&mut session, 10_000).await;
     // For `auto` the table is too small.
@@ -93,7 +93,7 @@ async fn explain_says_who_goes_with_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_scan_finds_the_blocks_that_another_has_read() {
     const ROWS: u32 = 100_000;
-    let db = open();
+    let db = in_memory();
     let (mut slow, mut fast) = (Session::new(&db), Session::new(&db));
     fill(&mut slow, ROWS).await;
     let blocks = u64::from(db.database().catalog().table("public", "t").unwrap().data.block_count());

@@ -2,7 +2,7 @@
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
-use crate::bitmap_queries::open;
+use crate::support::in_memory;
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -135,7 +135,7 @@ fn with_columns(sql: &str) -> String {
 async fn correlated_subqueries_give_what_they_give_row_by_row() {
     let mut rng = serac_testing::rng();
     let queries = if serac_testing::stress() { 3_000 } else { 60 };
-    let mut session = Session::new(&open());
+    let mut session = Session::new(&in_memory());
     session
         .execute("CREATE TABLE o (id INT PRIMARY KEY, a INT, b INT); CREATE TABLE i (k INT PRIMARY KEY, a INT, b INT)")
         .await

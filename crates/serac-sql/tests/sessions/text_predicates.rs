@@ -1,7 +1,7 @@
 //! Predicates on texts that are evaluated below joins: where they are, as EXPLAIN shows it, and
 //! that results stay the same.
 
-use crate::bitmap_queries::{open, text};
+use crate::support::{in_memory, text};
 use serac_sql::Session;
 
 /// Queries in which `{}` is the text column, and whether predicates on it move below the join.
@@ -52,7 +52,7 @@ const QUERIES: &[(&str, bool)] = &[
 
 #[tokio::test]
 async fn are_evaluated_below_joins_with_the_same_results() {
-    let mut session = Session::new(&open());
+    let mut session = Session::new(&in_memory());
     session
         .execute(
             "CREATE TABLE p (id bigint, name text);

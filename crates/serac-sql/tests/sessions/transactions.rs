@@ -1,6 +1,7 @@
 //! Transaction control: the effect of an error on a transaction, and the results that may be shown
 //! of one that is not durable.
 
+use crate::support::run;
 use datafusion::arrow::array::{Int32Array, RecordBatch};
 use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
@@ -15,10 +16,6 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-async fn run(session: &mut Session, sql: &str) -> Vec<StatementResult> {
-    session.execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
-}
 
 async fn fails(session: &mut Session, sql: &str) -> &'static str {
     session.execute(sql).await.expect_err(sql).sqlstate
