@@ -1,6 +1,6 @@
 //! The port of Flight and Flight SQL.
 
-use super::{Running, STRANGER, connect_from, database};
+use super::{STRANGER, connect_from, database};
 use arrow_flight::flight_service_client::FlightServiceClient;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::sql::{
@@ -13,25 +13,19 @@ use prost::Message;
 use serac_export::flight::{FlightOptions, FlightServer};
 use serac_server::{FlightSql, FlightSqlOptions, Verifier};
 use serac_sql::{Session, SqlDatabase};
-use serac_testing::until;
+use serac_testing::{Served, until};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-pub(crate) async fn flight_server(db: &SqlDatabase, sql: FlightSqlOptions, flight: FlightOptions) -> Running {
+pub(crate) async fn flight_server(db: &SqlDatabase, sql: FlightSqlOptions, flight: FlightOptions) -> Served {
     let extension = Arc::new(FlightSql::new(db.clone(), sql));
     let server = FlightServer::bind(db.database().clone(), "127.0.0.1:0".parse().unwrap(), flight).await.unwrap();
     let server = server.with_extension(extension);
-    let address = server.local_address().unwrap();
-    let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(server.run(async {
-        let _ = stopped.await;
-    }));
-    Running { address, stop, task }
+    Served::start(server.local_address().unwrap(), |stop| server.run(stop))
 }
 
 /// A client with headers of its own.

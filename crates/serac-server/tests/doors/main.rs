@@ -11,40 +11,19 @@ mod wire;
 use serac_engine::Database;
 use serac_server::{PgOptions, PgServer, TlsConfig, tls_config};
 use serac_sql::{SqlDatabase, SqlOptions};
+use serac_testing::Served;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 fn database() -> SqlDatabase {
     SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap()
 }
 
-/// A server that runs until it is told to stop.
-struct Running {
-    address: SocketAddr,
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
-}
-
-impl Running {
-    async fn end(self) {
-        let _ = self.stop.send(());
-        tokio::time::timeout(Duration::from_secs(20), self.task).await.expect("it stops").unwrap();
-    }
-}
-
-async fn postgresql_server(db: SqlDatabase, options: PgOptions) -> Running {
+async fn postgresql_server(db: SqlDatabase, options: PgOptions) -> Served {
     let server = PgServer::bind(db, "127.0.0.1:0".parse().unwrap(), options).await.unwrap();
-    let address = server.local_address().unwrap();
-    let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(server.run(async {
-        let _ = stopped.await;
-    }));
-    Running { address, stop, task }
+    Served::start(server.local_address().unwrap(), |stop| server.run(stop))
 }
 
 /// A connection from an address of this machine's own.

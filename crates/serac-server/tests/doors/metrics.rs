@@ -1,30 +1,25 @@
 //! The port for monitors of the server.
 
-use super::{Running, STRANGER, connect_from, database};
+use super::{STRANGER, connect_from, database};
 use base64::Engine as _;
 use serac_export::flight::Token;
 use serac_server::{HttpAccess, HttpServer, Readiness, Verifier};
 use serac_sql::Session;
+use serac_testing::Served;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
 
-async fn http_server() -> Running {
+async fn http_server() -> Served {
     let readiness = Readiness::default();
     readiness.set(true);
     let server = HttpServer::bind(database(), "127.0.0.1:0".parse().unwrap(), readiness).await.unwrap();
     run(server)
 }
 
-fn run(server: HttpServer) -> Running {
-    let address = server.local_address().unwrap();
-    let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(server.run(async {
-        let _ = stopped.await;
-    }));
-    Running { address, stop, task }
+fn run(server: HttpServer) -> Served {
+    Served::start(server.local_address().unwrap(), |stop| server.run(stop))
 }
 
 /// The answer to a request with these headers.
