@@ -17,12 +17,11 @@ use serac_export::rdma::client::{RdmaClient, RdmaError, Slots};
 use serac_export::rdma::transport::{Endpoint, Memory, Place, Region, Transfer, Transport, TransportError};
 use serac_export::rdma::wire::*;
 use serac_storage::{BlockNo, ColumnType, FreezeFormat, RowId, Slot, StorageOptions};
-pub use serac_testing::until;
+pub use serac_testing::{Served, until};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 use tonic::Code;
 
 /// Rows that are frozen, and those that come behind them.
@@ -82,11 +81,6 @@ pub fn thaw(db: &Database) {
     assert!(table.data.block(BlockNo(0)).unwrap().frozen().is_none());
 }
 
-pub struct Served {
-    pub address: SocketAddr,
-    _stop: oneshot::Sender<()>,
-}
-
 /// A server that runs until it is dropped.
 pub async fn serve(
     db: &Database,
@@ -98,12 +92,7 @@ pub async fn serve(
     if let Some(transport) = transport {
         server = server.with_rdma(transport, limits);
     }
-    let address = server.local_address().unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    tokio::spawn(server.run(async move {
-        let _ = stopped.await;
-    }));
-    Served { address, _stop: stop }
+    Served::start(server.local_address().unwrap(), |stop| server.run(stop))
 }
 
 pub async fn flight(address: SocketAddr) -> FlightClient {
