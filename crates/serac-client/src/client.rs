@@ -17,9 +17,10 @@
 //! # Ok::<(), serac_client::client::Error>(())
 //! ```
 //!
-//! **When the holder ends**, what runs ends with [`Error::Lost`] (SQLSTATE 08006), whose detail
-//! says what is known of its outcome, or with [`Error::NotRun`] if the holder has ended in order
-//! before it began. Every further call gives an error: connect again, or open the folder.
+//! **When the holder ends**, the running statement ends with [`Error::Lost`] (SQLSTATE 08006),
+//! whose detail says what is known of its outcome. If the holder has ended in order before it began
+//! the statement, the error is [`Error::NotRun`]. Every further call gives an error: connect again,
+//! or open the folder.
 
 use crate::wire::{
     self, ClientFrame, Failure, FolderId, HANDED_OVER, HEADER_BYTES, HolderFrame, MOST_DATA_BYTES, MOST_IMAGE_BYTES,
@@ -56,19 +57,20 @@ const DATA_BYTES: usize = 256 << 10;
 const DATA_AHEAD: usize = 2;
 /// Time between two questions whether a connection is still wanted.
 pub const ASKED: Duration = Duration::from_millis(200);
-/// How long the data of a COPY is waited for before the connection is looked at.
+/// How long the client waits for the data of a COPY before it looks at the connection.
 const DATA_PATIENCE: Duration = Duration::from_millis(50);
-/// Notices, and notifications, that are kept for who does not take them.
+/// The most notices, and the most notifications, that are kept until the caller takes them. Above
+/// that, the newest notice or the oldest notification is dropped.
 const MOST_KEPT: usize = 10_000;
 
 /// How to connect.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The role; none for the bootstrap superuser.
+    /// The role; `None` for the bootstrap superuser.
     pub role: Option<String>,
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub application: String,
-    /// Whether columns without a name are called as by PostgreSQL (`sum`, `?column?`).
+    /// Whether columns without a name get PostgreSQL's names (`sum`, `?column?`).
     pub postgresql_names: bool,
     /// How long the holder may take to answer the first frame.
     pub login_timeout: Duration,
@@ -85,11 +87,11 @@ impl Default for Options {
     }
 }
 
-/// What went wrong.
+/// The error of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody answers at the folder's socket: nobody has it open, or its holder serves nobody, or
-    /// not yet, or no more.
+    /// Nobody answers at the folder's socket. Either nobody has the folder open, or its holder
+    /// takes no clients, takes none yet, or takes none any more.
     #[error("nobody answers at the folder's socket: {0}")]
     Nobody(#[source] io::Error),
     /// The system refuses to connect.
@@ -110,7 +112,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error as those of statements are.
+    /// The error in the form of a statement's error.
     pub fn into_failure(self) -> Failure {
         match self {
             Self::Refused(failure) | Self::Statement(failure) | Self::Lost(failure) | Self::NotRun(failure) => failure,
@@ -132,7 +134,7 @@ pub struct Notice {
     pub message: String,
 }
 
-/// What another session has told in a channel.
+/// A message that another session has sent to a channel (NOTIFY).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notification {
     /// The number of that session's connection.
@@ -143,21 +145,20 @@ pub struct Notification {
     pub payload: String,
 }
 
-/// A part of what statements give.
+/// A part of the result of statements.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The columns of rows that follow.
     Rows(SchemaRef),
     /// Rows.
     Batch(RecordBatch),
-    /// The data of a COPY is wanted: [`Client::send_data`] or [`Client::refuse_data`] is to be
-    /// called.
+    /// A COPY asks for data: call [`Client::send_data`] or [`Client::refuse_data`].
     CopyIn,
     /// The data of a COPY follows.
     CopyOut,
-    /// A part of it.
+    /// A part of the data of a COPY.
     Data(Vec<u8>),
-    /// How far a COPY is.
+    /// The progress of a COPY.
     Progress {
         /// Rows copied.
         rows: u64,
@@ -175,7 +176,7 @@ pub enum Event {
     },
 }
 
-/// A part of what statements without streams give.
+/// A part of the result of statements, for callers that take no data of a COPY.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The columns of rows that follow.
@@ -191,7 +192,8 @@ pub enum Answer {
     },
 }
 
-/// An image of tables as it has come. How to read the manifest is its source's to say.
+/// An image of tables as it was received. [`Manifest::decode`](crate::image::Manifest::decode)
+/// reads the manifest.
 #[derive(Debug)]
 pub struct RawImage {
     /// The number of its lease, which ends with [`Client::end_lease`] or with the connection.
@@ -202,8 +204,9 @@ pub struct RawImage {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// Asks the process that has the database in this folder open to hand it over to a server, which
-/// the caller is. If it does, the folder's lock gets free when what others run has ended.
+/// Asks the process that has the database in this folder open to hand it over to the caller, a
+/// server. If it agrees, it releases the folder's lock when the statements of its other clients
+/// have ended.
 ///
 /// # Errors
 /// [`Error::Nobody`] when nobody answers within `timeout`; [`Error::Refused`] with the reason,
@@ -230,22 +233,23 @@ pub fn ask_for_folder(folder: &Path, timeout: Duration) -> Result<(), Error> {
 /// Opens a folder for the names in it.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// When the folder cannot be opened.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Which folder it is.
+/// The identity of a folder.
 ///
 /// # Errors
-/// When the system does not say.
+/// When the system call fails.
 pub fn folder_id(folder: &OwnedFd) -> io::Result<FolderId> {
     let found = rustix::fs::fstat(folder)?;
     Ok(FolderId(found.st_dev, found.st_ino))
 }
 
-/// A socket, and the address of the one in a folder. A path by the folder's descriptor is short,
-/// however long the folder's own is, of which an address has no more than 108 bytes.
+/// A new socket, and the address of the socket in a folder. An address has room for a path of 108
+/// bytes. So the path goes through the folder's descriptor: it is short, even if the folder's own
+/// path is long.
 ///
 /// # Errors
 /// When the system gives no socket.
@@ -255,7 +259,7 @@ pub fn socket_in(folder: &OwnedFd) -> io::Result<(OwnedFd, SocketAddrUnix)> {
     Ok((socket, address))
 }
 
-/// Connects to the socket in a folder; waits for a place no longer than `timeout`.
+/// Connects to the socket in a folder. Waits for a place in its queue no longer than `timeout`.
 fn connect(folder: &OwnedFd, timeout: Duration) -> io::Result<OwnedFd> {
     let (socket, address) = socket_in(folder)?;
     for which in [Timeout::Send, Timeout::Recv] {
@@ -265,14 +269,14 @@ fn connect(folder: &OwnedFd, timeout: Duration) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Cancels what a [`Client`] runs, from any thread.
+/// Cancels the statement that a [`Client`] runs, from any thread.
 #[derive(Clone)]
 pub struct CancelHandle {
     folder: Arc<OwnedFd>,
     process: i32,
     secret: u64,
-    /// The number of the statement that the client has sent last. Relaxed: a number, and nothing
-    /// hangs on it.
+    /// The number of the statement that the client has sent last. Relaxed: it orders no other
+    /// memory.
     statement: Arc<AtomicU64>,
 }
 
@@ -283,7 +287,8 @@ impl fmt::Debug for CancelHandle {
 }
 
 impl CancelHandle {
-    /// Asks for the end of the statement that was sent last. It may have ended already.
+    /// Asks the holder to end the statement that was sent last. The statement may have ended
+    /// already.
     pub fn cancel(&self) {
         self.cancel_statement(self.statement());
     }
@@ -293,7 +298,7 @@ impl CancelHandle {
         self.statement.load(Ordering::Relaxed)
     }
 
-    /// Asks for the end of the statement with this number, if it has not ended.
+    /// Asks the holder to end the statement with this number, if it has not ended.
     pub fn cancel_statement(&self, statement: u64) {
         const TIMEOUT: Duration = Duration::from_secs(5);
         let mut frame = Vec::new();
@@ -314,7 +319,7 @@ fn send_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A frame as it has come.
+/// A frame as it was received.
 struct Frame {
     kind: u8,
     body: Vec<u8>,
@@ -326,12 +331,13 @@ struct Reader {
     buffer: Vec<u8>,
     /// Where in the buffer the next frame begins.
     at: usize,
-    /// Open files that no Descriptors frame has claimed yet. They are closed if none does.
+    /// Open files that no Descriptors frame has claimed yet. If no frame claims them, they are
+    /// closed.
     descriptors: VecDeque<OwnedFd>,
 }
 
 impl Reader {
-    /// Reads into `out`; how many bytes. Zero at the stream's end.
+    /// Reads into `out`, and returns the number of bytes; 0 at the stream's end.
     fn receive(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -357,7 +363,8 @@ impl Reader {
         &self.buffer[self.at..]
     }
 
-    /// Whether a frame, a part of one, or the end has come. Waits so long for it.
+    /// Whether a frame, a part of one, or the end of the stream has come. Waits at most `wait` for
+    /// it.
     fn has_come(&self, wait: Duration) -> io::Result<bool> {
         if !self.buffered().is_empty() {
             return Ok(true);
@@ -371,8 +378,8 @@ impl Reader {
         }
     }
 
-    /// The next frame; none at the stream's end. Memory grows with the bytes that have come, not
-    /// with the length that the frame says.
+    /// The next frame; `None` at the stream's end. Memory grows with the bytes that have come, not
+    /// with the length in the frame's header.
     fn next(&mut self) -> io::Result<Option<Frame>> {
         while self.buffered().len() < HEADER_BYTES {
             if self.at > 0 {
@@ -466,20 +473,20 @@ impl Rows {
     }
 }
 
-/// See the module.
+/// A connection to the process that has a folder open.
 pub struct Client {
     reader: Reader,
     cancel: CancelHandle,
     holder: u32,
-    /// Whether values from the holder are believed without a look at them.
+    /// Whether values from the holder are used without a check.
     trusts_holder: bool,
     /// A statement has been sent whose Ready has not come.
     is_running: bool,
-    /// Whether what runs may commit something.
+    /// Whether the running statement may commit something.
     may_commit: bool,
     /// The error of the statement, until the Ready comes.
     failed: Option<Failure>,
-    /// The frame that a COPY has been ended by.
+    /// The frame with which the holder has ended a COPY, until it is read.
     pending: Option<Frame>,
     /// Whether a COPY waits for its data.
     wants_data: bool,
@@ -490,7 +497,7 @@ pub struct Client {
     notifications: VecDeque<Notification>,
     /// The connection has ended.
     gone: Option<Failure>,
-    /// It has ended because the holder hands the folder over to a server.
+    /// The connection has ended because the holder hands the folder over to a server.
     is_handed_over: bool,
 }
 
@@ -500,11 +507,11 @@ impl fmt::Debug for Client {
     }
 }
 
-/// What is known of a statement whose holder has gone.
+/// The detail of [`Error::Lost`] when the statement may have committed.
 const UNKNOWN: &str =
     "It is not known whether the statement, or the transaction that it was to commit, has been committed.";
 const ROLLED_BACK: &str = "The open transaction is rolled back.";
-/// What ends with a session that had state.
+/// The further detail of [`Error::Lost`] when the session had state of its own.
 pub const STATE_GONE: &str = "The session's settings, temporary tables, prepared statements, cursors, channels and locks \
     have ended with it.";
 const IS_ENDED: &str = "The statement has failed, and nothing of its transaction is kept.";
@@ -519,12 +526,12 @@ fn lost(why: Option<&Failure>, detail: &str) -> Failure {
     if detail.is_empty() { failure } else { failure.with_detail(detail) }
 }
 
-/// Whether a text may have a word that ends a transaction. More than these are found; none is
-/// missed.
+/// Whether a text may commit the open transaction. It may be true of a text that does not, and is
+/// never false of one that does.
 fn may_end_transaction(text: &str) -> bool {
     let has = |word: &str| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
-    // Of several statements, one may be a ROLLBACK, behind which others are transactions of their
-    // own.
+    // One of several statements may be a ROLLBACK. The statements behind it are transactions of
+    // their own.
     has("commit") || has("end") || text.trim_end().trim_end_matches(';').contains(';')
 }
 
@@ -532,19 +539,19 @@ impl Client {
     /// Connects to the process that has the database in this folder open.
     ///
     /// # Errors
-    /// [`Error::Nobody`] when there is none, or it serves nobody, also while it ends;
-    /// [`Error::Refused`] with the reason.
+    /// [`Error::Nobody`] when no process has it open, or that process takes no clients, also while
+    /// it ends; [`Error::Refused`] with the reason.
     pub fn connect(folder: &Path, options: &Options) -> Result<Self, Error> {
         Self::connect_while(folder, options, &|| true)
     }
 
-    /// [`connect`](Self::connect), which is given up when `is_wanted` says so. That is asked all
-    /// [`ASKED`].
+    /// As [`connect`](Self::connect), but gives up when `is_wanted` returns false. It is called
+    /// every [`ASKED`].
     ///
     /// # Errors
-    /// As for [`connect`](Self::connect); [`Error::Nobody`] when it is given up.
+    /// As for [`connect`](Self::connect), and [`Error::Nobody`] when it gives up.
     pub fn connect_while(folder: &Path, options: &Options, is_wanted: &dyn Fn() -> bool) -> Result<Self, Error> {
-        // A folder that cannot be opened has nobody in it. Who opens the database learns why.
+        // A folder that cannot be opened has no holder. Opening the database tells the reason.
         let folder = open_folder(folder).map_err(Error::Nobody)?;
         let until = std::time::Instant::now() + options.login_timeout;
         let goes_on = || is_wanted() && std::time::Instant::now() < until;
@@ -555,8 +562,8 @@ impl Client {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && goes_on() => {}
                 Err(error) => {
                     return Err(match error.kind() {
-                        // A socket that nobody listens at was left behind; one whose queue stays
-                        // full is not answered.
+                        // A socket at which nobody listens was left behind. A socket whose queue
+                        // stays full gets no answer.
                         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock => {
                             Error::Nobody(error)
                         }
@@ -634,7 +641,8 @@ impl Client {
         self.holder
     }
 
-    /// Whether the holder may change this process's memory anyway, so that its values are believed.
+    /// Whether values from the holder are used without a check, because it could change this
+    /// process's memory anyway.
     pub(crate) fn trusts_holder(&self) -> bool {
         self.trusts_holder
     }
@@ -644,13 +652,13 @@ impl Client {
         self.status
     }
 
-    /// Whether the session had state of its own after the last statement: settings, temporary
-    /// tables and the like, which a new session does not have.
+    /// Whether the session had state of its own after the last statement, such as settings or
+    /// temporary tables. A new session does not have that state.
     pub fn has_state(&self) -> bool {
         self.has_state
     }
 
-    /// Why the connection has ended; none while it has not, as far as that is known.
+    /// Why the connection has ended; `None` as long as its end is not known.
     pub fn gone(&self) -> Option<&Failure> {
         self.gone.as_ref()
     }
@@ -660,7 +668,7 @@ impl Client {
         self.is_handed_over
     }
 
-    /// What cancels statements from another thread.
+    /// A handle that cancels statements from another thread.
     pub fn cancel_handle(&self) -> CancelHandle {
         self.cancel.clone()
     }
@@ -670,8 +678,8 @@ impl Client {
         std::mem::take(&mut self.notices)
     }
 
-    /// What has come of the channels to which the session listens, since somebody has asked last.
-    /// Waits so long for the first.
+    /// The notifications from the session's channels since the last call. Waits at most `wait` for
+    /// the first one.
     pub fn notifications(&mut self, wait: Duration) -> Vec<Notification> {
         let until = std::time::Instant::now() + wait;
         while !self.is_running && self.gone.is_none() {
@@ -681,7 +689,7 @@ impl Client {
                 Duration::ZERO
             };
             match self.reader.has_come(wait) {
-                // An error, or an end, is found when the connection is used, too.
+                // The next use of the connection reports an error or its end, too.
                 Ok(true) => _ = self.next_event(),
                 _ if wait.is_zero() => break,
                 _ => {}
@@ -698,20 +706,22 @@ impl Client {
         self.gone.is_some()
     }
 
-    /// Runs statements, and gives what they give as it comes. What is not taken is waited for, and
-    /// dropped, before the next call. A COPY … FROM STDIN or TO STDOUT among them fails.
+    /// Runs statements, and returns their answers as they come. If the answers are dropped early,
+    /// statements outside of a transaction are cancelled; within one, the rest is awaited and
+    /// dropped. A COPY … FROM STDIN among the statements fails, and the data of a COPY … TO STDOUT
+    /// is dropped.
     ///
     /// # Errors
-    /// [`Error::NotRun`] when the holder has ended.
+    /// [`Error::NotRun`] when the holder has ended; [`Error::Statement`] when the text is too long.
     pub fn execute(&mut self, text: &str) -> Result<Answers<'_>, Error> {
         self.send_statement(text)?;
         Ok(Answers { client: self, has_ended: false })
     }
 
-    /// Runs a COPY … FROM STDIN; how many rows.
+    /// Runs a COPY … FROM STDIN, and returns the number of rows.
     ///
     /// # Errors
-    /// What is wrong with it, or with the data.
+    /// The error of the statement or of the data.
     pub fn copy_in(&mut self, text: &str, input: impl Read + Send + 'static) -> Result<u64, Error> {
         self.send_statement(text)?;
         let (mut input, mut copied) = (Some(input), 0);
@@ -728,10 +738,10 @@ impl Client {
         Ok(copied)
     }
 
-    /// Runs a COPY … TO STDOUT; how many rows.
+    /// Runs a COPY … TO STDOUT, and returns the number of rows.
     ///
     /// # Errors
-    /// What is wrong with it, or with the output.
+    /// The error of the statement or of the output.
     pub fn copy_out(&mut self, text: &str, output: &mut dyn Write) -> Result<u64, Error> {
         self.send_statement(text)?;
         let (mut written, mut copied) = (Ok(()), 0);
@@ -747,7 +757,7 @@ impl Client {
                 Ok(Some(Event::CopyIn)) => self.refuse_data("it is not a COPY TO STDOUT")?,
                 Ok(Some(Event::Complete { rows, .. })) => copied = rows,
                 Ok(Some(_)) => {}
-                // It was cancelled, because nobody wants its data.
+                // The COPY was cancelled, because its data could not be written.
                 Err(Error::Statement(_)) if written.is_err() => break,
                 Err(error) => return Err(error),
             }
@@ -764,7 +774,7 @@ impl Client {
     /// schema in SQL's sense.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error of the statement.
     pub fn create_table(&mut self, namespace: Option<&str>, table: &str, columns: &Schema) -> Result<(), Error> {
         let mut tracker = arrow_ipc::writer::DictionaryTracker::new(false);
         let options = arrow_ipc::writer::IpcWriteOptions::default();
@@ -786,7 +796,7 @@ impl Client {
     /// Asks for an image of tables in shared memory.
     ///
     /// # Errors
-    /// What is wrong with the request.
+    /// The error of the request.
     pub fn snapshot_bytes(&mut self, request: &[u8]) -> Result<RawImage, Error> {
         if request.len() > MOST_IMAGE_BYTES {
             return Err(Error::Statement(Failure::new(
@@ -824,10 +834,10 @@ impl Client {
         }
     }
 
-    /// Gives an image back. What is still mapped of it stays readable as long as it is mapped.
+    /// Gives an image back. Its mapped parts stay readable as long as they are mapped.
     ///
     /// # Errors
-    /// When the holder has ended, and the lease with it.
+    /// When the holder, and with it the lease, has ended.
     pub fn end_lease(&mut self, lease: u64) -> Result<(), Error> {
         let mut frame = Vec::new();
         ClientFrame::LeaseEnd { lease }.put(&mut frame);
@@ -835,11 +845,10 @@ impl Client {
         send_all(&self.reader.socket, &frame).map_err(|_| self.is_lost(None))
     }
 
-    /// Sends statements. [`next_event`](Self::next_event) is to be called until it gives none, or
-    /// an error.
+    /// Sends statements. Call [`next_event`](Self::next_event) until it returns `None` or an error.
     ///
     /// # Errors
-    /// [`Error::NotRun`] when the holder has ended.
+    /// [`Error::NotRun`] when the holder has ended; [`Error::Statement`] when the text is too long.
     pub fn send_statement(&mut self, text: &str) -> Result<(), Error> {
         if text.len() > MOST_TEXT_BYTES {
             let message = format!("a text of statements has at most {MOST_TEXT_BYTES} bytes");
@@ -852,13 +861,13 @@ impl Client {
     fn send<'a>(&mut self, frame: impl FnOnce(u64) -> ClientFrame<'a>) -> Result<(), Error> {
         debug_assert!(!self.is_running, "the last statement has not ended");
         self.check_there()?;
-        // Relaxed, as where it is read.
+        // Relaxed: it orders no other memory.
         let statement = self.cancel.statement.fetch_add(1, Ordering::Relaxed) + 1;
         let mut bytes = Vec::new();
         frame(statement).put(&mut bytes);
         (self.is_running, self.failed, self.wants_data, self.rows) = (true, None, false, None);
         if send_all(&self.reader.socket, &bytes).is_err() {
-            // The holder has not read the whole frame. It may have said why.
+            // The holder has not read the whole frame. It may have sent the reason.
             while self.gone.is_none() && self.next_event().is_ok() {}
             return Err(Error::NotRun(self.gone.clone().unwrap_or_else(|| lost(None, ""))));
         }
@@ -872,7 +881,7 @@ impl Client {
         }
     }
 
-    /// The connection has ended.
+    /// Notes that the connection has ended, and returns the error.
     fn is_lost(&mut self, why: Option<&Failure>) -> Error {
         let detail = match self.status {
             _ if self.is_running && self.failed.is_some() => IS_ENDED,
@@ -888,7 +897,7 @@ impl Client {
         Error::Lost(failure)
     }
 
-    /// The holder does not keep to the protocol.
+    /// Ends the connection, because the holder has broken the protocol.
     fn broken(&mut self, what: &str) -> Error {
         self.is_lost(Some(&Failure::new(sqlstate::PROTOCOL_VIOLATION, what)))
     }
@@ -900,18 +909,18 @@ impl Client {
         match self.reader.next() {
             Ok(Some(frame)) => Ok(frame),
             Ok(None) => Err(self.is_lost(None)),
-            // Of a holder that was killed, unread data is lost.
+            // If a holder is killed before it has read all data, the system resets the connection.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(self.is_lost(None)),
             Err(error) => Err(self.broken(&error.to_string())),
         }
     }
 
-    /// What comes next of the statements that were sent; none after the last, when the next may be
-    /// sent.
+    /// The next event of the statements that were sent. `None` after the last: the next statement
+    /// may be sent.
     ///
     /// # Errors
-    /// [`Error::Statement`] if one has failed, when the next may be sent; otherwise the connection
-    /// has ended.
+    /// [`Error::Statement`] if a statement has failed: the next may be sent. After any other error
+    /// the connection has ended.
     pub fn next_event(&mut self) -> Result<Option<Event>, Error> {
         self.check_there()?;
         loop {
@@ -922,7 +931,7 @@ impl Client {
         }
     }
 
-    /// What a frame means: an event, the statement's end, or nothing of these.
+    /// The meaning of a frame: an event, the statement's end, or neither of them.
     #[allow(clippy::option_option, reason = "the inner one is that of `next_event`")]
     fn understand(&mut self, frame: Frame) -> Result<Option<Option<Event>>, Error> {
         if HolderFrame::is_rows(frame.kind) {
@@ -957,7 +966,7 @@ impl Client {
                     channel: channel.into(),
                     payload: payload.into(),
                 });
-                // Outside of statements, it is what may be waited for.
+                // Between statements, the caller may wait for a notification.
                 return if self.is_running { Ok(None) } else { Ok(Some(None)) };
             }
             HolderFrame::Bye { statement, why } => {
@@ -1005,8 +1014,8 @@ impl Client {
     }
 
     /// Sends the data of the COPY that has asked for it, up to the input's end, or until the COPY
-    /// has ended otherwise. The input is read by a thread of its own, which ends with the input, or
-    /// at its next data if that is not wanted.
+    /// has ended otherwise. A thread of its own reads the input. It ends with the input, or at its
+    /// next read after the COPY has ended.
     ///
     /// # Errors
     /// When the connection has ended. An error of the input is one of the COPY.
@@ -1037,7 +1046,7 @@ impl Client {
 
     fn send_parts(&mut self, parts: &Receiver<io::Result<Vec<u8>>>) -> Result<(), Error> {
         loop {
-            // An answer means that no more is wanted; a sign of progress does not.
+            // An answer means that the COPY wants no more data; a progress report does not.
             while self.pending.is_none() && self.reader.has_come(Duration::ZERO).unwrap_or(true) {
                 let frame = self.take_frame()?;
                 match HolderFrame::read(frame.kind, &frame.body) {
@@ -1063,7 +1072,7 @@ impl Client {
         }
     }
 
-    /// Lets the COPY that has asked for data fail.
+    /// Makes the COPY that has asked for data fail.
     ///
     /// # Errors
     /// When the connection has ended.
@@ -1080,7 +1089,7 @@ impl Client {
         frame.put(&mut bytes);
         match send_all(&self.reader.socket, &bytes) {
             Ok(()) => Ok(()),
-            // What it has said before it went says why.
+            // The frames that the holder sent before it ended tell the reason.
             Err(_) => loop {
                 self.next_event()?;
             },
@@ -1088,8 +1097,8 @@ impl Client {
     }
 }
 
-/// Nobody but the user, the system's or the folder's owner is believed to be the holder. Whether
-/// the holder is [trusted](is_trusted), too.
+/// Refuses a holder that runs as another user than this process's, root, or the folder's owner.
+/// Returns whether the holder is [trusted](is_trusted).
 fn check_holder(folder: &OwnedFd, socket: &OwnedFd) -> io::Result<bool> {
     let holder = socket_peercred(socket)?.uid;
     let owner = rustix::fs::fstat(folder)?.st_uid;
@@ -1100,14 +1109,14 @@ fn check_holder(folder: &OwnedFd, socket: &OwnedFd) -> io::Result<bool> {
     Ok(is_trusted(holder, rustix::process::geteuid()))
 }
 
-/// Whether a process of the user `user` believes values in memory that a process of `holder` has
-/// written: only if `holder` may change this process's memory anyway. The owner of a folder that
-/// root reads may not.
+/// Whether a process of `user` uses values without a check that a process of `holder` has written.
+/// It does only if `holder` could change this process's memory anyway. The owner of a folder that
+/// root reads could not.
 fn is_trusted(holder: Uid, user: Uid) -> bool {
     holder.is_root() || holder == user
 }
 
-/// What statements give, as it comes.
+/// The answers of statements, as they come.
 #[derive(Debug)]
 pub struct Answers<'c> {
     client: &'c mut Client,
@@ -1120,7 +1129,7 @@ impl Answers<'_> {
         self.client.notices()
     }
 
-    /// What comes next that is an answer.
+    /// The next event that is an answer.
     fn step(&mut self) -> Result<Option<Answer>, Error> {
         loop {
             return Ok(Some(match self.client.next_event()? {
@@ -1132,7 +1141,7 @@ impl Answers<'_> {
                     self.client.refuse_data("there is no data: call copy_in")?;
                     continue;
                 }
-                // Nobody takes it.
+                // The caller takes no data of a COPY.
                 Some(Event::CopyOut | Event::Data(_) | Event::Progress { .. }) => continue,
             }));
         }
@@ -1155,7 +1164,8 @@ impl Iterator for Answers<'_> {
 impl Drop for Answers<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
-            // In a transaction, the rest is read and dropped: cancelled, it would fail that.
+            // In a transaction, the rest is read and dropped: a cancellation would fail the
+            // transaction.
             if self.client.status == Status::Idle {
                 self.client.cancel.cancel();
             }

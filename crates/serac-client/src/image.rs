@@ -1,4 +1,4 @@
-//! Images: tables as Arrow record batches whose buffers lie elsewhere than what describes them.
+//! Images: tables as Arrow record batches whose buffers lie apart from their description.
 //!
 //! ```text
 //! manifest (small, copied)                        range (large, in place)
@@ -8,14 +8,15 @@
 //!   and its header, all without bodies     ──────────┘ range's beginning
 //! ```
 //! An image has one *range* of addresses. The manifest says which *pieces* of the range come from
-//! which *source*: a file or sealed memory by an open descriptor, memory of another machine by its
-//! address, or the client's own memory, which the other side has filled. Whoever has put the pieces
-//! in their places gives the range to [`Manifest::read`], which makes arrays in place.
+//! which *source*. A source is a file or sealed memory by an open descriptor, memory of another
+//! machine by its address, or the client's own memory, which the other side has filled. The caller
+//! puts the pieces in their places and gives the range to [`Manifest::read`], which makes arrays in
+//! place.
 //!
-//! **What is checked.** [`Manifest::decode`] and [`Manifest::read`] take any bytes: they end with
-//! an error, never with a panic, and read no byte outside of the pieces. [`Manifest::read`] looks
-//! at every value that Arrow demands something of (offsets, views, texts).
-//! [`Manifest::read_trusted`] leaves that out, for a holder that is believed to write whole arrays.
+//! **Checks.** [`Manifest::decode`] and [`Manifest::read`] take any bytes: they end with an error,
+//! never with a panic, and read no byte outside of the pieces. [`Manifest::read`] checks every
+//! value for which Arrow has a rule (offsets, views, texts). [`Manifest::read_trusted`] leaves
+//! these checks out, for a holder that is trusted to write valid arrays.
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -35,26 +36,26 @@ pub const MANIFEST_MARK: [u8; 8] = *b"SERACIM1";
 pub const MOST_MANIFEST_BYTES: usize = 256 << 20;
 /// The longest range, in bytes.
 pub const MOST_RANGE_BYTES: u64 = 1 << 44;
-/// Sources of an image.
+/// The most sources of an image.
 pub const MOST_SOURCES: usize = 1 << 16;
-/// Pieces of an image.
+/// The most pieces of an image.
 pub const MOST_PIECES: usize = 1 << 20;
-/// Tables of an image.
+/// The most tables of an image.
 pub const MOST_TABLES: usize = 1024;
-/// Columns of a table of an image.
+/// The most columns of a table of an image.
 pub const MOST_COLUMNS: usize = 1 << 16;
-/// Where buffers begin in the range: a multiple of this, if their source allows it.
+/// Buffers begin in the range at multiples of this, if their source allows it.
 pub const ALIGNMENT: u64 = 64;
-/// Where pieces begin in the range and in a source that is mapped: a multiple of this. No system
-/// has longer pages.
+/// Pieces begin at multiples of this, in the range and in a mapped source. No system has longer
+/// pages.
 pub const PIECE_ALIGNMENT: u64 = 64 << 10;
 /// How deeply types may contain each other.
 const MOST_DEPTH: usize = 16;
 
-/// What is wrong with an image.
+/// The error of an image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The manifest, or the request, is none.
+    /// The bytes are not a valid manifest or request.
     #[error("malformed image: {0}")]
     Malformed(String),
     /// Arrow refuses its arrays.
@@ -121,7 +122,7 @@ pub enum DecimalChoice {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StringChoice {
-    /// That in which the table freezes. Blocks that are otherwise are made anew.
+    /// The form in which the table freezes. Blocks in another form are converted.
     #[default]
     Stored,
     /// Views.
@@ -148,7 +149,7 @@ impl SnapshotRequest {
     /// Reads a request.
     ///
     /// # Errors
-    /// When it is none, or of no table or too many.
+    /// When the bytes are not a request, or it names no table, or too many tables or columns.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let request: Self = serde_json::from_slice(bytes).map_err(|error| malformed(format!("request: {error}")))?;
         let columns = request.tables.iter().filter_map(|table| table.columns.as_ref()).map(Vec::len).max();
@@ -181,14 +182,14 @@ pub enum Source {
     Remote {
         /// Its address there.
         address: u64,
-        /// What the network card knows it by.
+        /// The key by which the network card knows it.
         key: u64,
         /// Its length.
         bytes: u64,
     },
     /// Nothing is to be done: the other side has put the bytes into their places.
     Placed {
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
 }
@@ -230,18 +231,19 @@ pub struct TableManifest {
     pub messages: Buffer,
 }
 
-/// What an image consists of.
+/// The description of an image: its range, sources, pieces and tables.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Manifest {
-    /// Addresses that the range takes.
+    /// The length of the range in bytes.
     pub range_bytes: u64,
     /// Where pieces come from.
     pub sources: Vec<Source>,
-    /// What lies where in the range, by rising offsets. No two overlap.
+    /// The pieces, by rising offsets in the range. No two overlap.
     pub pieces: Vec<Piece>,
     /// The tables, in the order of the request.
     pub tables: Vec<TableManifest>,
-    /// Bytes of buffers that are given where they lie, each as often as a batch has it.
+    /// Bytes of buffers that the holder shares where they lie. A buffer counts once for each batch
+    /// that has it.
     pub shared_bytes: u64,
     /// Bytes of buffers that were copied for this image.
     pub copied_bytes: u64,
@@ -262,7 +264,7 @@ pub struct Table {
     pub batches: Vec<RecordBatch>,
 }
 
-/// Appends a message of Arrow IPC in front of which stands its length.
+/// Appends a message of Arrow IPC behind its length.
 pub fn put_message(out: &mut Vec<u8>, message: &[u8]) {
     let padded = message.len().next_multiple_of(8);
     out.extend_from_slice(&[0xff; 4]);
@@ -304,7 +306,7 @@ impl<'a> Take<'a> {
         Ok(text.into())
     }
 
-    /// How many follow, each of so many bytes at least.
+    /// Reads the number of the following items, each of which takes at least `least_bytes` bytes.
     fn count(&mut self, what: &str, most: usize, least_bytes: usize) -> Result<usize> {
         let count = self.number()? as usize;
         if count > most || count > (self.all.len() - self.at) / least_bytes {
@@ -355,10 +357,10 @@ impl Manifest {
         out
     }
 
-    /// Reads a manifest. The messages of its tables are looked at by [`read`](Self::read).
+    /// Reads a manifest. Only [`read`](Self::read) checks the messages of its tables.
     ///
     /// # Errors
-    /// When the bytes are none, or say what cannot be.
+    /// When the bytes are not a manifest, or contradict themselves.
     pub fn decode(bytes: Vec<u8>) -> Result<Self> {
         if bytes.len() > MOST_MANIFEST_BYTES {
             return Err(malformed("the manifest is too long"));
@@ -410,11 +412,11 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Makes sure that the range and its pieces can be: pieces stand by rising offsets, overlap
-    /// nowhere, and lie within the range and within their sources.
+    /// Checks the range and its pieces: the pieces stand by rising offsets, do not overlap, and lie
+    /// within the range and within their sources.
     ///
     /// # Errors
-    /// When they cannot.
+    /// When one of these does not hold.
     pub fn check_pieces(&self) -> Result<()> {
         if self.range_bytes > MOST_RANGE_BYTES {
             return Err(malformed("its range is too long"));
@@ -434,10 +436,10 @@ impl Manifest {
         Ok(())
     }
 
-    /// The parts of the range that buffers of the tables take, by rising offsets. None overlap.
+    /// The parts of the range that buffers of the tables take, by rising offsets. No two overlap.
     ///
     /// # Errors
-    /// When a message is none, or a buffer lies outside of the range.
+    /// When a message is malformed, or a buffer lies outside of the range.
     pub(crate) fn buffer_places(&self) -> Result<Vec<Range<u64>>> {
         let mut places: Vec<Range<u64>> = Vec::new();
         for table in &self.tables {
@@ -472,24 +474,24 @@ impl Manifest {
         Ok(merged)
     }
 
-    /// Makes the tables' arrays over `range`, whose pieces are all in their places. Every value is
-    /// checked that Arrow demands something of, so the whole image may be read.
+    /// Makes the tables' arrays over `range`, whose pieces are all in their places. Every value for
+    /// which Arrow has a rule is checked, so the whole image may be read.
     ///
     /// # Errors
-    /// When the manifest says what cannot be, or the values are none of such arrays.
+    /// When the manifest is malformed, or a value is not valid in its array.
     pub fn read(&self, range: &Buffer) -> Result<Vec<Table>> {
         self.read_with(range, &UnsafeFlag::new())
     }
 
-    /// As [`read`](Self::read), without a look at any value.
+    /// As [`read`](Self::read), without a check of any value.
     ///
     /// # Safety
-    /// The bytes of the range must be such arrays as the manifest says: offsets and views within
-    /// their values, texts in UTF-8, codes within their dictionaries, and as many NULLs. They must
-    /// not change as long as anybody holds the batches.
+    /// The bytes of the range must be the arrays that the manifest describes: offsets and views
+    /// within their values, texts in UTF-8, codes within their dictionaries, and the stated numbers
+    /// of NULLs. The bytes must not change as long as anybody holds the batches.
     ///
     /// # Errors
-    /// When the manifest says what cannot be.
+    /// When the manifest is malformed.
     pub unsafe fn read_trusted(&self, range: &Buffer) -> Result<Vec<Table>> {
         let mut skip = UnsafeFlag::new();
         // SAFETY: the caller vouches for the values.
@@ -574,7 +576,7 @@ fn schema_of(message: &Message<'_>) -> Result<Schema> {
     Ok(arrow_ipc::convert::fb_to_schema(schema))
 }
 
-/// Refuses a field that Arrow's conversion would panic at, and types that images do not have.
+/// Refuses a field at which Arrow's conversion would panic, and types that images do not have.
 fn check_field(field: arrow_ipc::Field<'_>, depth: usize) -> Result<()> {
     use arrow_ipc::{Precision, Type};
     let is_int = |int: arrow_ipc::Int<'_>| matches!(int.bitWidth(), 8 | 16 | 32 | 64);
@@ -629,7 +631,8 @@ fn check_field(field: arrow_ipc::Field<'_>, depth: usize) -> Result<()> {
     field.children().into_iter().flatten().try_for_each(|child| check_field(child, depth + 1))
 }
 
-/// The types of the dictionaries' values by their numbers, each of one column.
+/// The types of the dictionaries' values by dictionary number. Each dictionary belongs to one
+/// column.
 #[allow(deprecated, reason = "Arrow keeps the number in the field, and names no other way to it")]
 fn dictionary_ids(schema: &Schema) -> Result<HashMap<i64, DataType>> {
     let mut ids = HashMap::new();
@@ -647,9 +650,9 @@ fn dictionary_ids(schema: &Schema) -> Result<HashMap<i64, DataType>> {
 /// Checks of batches' headers: that each array has the buffers of its type, long enough for its
 /// rows, and that these lie in the pieces.
 struct Places {
-    /// Parts of the range in which every byte is there, by rising offsets.
+    /// Parts of the range that the pieces cover, by rising offsets.
     there: Vec<(u64, u64)>,
-    /// The one in which the last buffer lay.
+    /// The part in which the last buffer lay, by its index in `there`.
     last: usize,
 }
 
@@ -700,7 +703,7 @@ impl Places {
         walk.end()
     }
 
-    /// Whether these bytes of the range are there. None are there anywhere within it.
+    /// Whether pieces cover these bytes of the range. Zero bytes may lie anywhere before its end.
     fn holds(&mut self, from: u64, bytes: u64) -> bool {
         let Some(end) = from.checked_add(bytes) else { return false };
         let range_end = self.there.last().map_or(0, |last| last.1);
@@ -741,8 +744,8 @@ where
         Ok(())
     }
 
-    /// Checks a buffer of at least so many values of so many bytes, and of nothing else: of a value
-    /// that is cut off Arrow makes no error.
+    /// Checks a buffer of at least `least` values of `width` bytes. Its length must be a multiple
+    /// of `width`, because Arrow reports no error for a value that is cut off.
     fn values(&mut self, least: u64, width: u64) -> Result<()> {
         let buffer = self.buffers.next().ok_or_else(|| malformed("a buffer is missing"))?;
         let bytes = buffer.length() as u64;
@@ -755,7 +758,7 @@ where
         Ok(())
     }
 
-    /// Checks an array; how many rows it has.
+    /// Checks an array, and returns its number of rows.
     fn array(&mut self, data_type: &DataType) -> Result<u64> {
         let node = self.nodes.next().ok_or_else(|| malformed("a column is missing"))?;
         let rows = u64::try_from(node.length()).ok().filter(|&rows| rows < 1 << 31);

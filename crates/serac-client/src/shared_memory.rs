@@ -12,15 +12,16 @@
 //! # Ok::<(), serac_client::client::Error>(())
 //! ```
 //!
-//! The holder sends descriptors of its data files, and of one sealed piece of memory for what lies
-//! in no file. They are mapped here read-only, into one range of addresses, which lives as long as
-//! any array over it. Nothing here can change what the holder has, or make it wait.
+//! The holder sends descriptors of its data files. Buffers that lie in no file come in one sealed
+//! piece of memory, with a descriptor of its own. All are mapped here read-only, into one range of
+//! addresses. The range lives as long as any array over it. This process can neither change the
+//! holder's data nor make the holder wait.
 //!
-//! **Who is believed.** A holder of this process's user, or of root, may change this process's
-//! memory anyway. So its data files are mapped ([`map`]), and its values are not looked at. A
-//! folder's owner may be the holder for other users, too. Its process could write to a data file
-//! after the values were checked. So what lies in its files is copied first ([`map_and_copy`]), and
-//! every value is checked then.
+//! **Trust.** A holder that runs as this process's user, or as root, could change this process's
+//! memory anyway. So its data files are mapped ([`map`]), and its values are not checked. The owner
+//! of a folder may also be the holder for other users. The owner's process could write to a data
+//! file after the values were checked. So the buffers in its files are first copied
+//! ([`map_and_copy`]), and then every value is checked.
 
 use crate::client::{Client, Error};
 use crate::image::{ImageError, Manifest, PIECE_ALIGNMENT, Piece, SnapshotRequest, Source, Table};
@@ -35,10 +36,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The seals without which memory is not believed to stay as it is.
+/// The seals that memory must have: they keep its bytes and its length as they are.
 const SEALS: SealFlags = SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
 
-/// Tables as they were at one moment. The batches live as long as anybody holds them, also after
+/// Tables as they were at one moment. The batches live as long as anybody holds them, even after
 /// the lease, the connection and the holder have ended.
 #[derive(Debug)]
 pub struct Snapshot {
@@ -46,7 +47,7 @@ pub struct Snapshot {
     pub tables: Vec<Table>,
     /// The number of the lease, for [`Client::end_lease`].
     pub lease: u64,
-    /// When the holder ends the lease by itself. The batches can be read afterwards, too.
+    /// By this time the holder has ended the lease by itself. The batches stay readable afterwards.
     pub until: Instant,
     /// Bytes of buffers that lie in the holder's data files.
     pub shared_bytes: u64,
@@ -55,13 +56,13 @@ pub struct Snapshot {
 }
 
 impl Client {
-    /// Reads tables as they are now, or as the open transaction sees them, without a copy of what
-    /// lies in data files. The lease counts against what the holder gives at a time: end it with
+    /// Reads tables as they are now, or as the open transaction sees them. Buffers in data files of
+    /// a trusted holder are not copied. The lease counts against the holder's limits: end it with
     /// [`end_lease`](Self::end_lease) when the batches are not needed any more.
     ///
     /// # Errors
-    /// What is wrong with the request: 42P01 and 42703 for what is not there, 42501 for what the
-    /// role may not read, 53400 and 54000 for more than the holder gives.
+    /// The error of the request: 42P01 for a missing table, 42703 for a missing column, 42501 for a
+    /// table or column that the role may not read, 53400 and 54000 above the holder's limits.
     pub fn snapshot(&mut self, request: &SnapshotRequest) -> Result<Snapshot, Error> {
         let image = self.snapshot_bytes(&request.encode())?;
         let read = || -> Result<_, ImageError> {
@@ -99,19 +100,19 @@ impl Client {
     }
 }
 
-/// The end of a time that begins now.
+/// The end of a period that begins now.
 fn later(time: Duration) -> Instant {
     const LONG: Duration = Duration::from_secs(365 * 24 * 3600);
     Instant::now() + time.min(LONG)
 }
 
-/// Addresses that are given back when the last buffer over them goes.
+/// A range of addresses. It is unmapped when the last buffer over it is dropped.
 struct Range {
     start: NonNull<c_void>,
     bytes: usize,
 }
 
-// SAFETY: it is memory that may be read from anywhere.
+// SAFETY: any thread may read this memory.
 unsafe impl Send for Range {}
 // SAFETY: as above; nobody writes to it.
 unsafe impl Sync for Range {}
@@ -124,19 +125,19 @@ impl Drop for Range {
     }
 }
 
-/// What becomes of the pieces that lie in data files.
+/// How the pieces that lie in data files come into the range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DataFiles {
     Mapped,
     Copied,
 }
 
-/// Maps the pieces of an image, read-only, into one range of addresses. What lies between them can
-/// be read, too, and is zero. The manifest need not have come from [`Manifest::decode`].
+/// Maps the pieces of an image, read-only, into one range of addresses. The bytes between pieces
+/// can be read, too, and are zero. The manifest need not have come from [`Manifest::decode`].
 ///
 /// # Safety
 /// Nobody may write to the files of [`Source::File`], or shorten them, as long as anybody holds the
-/// buffer or an array over it. Memory of [`Source::Memory`] is sealed, which is checked here.
+/// buffer or an array over it. This function checks that memory of [`Source::Memory`] is sealed.
 ///
 /// # Errors
 /// When the descriptors are not what the manifest says, a piece cannot lie where the manifest says,
@@ -145,8 +146,8 @@ pub unsafe fn map(manifest: &Manifest, descriptors: &[OwnedFd]) -> Result<Buffer
     lay_out(manifest, descriptors, DataFiles::Mapped)
 }
 
-/// As [`map`], but copies the tables' buffers that lie in files. So nobody can change what the
-/// buffer has.
+/// As [`map`], but copies the tables' buffers that lie in files. So nobody can change the bytes of
+/// the result.
 ///
 /// # Errors
 /// As for [`map`].
@@ -202,7 +203,7 @@ fn lay_out(manifest: &Manifest, descriptors: &[OwnedFd], data_files: DataFiles) 
                 range.start.as_ptr().byte_add(piece.offset as usize),
                 piece.bytes as usize,
                 ProtFlags::READ,
-                // Of pages that are never written, nothing is ever private.
+                // Private: these pages are never written, so none of them is ever copied.
                 MapFlags::PRIVATE | MapFlags::FIXED,
                 file,
                 piece.source_offset,
@@ -228,8 +229,8 @@ fn copy_buffers(
     for place in places[first..].iter().take_while(|place| place.start < piece_end) {
         let (mut from, end) = (place.start.max(piece.offset), place.end.min(piece_end));
         while from < end {
-            // SAFETY: the bytes lie in the range, which is ours, can be written to, and has no
-            // other reference into it yet.
+            // SAFETY: the bytes lie in the range. The range is ours and writable, and no other
+            // reference leads into it yet.
             let wanted = unsafe {
                 std::slice::from_raw_parts_mut(
                     range.start.as_ptr().cast::<u8>().add(from as usize),
@@ -247,7 +248,7 @@ fn copy_buffers(
     Ok(())
 }
 
-/// Refuses files that are shorter than what is said of them, and memory that could change.
+/// Refuses files that are shorter than the manifest says, and memory that could change.
 fn check(file: &OwnedFd, bytes: u64, is_memory: bool) -> Result<(), ImageError> {
     let found = rustix::fs::fstat(file).map_err(io::Error::from)?;
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile || (found.st_size as u64) < bytes {

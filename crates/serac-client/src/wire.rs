@@ -1,5 +1,5 @@
-//! How a process talks to the one that has the database's folder open: frames on a Unix socket in
-//! the folder.
+//! The protocol between a client and the process that has the database's folder open: frames on a
+//! Unix socket in the folder.
 //!
 //! A frame is a byte for its kind, four bytes for the length of its body (big endian), and the
 //! body. Numbers in bodies are big endian. Each kind has a greatest length, and a longer or unknown
@@ -27,9 +27,9 @@
 //! ```
 //! Notices, notifications and the progress of a COPY come between any other frames.
 //!
-//! **Statements.** The client sends the next one after the Ready of the last. Each has a number,
-//! one more than the last. What stands before the Ready belongs to it. A statement is acknowledged
-//! by its Complete, which is sent when its commit is durable.
+//! **Statements.** The client sends the next statement after the Ready of the last. Each has a
+//! number, one more than the last. The frames before a Ready belong to its statement. A Complete
+//! acknowledges a statement: the holder sends it when the commit is durable.
 //!
 //! **COPY from the client.** Each CopyIn is answered by exactly one DataEnd, also when the Complete
 //! or an Error comes first: then the client sends no more Data, and the holder drops what is on its
@@ -37,7 +37,7 @@
 //!
 //! **Cancelling.** A statement is cancelled from a connection of its own, whose first and only
 //! frame is a Cancel with the process and the secret of the Welcome, and the number of the
-//! statement. So a cancellation is not held up by data on its way, and none meets a later
+//! statement. So data on its way does not hold up a cancellation, and no cancellation ends a later
 //! statement.
 //!
 //! **Handing over.** A server that finds the folder held asks for it on a connection of its own,
@@ -48,10 +48,10 @@
 //!
 //! **The end.** A holder that ends in order sends a Bye, with the number of the last statement that
 //! it has begun. A later statement has not run, so the client may run it elsewhere. After any other
-//! end, what ran may have committed or not.
+//! end, the running statement may have committed or not.
 //!
 //! **Descriptors.** A Descriptors frame is sent in one piece with its open files (SCM_RIGHTS). Only
-//! the holder sends any; they belong to the Image that follows.
+//! the holder sends open files; they belong to the Image that follows.
 //!
 //! **Rows** are messages of an Arrow IPC stream, of which the Schema is the first. Each Schema
 //! begins a stream.
@@ -82,7 +82,7 @@ pub const MOST_IMAGE_BYTES: usize = 1 << 20;
 pub const MOST_MESSAGE_BYTES: usize = 64 << 10;
 /// The longest name, path or text of a notification; more of it is cut off.
 pub const MOST_WORD_BYTES: usize = 16 << 10;
-/// Open files in a frame. The system's limit is 253.
+/// The most open files that come with a frame. The system's limit is 253.
 pub const MOST_DESCRIPTORS: usize = 200;
 
 /// Kinds of frames: small letters come from the client, capital letters from the holder.
@@ -114,7 +114,7 @@ mod kind {
     pub(super) const BYE: u8 = b'B';
 }
 
-/// What is wrong with a frame.
+/// The error of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameError {
     /// There is no such kind.
@@ -123,12 +123,12 @@ pub enum FrameError {
     TooLong {
         /// The kind.
         kind: u8,
-        /// The length that the frame says.
+        /// The length in the frame's header.
         length: usize,
         /// The greatest length.
         most: usize,
     },
-    /// The body is none of such a frame.
+    /// The body is not valid for a frame of this kind.
     Malformed(u8),
 }
 
@@ -152,7 +152,7 @@ impl std::error::Error for FrameError {}
 pub enum Sender {
     /// A client that has not logged in.
     Stranger,
-    /// A client that has.
+    /// A client that has logged in.
     Client,
     /// The holder of the folder.
     Holder,
@@ -161,7 +161,7 @@ pub enum Sender {
 /// The kind, and the length of the body, of a frame with this header.
 ///
 /// # Errors
-/// When the sender has no such frames, or none of this length.
+/// When the sender may not send frames of this kind, or of this length.
 pub fn header(bytes: [u8; HEADER_BYTES], sender: Sender) -> Result<(u8, usize), FrameError> {
     const WORD: usize = 3 + MOST_WORD_BYTES;
     const FAILURE: usize = 5 + 5 * (5 + MOST_MESSAGE_BYTES) + 17;
@@ -196,13 +196,13 @@ pub fn header(bytes: [u8; HEADER_BYTES], sender: Sender) -> Result<(u8, usize), 
     if length <= most { Ok((kind, length)) } else { Err(FrameError::TooLong { kind, length, most }) }
 }
 
-/// An error of a statement, as it is told to a client. Its texts are boxed, so that results stay
-/// small.
+/// An error of a statement, in the form that clients get. All texts but the message are boxed, so
+/// that results stay small.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     /// Five characters, as PostgreSQL uses them.
     pub sqlstate: Box<str>,
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// More about it.
     pub detail: Option<Box<str>>,
@@ -210,7 +210,7 @@ pub struct Failure {
     pub hint: Option<Box<str>>,
     /// The column, relation, function or constraint that it is about.
     pub name: Option<Box<str>>,
-    /// Where in the text: line and column, from 1.
+    /// The place in the statement's text: line and column, from 1.
     pub position: Option<(u64, u64)>,
 }
 
@@ -221,13 +221,13 @@ impl Failure {
         Self { sqlstate, message, detail: None, hint: None, name: None, position: None }
     }
 
-    /// With more about it.
+    /// The error with this detail.
     #[must_use]
     pub fn with_detail(self, detail: impl Into<Box<str>>) -> Self {
         Self { detail: Some(detail.into()), ..self }
     }
 
-    /// With what can be done about it.
+    /// The error with this hint.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<Box<str>>) -> Self {
         Self { hint: Some(hint.into()), ..self }
@@ -247,14 +247,14 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Which folder it is: its file system's number, and its own in that.
+/// The identity of a folder: the numbers of its file system and of its inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FolderId(pub u64, pub u64);
 
 /// Whether a transaction is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Status {
-    /// None.
+    /// No transaction is open.
     #[default]
     Idle,
     /// Open.
@@ -263,23 +263,23 @@ pub enum Status {
     Failed,
 }
 
-/// What a client says.
+/// A frame from a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientFrame<'a> {
-    /// Who it is: the first frame.
+    /// The client's identity: the first frame.
     Hello {
         /// Its version of the protocol.
         version: u16,
-        /// Whether columns without a name are called as by PostgreSQL.
+        /// Whether columns without a name get PostgreSQL's names.
         postgresql_names: bool,
-        /// The role; none for the bootstrap superuser.
+        /// The role; `None` for the bootstrap superuser.
         role: Option<&'a str>,
-        /// What it calls itself.
+        /// The client's name for itself.
         application: &'a str,
-        /// The folder from which relative paths in COPY go; none if it is no text.
+        /// The folder to which paths in COPY are relative; `None` if its path is not UTF-8.
         folder: Option<&'a str>,
     },
-    /// A statement of another connection shall stop: the first and only frame.
+    /// Cancels a statement of another connection: the first and only frame.
     Cancel {
         /// The connection's number.
         process: i32,
@@ -301,7 +301,7 @@ pub enum ClientFrame<'a> {
     CreateTable {
         /// The number, counted with those of statements.
         statement: u64,
-        /// The table's schema; none where the `search_path` tells.
+        /// The table's schema; `None` for the schema that `search_path` gives.
         schema: Option<&'a str>,
         /// The table.
         table: &'a str,
@@ -310,7 +310,7 @@ pub enum ClientFrame<'a> {
     },
     /// A part of a COPY's data.
     Data(&'a [u8]),
-    /// The end of a COPY's data, or why there is no more of it.
+    /// The end of a COPY's data, or the reason why the client has no more.
     DataEnd(Result<(), &'a str>),
     /// Asks for an image of tables in shared memory.
     Snapshot {
@@ -326,7 +326,7 @@ pub enum ClientFrame<'a> {
     },
 }
 
-/// What a holder says.
+/// A frame from the holder.
 #[derive(Clone, PartialEq, Debug)]
 pub enum HolderFrame<'a> {
     /// The client has logged in.
@@ -335,7 +335,7 @@ pub enum HolderFrame<'a> {
         version: u16,
         /// The connection's number.
         process: i32,
-        /// What cancels its statements.
+        /// The secret that cancels its statements.
         secret: u64,
         /// The number of the holder's process.
         holder: u32,
@@ -344,7 +344,7 @@ pub enum HolderFrame<'a> {
         /// The holder's name and version.
         name: &'a str,
     },
-    /// The client has not, and the connection ends.
+    /// The client has not logged in, and the connection ends.
     Refused(Failure),
     /// The columns of rows that follow: a message of Arrow IPC.
     Schema(&'a [u8]),
@@ -361,9 +361,9 @@ pub enum HolderFrame<'a> {
     CopyIn,
     /// The data of a COPY follows.
     CopyOut,
-    /// A part of it.
+    /// A part of the data of a COPY.
     Data(&'a [u8]),
-    /// How far a COPY is.
+    /// The progress of a COPY.
     Progress {
         /// Rows copied.
         rows: u64,
@@ -374,7 +374,7 @@ pub enum HolderFrame<'a> {
     },
     /// A statement has failed.
     Error(Failure),
-    /// What a statement says besides its result.
+    /// A notice of a statement, beside its result.
     Notice {
         /// "NOTICE" or "WARNING".
         severity: &'a str,
@@ -383,7 +383,7 @@ pub enum HolderFrame<'a> {
         /// The text.
         message: &'a str,
     },
-    /// What another session has told in a channel.
+    /// A message that another session has sent to a channel (NOTIFY).
     Notification {
         /// The number of that session's connection.
         process: i32,
@@ -392,7 +392,7 @@ pub enum HolderFrame<'a> {
         /// The text.
         payload: &'a str,
     },
-    /// So many open files come with this frame.
+    /// The number of open files that come with this frame.
     Descriptors(u16),
     /// A part of an image's manifest.
     Image {
@@ -409,8 +409,8 @@ pub enum HolderFrame<'a> {
         statement: u64,
         /// Whether a transaction is open.
         status: Status,
-        /// Whether the session has state of its own: statements may mean something else in a new
-        /// one.
+        /// Whether the session has state of its own, so that statements may mean something else in
+        /// a new session.
         has_state: bool,
     },
     /// The holder ends the connection.
@@ -431,7 +431,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
     out[start + 1..start + HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
 }
 
-/// The beginning of a text, in at most so many bytes.
+/// The beginning of a text, in at most `most` bytes.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
@@ -448,7 +448,7 @@ fn put_message(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Writes what may be missing.
+/// Writes a value that may be missing.
 fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, put: impl FnOnce(&mut Vec<u8>, T)) {
     out.push(u8::from(value.is_some()));
     if let Some(value) = value {
@@ -468,7 +468,7 @@ fn put_failure(out: &mut Vec<u8>, failure: &Failure) {
     });
 }
 
-/// What is left of a body.
+/// The unread rest of a body.
 struct Body<'a> {
     kind: u8,
     rest: &'a [u8],
@@ -509,7 +509,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// A text of so many bytes, which may be no more than `most`.
+    /// A text of `length` bytes; an error if that is more than `most`.
     fn counted(&mut self, length: usize, most: usize) -> Result<&'a str, FrameError> {
         if length > most {
             return self.malformed();
@@ -555,7 +555,7 @@ impl<'a> Body<'a> {
 }
 
 impl<'a> ClientFrame<'a> {
-    /// Writes the frame. The caller sees to it that texts, data and schemas are no longer than such
+    /// Writes the frame. The caller makes sure that texts, data and schemas are no longer than such
     /// frames may be.
     pub fn put(&self, out: &mut Vec<u8>) {
         match *self {
@@ -644,7 +644,7 @@ impl<'a> ClientFrame<'a> {
 }
 
 impl<'a> HolderFrame<'a> {
-    /// Writes the frame. The caller sees to it that rows, data and schemas are no longer than such
+    /// Writes the frame. The caller makes sure that rows, data and schemas are no longer than such
     /// frames may be.
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -712,7 +712,7 @@ impl<'a> HolderFrame<'a> {
         }
     }
 
-    /// Whether a frame of this kind is one of rows, whose body is kept as it is.
+    /// Whether a frame of this kind has rows. The body of such a frame is kept as it is.
     pub fn is_rows(kind: u8) -> bool {
         kind == kind::ROWS
     }
