@@ -1,4 +1,4 @@
-//! Who may wait at a port without having said who they are.
+//! The places of a port for connections that have not logged in yet.
 //!
 //! A connection costs memory and a descriptor before anybody has logged in on it, so those that
 //! wait are bounded in number and in time, and they take nothing from those who have logged in:
@@ -9,10 +9,11 @@
 //!               ▼
 //!             closed
 //! ```
-//! An address may have as many places as are left for others. A newcomer from an address that has
-//! its share takes the place of that address's oldest; where all places are taken, one of the
-//! address that has the most. So a flood from anywhere shortens the time to log in, from the
-//! address of the flood above all, but closes the port to nobody.
+//! An address may have as many places as are left for others. A newcomer from an address with that
+//! many takes the place of that address's oldest connection. If all places are taken, a newcomer
+//! from another address takes the oldest place of the address that has the most. So a flood
+//! shortens the time to log in, above all from the address of the flood, but closes the port to
+//! nobody.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -29,26 +30,26 @@ pub struct Admission {
     waiting: Mutex<HashMap<Origin, VecDeque<Arc<Notify>>>>,
 }
 
-/// Where a connection comes from: an IPv4 address, the network of an IPv6 address, or this machine,
-/// by a file.
+/// The origin of a connection: an IPv4 address, or the /64 network of an IPv6 address. `None` is a
+/// Unix socket.
 type Origin = Option<IpAddr>;
 
 fn origin(address: Option<IpAddr>) -> Origin {
     address.map(|address| match address.to_canonical() {
-        // Whoever has one address of such a network has all of them.
+        // A client that has one address of such a network can use all of them.
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),
         address => address,
     })
 }
 
 impl Admission {
-    /// `limit`: places; one at least.
+    /// An empty port with `limit` places, at least one.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit: limit.max(1), waiting: Mutex::default() })
     }
 
-    /// A place for a connection from this address, none for one by a file. Another may have to give
-    /// way.
+    /// A place for a connection from this address; `None` is a Unix socket. Another connection may
+    /// lose its place.
     pub fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Waiting {
         let (origin, expelled) = (origin(address), Arc::new(Notify::new()));
         let mut waiting = self.waiting.lock();
@@ -72,7 +73,7 @@ impl Admission {
     }
 }
 
-/// A place, until it is dropped.
+/// A place of a port, which is free again when this is dropped.
 #[derive(Debug)]
 pub struct Waiting {
     admission: Arc<Admission>,
@@ -81,8 +82,8 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Ready when the connection is to be closed: `time` is over, or another needs the place. Does
-    /// not keep the place.
+    /// Ready when the connection is to be closed: `time` is over, or another connection needs the
+    /// place. The future does not keep the place.
     pub fn ends(&self, time: Duration) -> impl Future<Output = ()> + Send + 'static {
         let expelled = self.expelled.clone();
         async move {

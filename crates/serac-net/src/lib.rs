@@ -1,9 +1,9 @@
-//! What every server has: where it listens, whom it lets in, and its certificate.
+//! The common parts of all servers: listeners, the admission of connections, and certificates.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`listen`] | addresses, of the network and of the file system, and their sockets |
-//! | [`admission`] | how many connections are served at a time, and which wait |
+//! | [`admission`] | how many connections may wait to log in, and which of them give way |
 //! | [`tls`] | certificates |
 #![warn(missing_docs)]
 

@@ -1,7 +1,7 @@
-//! Where a server listens: addresses of TCP and Unix sockets, and the connections that come there.
+//! Listeners of a server, on TCP addresses and Unix sockets, and the connections that they accept.
 //!
-//! A Unix socket is a file. One that a server has left behind which is gone is replaced; one behind
-//! which a server answers is not. The file goes when its listener does.
+//! A Unix socket is a file. A file that an ended server has left behind is replaced; a file at
+//! which a server answers is not. The file is removed when its listener is dropped.
 
 use socket2::{SockRef, TcpKeepalive};
 use std::fs;
@@ -16,15 +16,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// A client of whom nothing is heard for so long is asked whether it is still there.
+/// A client that sends nothing for so long is probed (TCP keepalive).
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long it may take to answer before it is asked again.
+/// The time between two probes.
 const PROBES: Duration = Duration::from_secs(10);
-/// A client that leaves so many questions without an answer is gone, and what it had locked is
-/// free: two minutes after it has vanished.
+/// A client that leaves so many probes unanswered is taken for gone, and its locks are released:
+/// two minutes after it has vanished.
 const MOST_PROBES: u32 = 6;
 
-/// Connections that wait to be taken at the socket of a folder.
+/// The most connections that wait to be accepted at the socket of a folder.
 const FOLDER_BACKLOG: i32 = 1_024;
 
 /// A place where clients connect.
@@ -45,11 +45,11 @@ impl Listener {
         TcpListener::bind(address).await.map(Self::Tcp)
     }
 
-    /// Listens on a Unix socket at `path`. Whoever may enter its folder may connect, as with
-    /// PostgreSQL's.
+    /// Listens on a Unix socket at `path`. Every user who may enter its folder may connect, as with
+    /// PostgreSQL's socket.
     ///
     /// # Errors
-    /// When there is another server behind it, a file that is no socket, or no way to make one.
+    /// When another server answers there, the file is not a socket, or the socket cannot be made.
     pub fn unix(path: &Path) -> io::Result<Self> {
         if let Ok(found) = fs::symlink_metadata(path) {
             let in_use = |why: &str| Err(io::Error::new(io::ErrorKind::AddrInUse, why));
@@ -66,11 +66,12 @@ impl Listener {
         Ok(Self::Unix(listener, SocketFile { path: path.to_owned(), inode: fs::symlink_metadata(path)?.ino() }))
     }
 
-    /// Listens on the socket of a database's folder, which nobody but this user may enter. One that
-    /// is there already was left behind: the caller has the folder's lock.
+    /// Listens on the socket of a database's folder. Only this user and root may connect: the file
+    /// has the mode 0600. A socket that is already there was left behind, because the caller holds
+    /// the folder's lock.
     ///
     /// # Errors
-    /// When there is a file that is no socket, or no way to make one.
+    /// When the file is not a socket, or the socket cannot be made.
     pub fn folder(folder: &Path) -> io::Result<Self> {
         let path = folder.join(serac_client::wire::SOCKET);
         match fs::symlink_metadata(&path) {
@@ -81,7 +82,7 @@ impl Listener {
             Ok(_) => fs::remove_file(&path)?,
             Err(_) => {}
         }
-        // The address goes through the descriptor of the folder.
+        // The address goes through the descriptor of the folder, so that a long path fits.
         let opened = serac_client::client::open_folder(folder)?;
         let (socket, address) = serac_client::client::socket_in(&opened)?;
         // The file gets the mode that the socket has when it is bound, so that it never has
@@ -94,10 +95,10 @@ impl Listener {
         Ok(Self::Unix(UnixListener::from_std(socket.into())?, SocketFile { path, inode }))
     }
 
-    /// The first address of TCP among them.
+    /// The first TCP address of the listeners.
     ///
     /// # Errors
-    /// When there is none, or the system does not say.
+    /// When no listener has one, or the system call fails.
     pub fn address_of(listeners: &[Self]) -> io::Result<SocketAddr> {
         let address = listeners.iter().find_map(|listener| match listener {
             Self::Tcp(listener) => Some(listener.local_addr()),
@@ -109,7 +110,7 @@ impl Listener {
     fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<Socket>> {
         match self {
             Self::Tcp(listener) => listener.poll_accept(context).map_ok(|(socket, _)| {
-                // Small answers shall not wait for more.
+                // Small answers are sent at once, without waiting for more bytes.
                 let _ = socket.set_nodelay(true);
                 let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(PROBES).with_retries(MOST_PROBES);
                 let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
@@ -119,8 +120,8 @@ impl Listener {
         }
     }
 
-    /// The next connection on any of them, of which any may be asked first: one to which
-    /// connections come all the time keeps nobody from the others. One task may wait at a time.
+    /// The next connection on any of the listeners. They are polled from a random one on, so that a
+    /// busy listener does not starve the others. Only one task may wait at a time.
     ///
     /// # Errors
     /// When a connection cannot be taken (no file descriptors left, for example).
@@ -144,7 +145,7 @@ pub struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Another server may have put its own there meanwhile.
+        // Another server may have put its own socket there meanwhile.
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
@@ -160,7 +161,7 @@ pub enum Socket {
     Unix(UnixStream),
 }
 
-/// Does the same with either.
+/// Evaluates the same expression for either kind of socket.
 macro_rules! either {
     ($socket:expr, $inner:ident => $does:expr) => {
         match $socket {
@@ -171,7 +172,7 @@ macro_rules! either {
 }
 
 impl Socket {
-    /// Where the client is; none on a Unix socket.
+    /// The client's address; `None` on a Unix socket.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(socket) => socket.peer_addr().ok(),
@@ -179,13 +180,13 @@ impl Socket {
         }
     }
 
-    /// Whether what passes stays on this machine, in a socket that is a file.
+    /// Whether this is a Unix socket, whose data stays on this machine.
     pub fn is_unix(&self) -> bool {
         matches!(self, Self::Unix(_))
     }
 
-    /// Writes what more follows: the kernel may hold back the end of it until there is more, or
-    /// until [`push`](Self::push).
+    /// Writes bytes that more will follow. The kernel may hold back the last of them until more are
+    /// written, or until [`push`](Self::push).
     ///
     /// # Errors
     /// When the connection has ended.
@@ -206,13 +207,13 @@ impl Socket {
     /// When the connection has ended.
     pub fn push(&self) -> io::Result<()> {
         match self {
-            // To set it again is what pushes.
+            // Setting the option again pushes.
             Self::Tcp(socket) => socket.set_nodelay(true),
             Self::Unix(_) => Ok(()),
         }
     }
 
-    /// The user, and the process, of a client on a Unix socket, as they were when it connected.
+    /// The user and the process of a client on a Unix socket, as they were when it connected.
     pub fn peer(&self) -> Option<(u32, Option<i32>)> {
         match self {
             Self::Tcp(_) => None,
@@ -220,7 +221,7 @@ impl Socket {
         }
     }
 
-    /// The socket without the runtime that it was taken with, for [`Unbound::bind`] in another.
+    /// The socket without the runtime that accepted it, for [`Unbound::bind`] in another runtime.
     ///
     /// # Errors
     /// When the system refuses.
@@ -234,7 +235,7 @@ impl Socket {
     /// The socket, and a second handle that keeps it open.
     ///
     /// # Errors
-    /// When the system gives none.
+    /// When the system gives no second descriptor.
     pub fn twice(self) -> io::Result<(Self, Self)> {
         let first = self.unbound()?;
         let second = match &first {
@@ -255,7 +256,7 @@ pub enum Unbound {
 }
 
 impl Unbound {
-    /// The connection, served by the runtime that this is called in.
+    /// The connection, served by the runtime in which this is called.
     ///
     /// # Errors
     /// When the system refuses.

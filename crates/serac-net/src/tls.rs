@@ -1,4 +1,4 @@
-//! Certificates.
+//! Certificates and keys of servers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// Certificate and key of a server.
 pub type TlsConfig = Arc<ServerConfig>;
 
-/// What a server needs for TLS 1.2 and 1.3, from files in PEM: its certificate, with those between
-/// it and the authority, and its key.
+/// Reads the settings of a server for TLS 1.2 and 1.3 from PEM files. `certificate` has the
+/// server's certificate and the intermediate ones up to the authority; `key` has the private key.
 ///
 /// # Errors
-/// What is wrong with the files.
+/// The error of a file, with its path.
 pub fn tls_config(certificate: &Path, key: &Path) -> Result<TlsConfig, String> {
     let of = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
