@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     session.execute("INSERT INTO reading SELECT i % 10, i * 0.5 FROM generate_series(1, 1000000) AS g(i)").await?;
 
     let table = db.database().begin().catalog().table("public", "reading")?.clone();
-    // Blocks freeze by themselves once they are cold; here they shall be so at once.
+    // Blocks freeze by themselves once they are cold; here they are frozen at once.
     db.database().storage().freeze_table(&table.data, Duration::from_secs(20));
 
     let place = || -> Result<_, Box<dyn std::error::Error>> {

@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     show(&mut session, query).await?;
     show(&mut session, &format!("EXPLAIN {query}")).await?;
 
-    // A change is in the index for those snapshots that see it.
+    // The index shows a change to the snapshots that see it.
     session.execute("UPDATE parcel SET state = 'delivered' WHERE state = 'lost'").await?;
     show(&mut session, "SELECT count(*) FROM parcel WHERE state = 'lost'").await?;
     Ok(())

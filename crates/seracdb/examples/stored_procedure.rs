@@ -8,7 +8,7 @@ use seracdb::engine::{ColumnUpdate, EngineError, IndexAccess};
 use seracdb::prelude::*;
 use seracdb::{ColumnType, RowBuffer, engine};
 
-/// Adds `amount` to the balance of an account. The new balance.
+/// Adds `amount` to the balance of an account, and returns the new balance.
 fn deposit(txn: &mut engine::Transaction, id: i32, amount: i64) -> Result<i64, EngineError> {
     let table = txn.catalog().table("public", "account")?.clone();
     let access = IndexAccess::named(txn.catalog(), "account", "account_pkey", &["balance"])?;
@@ -28,10 +28,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     session.execute("CREATE TABLE account (id INT PRIMARY KEY, balance BIGINT NOT NULL)").await?;
     session.execute("INSERT INTO account VALUES (1, 100), (2, 20)").await?;
 
-    // Code that is linked with the database: no statement, no text, no batch.
+    // The code runs in the calling thread: no statement is parsed, and no batch is made.
     assert_eq!(db.database().transact(|txn| deposit(txn, 1, 30))?, 130);
 
-    // With a name, it can be called by a statement, also from another machine.
+    // Under a name, a statement can call it, also from another machine.
     let parameters = vec![Parameter::new("id", ColumnType::Int32), Parameter::new("amount", ColumnType::Int64)];
     let returns = vec![Parameter::new("balance", ColumnType::Int64)];
     let procedure = Procedure::new(parameters, returns, |txn, arguments| match *arguments {

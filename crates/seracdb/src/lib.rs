@@ -1,7 +1,7 @@
 //! SeracDB in a program: transactions and analysis on one copy of the data, which is Apache Arrow.
 //!
-//! This crate is the face of the embedded database. It has no code of its own but [`Builder`]; the
-//! crates behind it may change their borders, and this one keeps its names.
+//! This crate is the face of the embedded database. Its only code is [`Builder`] and the functions
+//! that use it. The crates behind it may change their borders; this one keeps its names.
 //!
 //! ```
 //! use seracdb::prelude::*;
@@ -42,7 +42,7 @@ pub use serac_storage::{ColumnType, Durability, FreezeFormat, RowBuffer, Storage
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What most programs need.
+/// The names that most programs need.
 pub mod prelude {
     pub use crate::engine::Database;
     pub use crate::{Builder, Durability, Rows, Session, SqlDatabase, SqlError, StatementResult, Value};
@@ -73,12 +73,12 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// In memory, with the threads of the machine, and no limits.
+    /// A database in memory, with a thread for each processor, and no limits.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The folder of the database, which is made if there is none.
+    /// The folder of the database. It is made if it does not exist.
     pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
         self.storage.path = Some(path.into());
         self
@@ -115,13 +115,13 @@ impl Builder {
         self
     }
 
-    /// All options of the storage, for those that have no method here.
+    /// All options of the storage, for options that have no method here.
     pub fn storage(mut self, change: impl FnOnce(&mut StorageOptions)) -> Self {
         change(&mut self.storage);
         self
     }
 
-    /// All options of SQL, for those that have no method here.
+    /// All options of SQL, for options that have no method here.
     pub fn sql(mut self, change: impl FnOnce(&mut SqlOptions)) -> Self {
         change(&mut self.sql);
         self
