@@ -1,5 +1,5 @@
-//! Benchmark workloads as data and text: what they load, what they ask, what they change. No engine
-//! is known here, so that every engine under test is given the same.
+//! Benchmark workloads as data and text: their tables, queries and changes. This crate knows no
+//! engine, so every engine under test gets the same workload.
 
 pub mod tpcc;
 pub mod tpch;

@@ -1,8 +1,8 @@
 //! The consistency conditions of clause 3.3.2.
 
-/// A query for each of the twelve conditions that counts what violates it: zero on a consistent
-/// database, at any time between transactions. The eleventh is stated for the initial population;
-/// here it counts the deliveries since.
+/// A query for each of the twelve conditions that counts its violations: zero on a consistent
+/// database, at any time between transactions. The standard states the eleventh for the initial
+/// population; here it also counts the deliveries since.
 pub const CONDITIONS: [&str; 12] = [
     // 1: the warehouse's turnover is that of its districts.
     "SELECT count(*) FROM warehouse JOIN (SELECT d_w_id, sum(d_ytd) AS ytd FROM district GROUP BY d_w_id) AS d ON d_w_id = w_id \
@@ -16,7 +16,7 @@ pub const CONDITIONS: [&str; 12] = [
     // 3: undelivered orders are numbered without gaps.
     "SELECT count(*) FROM (SELECT max(no_o_id) - min(no_o_id) + 1 AS span, count(*) AS orders FROM new_order \
      GROUP BY no_w_id, no_d_id) AS n WHERE span <> orders",
-    // 4: the lines that a district's orders count are there.
+    // 4: a district has as many lines as its orders count.
     "SELECT count(*) FROM (SELECT o_w_id, o_d_id, sum(o_ol_cnt) AS counted FROM orders GROUP BY o_w_id, o_d_id) AS o \
      LEFT JOIN (SELECT ol_w_id, ol_d_id, count(*) AS there FROM order_line GROUP BY ol_w_id, ol_d_id) AS l \
        ON ol_w_id = o_w_id AND ol_d_id = o_d_id \
@@ -34,10 +34,10 @@ pub const CONDITIONS: [&str; 12] = [
     // 8: the warehouse's turnover is the sum of its payments.
     "SELECT count(*) FROM warehouse LEFT JOIN (SELECT h_w_id, sum(h_amount) AS paid FROM history GROUP BY h_w_id) AS h \
      ON h_w_id = w_id WHERE paid IS NULL OR w_ytd <> paid",
-    // 9: and so is a district's.
+    // 9: a district's turnover is the sum of its payments.
     "SELECT count(*) FROM district LEFT JOIN (SELECT h_w_id, h_d_id, sum(h_amount) AS paid FROM history GROUP BY h_w_id, h_d_id) AS h \
      ON h_w_id = d_w_id AND h_d_id = d_id WHERE paid IS NULL OR d_ytd <> paid",
-    // 10: a customer's balance is what was delivered less what was paid.
+    // 10: a customer's balance is the amount delivered less the amount paid.
     "SELECT count(*) FROM customer \
      LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, sum(ol_amount) AS delivered FROM orders \
        JOIN order_line ON ol_w_id = o_w_id AND ol_d_id = o_d_id AND ol_o_id = o_id WHERE ol_delivery_d IS NOT NULL \
@@ -45,13 +45,13 @@ pub const CONDITIONS: [&str; 12] = [
      LEFT JOIN (SELECT h_c_w_id, h_c_d_id, h_c_id, sum(h_amount) AS paid FROM history GROUP BY h_c_w_id, h_c_d_id, h_c_id) AS h \
        ON h_c_w_id = c_w_id AND h_c_d_id = c_d_id AND h_c_id = c_id \
      WHERE c_balance <> coalesce(delivered, 0) - coalesce(paid, 0)",
-    // 11: orders less undelivered ones are those delivered in the beginning, and since.
+    // 11: orders less undelivered orders are those delivered in the beginning and since.
     "SELECT count(*) FROM (SELECT c_w_id, c_d_id, sum(c_delivery_cnt) AS deliveries FROM customer GROUP BY c_w_id, c_d_id) AS c \
      JOIN (SELECT o_w_id, o_d_id, count(*) AS orders FROM orders GROUP BY o_w_id, o_d_id) AS o ON o_w_id = c_w_id AND o_d_id = c_d_id \
      LEFT JOIN (SELECT no_w_id, no_d_id, count(*) AS undelivered FROM new_order GROUP BY no_w_id, no_d_id) AS n \
        ON no_w_id = c_w_id AND no_d_id = c_d_id \
      WHERE orders - coalesce(undelivered, 0) <> 2100 + deliveries",
-    // 12: a customer's balance and payments are what was delivered.
+    // 12: a customer's balance and payments together are the amount delivered.
     "SELECT count(*) FROM customer \
      LEFT JOIN (SELECT o_w_id, o_d_id, o_c_id, sum(ol_amount) AS delivered FROM orders \
        JOIN order_line ON ol_w_id = o_w_id AND ol_d_id = o_d_id AND ol_o_id = o_id WHERE ol_delivery_d IS NOT NULL \

@@ -1,17 +1,17 @@
-//! What the terminals enter (clauses 2.4 to 2.8, and 5.2.3 for the mix).
+//! The input of the terminals (clauses 2.4 to 2.8, and 5.2.3 for the mix).
 
 use super::random::{Random, last_name};
 use super::{CUSTOMERS, DISTRICTS, ITEMS};
 
-/// The constants of the non-uniform numbers when the database was populated, and now; they differ
-/// as clause 2.1.6.1 asks.
+/// The constants C of the non-uniform numbers. The two for last names, of the population and of the
+/// run, differ as clause 2.1.6.1 asks.
 pub(super) const LOAD_LAST_NAME: i32 = 157;
 const RUN_LAST_NAME: i32 = 223;
 const CUSTOMER: i32 = 259;
 const ITEM: i32 = 7_911;
 
-/// Which customer: by number, or the middle one of all with a last name in the order of their first
-/// names.
+/// The choice of a customer: by number, or by last name. Of all customers with that last name, the
+/// middle one in the order of first names is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Customer {
     /// C_ID.
@@ -23,11 +23,11 @@ pub enum Customer {
 /// A line of a new order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewOrderLine {
-    /// The item; one that does not exist in the last line of the order that is to be rolled back.
+    /// The item. It does not exist in the last line of an order that is to be rolled back.
     pub item: i32,
     /// The warehouse that supplies it.
     pub supply_warehouse: i32,
-    /// How many.
+    /// The quantity.
     pub quantity: i32,
 }
 
@@ -51,7 +51,7 @@ pub struct Payment {
     pub customer_warehouse: i32,
     /// The customer's district.
     pub customer_district: i32,
-    /// Who pays.
+    /// The customer who pays.
     pub customer: Customer,
     /// In cents.
     pub amount: i64,
@@ -68,7 +68,7 @@ pub enum Input {
     OrderStatus {
         /// D_ID.
         district: i32,
-        /// Whose last order.
+        /// The customer whose last order is asked for.
         customer: Customer,
     },
     /// 4 %: the oldest undelivered order of each district.
@@ -80,7 +80,7 @@ pub enum Input {
     StockLevel {
         /// D_ID.
         district: i32,
-        /// Items of which there are fewer count.
+        /// Items with a smaller quantity in stock are counted.
         threshold: i32,
     },
 }
@@ -103,7 +103,7 @@ impl Terminal {
         Self { warehouse, warehouses, district, random }
     }
 
-    /// What the terminal enters next.
+    /// The next input of the terminal.
     pub fn next_input(&mut self) -> Input {
         match self.random.range(1, 100) {
             1..=45 => Input::NewOrder(self.new_order()),

@@ -1,8 +1,8 @@
 //! TPC-C (revision 5.11): tables, the initial population, the input of its five transactions, and
 //! its consistency conditions.
 //!
-//! Texts and numbers follow clause 4.3; strings are cut out of one random text, which is as random
-//! as a benchmark needs. Money is in cents, times are microseconds since 1970.
+//! Texts and numbers follow clause 4.3. Strings are cut out of one random text, which is as random
+//! as a benchmark needs. Money is in cents; times are microseconds since 1970.
 
 mod conditions;
 mod input;
@@ -16,9 +16,9 @@ pub use random::{Random, last_name};
 
 /// Districts of a warehouse.
 pub const DISTRICTS: i32 = 10;
-/// Customers, and orders in the beginning, of a district.
+/// Customers of a district, and its orders in the beginning.
 pub const CUSTOMERS: i32 = 3_000;
-/// Items, and stock of a warehouse.
+/// Items, and rows of stock of a warehouse.
 pub const ITEMS: i32 = 100_000;
 /// The first order of a district that is not delivered in the beginning.
 pub const FIRST_NEW_ORDER: i32 = 2_101;
@@ -43,7 +43,7 @@ impl TpccTable {
     }
 }
 
-/// The tables. The primary key of `t` is the index `t_pkey` where an engine names it so.
+/// The tables. SeracDB and PostgreSQL name the index of the primary key of `t` `t_pkey`.
 pub const TABLES: [TpccTable; 9] = [
     TpccTable {
         name: "warehouse",

@@ -47,7 +47,7 @@ impl Columns {
     }
 }
 
-/// Makes the rows, warehouse by warehouse; the same seed makes the same rows.
+/// Generates the rows, warehouse by warehouse. The same seed gives the same rows.
 #[derive(Clone, Debug)]
 pub struct Population {
     random: Random,
@@ -65,7 +65,7 @@ impl Population {
         (0..count).map(|_| self.random.letters(from, to)).collect()
     }
 
-    /// Two of four digits and five ones (clause 4.3.2.7).
+    /// ZIP codes: four random digits and five ones (clause 4.3.2.7).
     fn zips(&mut self, count: i32) -> Vec<String> {
         (0..count).map(|_| format!("{}11111", self.random.digits(4))).collect()
     }
@@ -75,7 +75,7 @@ impl Population {
         (0..count).map(|_| self.random.range(from, to).into()).collect()
     }
 
-    /// Data, a tenth of it with ORIGINAL inside.
+    /// Values of a data column; one in ten contains ORIGINAL.
     fn original(&mut self, count: i32) -> Vec<String> {
         let mut data = |_| {
             let mut data = self.random.letters(26, 50).to_owned();
@@ -293,7 +293,7 @@ mod tests {
         for table in TABLES {
             let (_, batch) = batches.iter().find(|(name, _)| *name == table.name).expect("every table has rows");
             let columns: Vec<&str> = table.columns.split(", ").filter_map(|c| c.trim().split(' ').next()).collect();
-            // The comma in DECIMAL(p, s) splits, too; what follows it begins with a digit.
+            // The comma in DECIMAL(p, s) splits, too; the part behind it begins with a digit.
             let columns: Vec<_> =
                 columns.into_iter().filter(|c| !c.starts_with(|c: char| c.is_ascii_digit())).collect();
             let schema = batch.schema();

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 const TEXT_BYTES: usize = 1 << 16;
-/// Letters and digits, and digits, from which strings are cut.
+/// The random texts from which strings are cut: one of letters and digits, one of digits.
 static LETTERS: LazyLock<String> =
     LazyLock::new(|| random_text(1, b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"));
 static DIGITS: LazyLock<String> = LazyLock::new(|| random_text(2, b"0123456789"));
@@ -42,7 +42,7 @@ impl Random {
         from + self.below((to - from + 1) as u64) as i32
     }
 
-    /// True so many times in a hundred.
+    /// True `percent` times in a hundred.
     pub fn percent(&mut self, percent: i32) -> bool {
         self.range(1, 100) <= percent
     }
@@ -58,12 +58,12 @@ impl Random {
         &text[at..at + len]
     }
 
-    /// Letters and digits, `from` to `to` of them.
+    /// A string of `from` to `to` letters and digits.
     pub fn letters(&mut self, from: i32, to: i32) -> &'static str {
         self.cut(&LETTERS, from, to)
     }
 
-    /// So many digits.
+    /// A string of `count` digits.
     pub fn digits(&mut self, count: i32) -> &'static str {
         self.cut(&DIGITS, count, count)
     }

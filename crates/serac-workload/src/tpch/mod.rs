@@ -25,13 +25,13 @@ pub struct TpchTable {
     pub columns: &'static str,
     /// The primary key's columns, as SQL.
     pub primary_key: &'static str,
-    /// Rows at scale factor 1 (about, of lineitem).
+    /// Rows at scale factor 1; approximate for lineitem.
     rows_at_one: u64,
     scales: bool,
 }
 
 impl TpchTable {
-    /// Rows at a scale factor (about, of lineitem).
+    /// Rows at a scale factor; approximate for lineitem.
     pub fn rows(&self, scale: f64) -> u64 {
         if self.scales { (self.rows_at_one as f64 * scale) as u64 } else { self.rows_at_one }
     }

@@ -1,7 +1,7 @@
-//! The refresh functions: RF1 adds orders with their lines, RF2 deletes as many old ones.
+//! The refresh functions: RF1 adds orders with their lines, RF2 deletes old orders with theirs.
 //!
-//! The standard runs them as streams of SF × 1500 orders; here a stream yields one order (RF1) or a
-//! handful (RF2) at a time, each to be run as a transaction.
+//! The standard runs them as streams of SF × 1500 orders. Here a stream yields one new order (RF1)
+//! or eight old ones (RF2) at a time, each to be run as a transaction.
 
 /// One transaction of a refresh function, as SQL statements.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub struct Refresh {
     pub statements: Vec<String>,
     /// Orders added or asked to be deleted.
     pub orders: u64,
-    /// Lines added (of a delete: not known beforehand).
+    /// Lines added; 0 for a delete, whose lines are not known beforehand.
     pub lines: u64,
 }
 
