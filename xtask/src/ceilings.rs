@@ -1,7 +1,8 @@
-//! Ceilings: what there should be none of, and how much of it there is still.
+//! Ceilings on the lines that break a rule of style, as long as some still do.
 //!
-//! `ceilings.txt` has a number for each crate, or document, that has some. A number may only become
-//! smaller: tidy fails where there is more, and where there is less, until the ceiling follows.
+//! `ceilings.txt` has a number for each crate, or document, that has such lines. A number may only
+//! become smaller: tidy fails where there are more, and where there are fewer, until the ceiling
+//! follows.
 
 use crate::files::{File, documents, sources};
 use crate::{long_lines, sqlstates};
@@ -9,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, io};
 
-/// Documents that are made of code.
+/// Documents that are generated from code.
 const GENERATED: [&str; 1] = ["docs/functions.md"];
 
-/// What is counted, by its name in the table, and what is wrong with it.
+/// The kinds that are counted: the name in the table, and the complaint.
 const KINDS: [(&str, &str); 3] = [
     ("comments", "lines of comments have more than 100 columns"),
     ("sqlstates", "SQLSTATEs are written out as literals"),
@@ -22,29 +23,30 @@ const KINDS: [(&str, &str); 3] = [
 /// A kind, and a crate or a document.
 type Of = (&'static str, String);
 
-/// Where there is something of a kind: `docs/STYLE.md:12`.
+/// The places of each kind: `docs/STYLE.md:12`.
 type Places = BTreeMap<Of, Vec<String>>;
 
-/// How much there may be, above 0.
+/// The ceilings that are above 0.
 type Ceilings = BTreeMap<Of, usize>;
 
-/// Places are named where nothing is allowed, and no more than so many.
+/// The most places that a complaint names. It names places only where the ceiling is 0.
 const NAMED: usize = 5;
 
 fn path(workspace: &Path) -> std::path::PathBuf {
     workspace.join("xtask/ceilings.txt")
 }
 
-/// Complaints about numbers that are not what their ceilings are.
+/// Complaints about numbers that differ from their ceilings.
 ///
 /// # Errors
-/// If a file cannot be read, or a line of the table is none.
+/// If a file cannot be read, or a line of the table is malformed.
 pub fn check(workspace: &Path, sources: &[File]) -> io::Result<Vec<String>> {
     let ceilings = read(&fs::read_to_string(path(workspace))?)?;
     Ok(differences(&places(sources, &documents(workspace)?), &ceilings))
 }
 
-/// Lowers the ceilings to the numbers that there are. Complaints about those that are above.
+/// Lowers the ceilings to the present numbers. Returns complaints about numbers above their
+/// ceilings.
 ///
 /// # Errors
 /// If a file cannot be read or written.
@@ -109,7 +111,7 @@ fn read(table: &str) -> io::Result<Ceilings> {
     Ok(ceilings)
 }
 
-/// The table with other numbers below its first comment.
+/// The text of the table: the first comment of the old one, and these ceilings.
 fn written(old: &str, ceilings: &Ceilings) -> String {
     let comment = old.lines().take_while(|line| line.starts_with('#'));
     let mut table: String = comment.map(|line| format!("{line}\n")).collect();

@@ -4,19 +4,19 @@
 //! out, and beginning with `crate`, `self`, `super`, a child module or an imported name. The path
 //! is followed through re-exports to the file that defines the name, or to the file of the module
 //! where it ends. A name that `use …::*` brings counts as if it were imported. A circle is a
-//! strongly connected set of files: from each of them a way of such arrows leads to each other one,
-//! so that none of them can be read, or moved to a crate of its own, without all others.
+//! strongly connected set of files: a path of such uses leads from each file to each other one. So
+//! no file of it can be read, or moved to a crate of its own, without all others.
 //!
-//! Not counted: tests in the sources (`#[cfg(test)]`), `mod` declarations, names that a file passes
-//! on and does not use itself, and methods, so parts of one type's `impl` may stand in several
-//! files and call each other.
+//! Not counted: tests in the sources (`#[cfg(test)]`), `mod` declarations, names that a file
+//! re-exports and does not use itself, and methods. So parts of one type's `impl` may stand in
+//! several files and call each other.
 
 use crate::source::{Module, Written, modules};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-/// The crates that this holds for.
+/// The crates that are checked.
 const CRATES: [&str; 7] =
     ["serac-binder", "serac-functions", "serac-parser", "serac-pg", "serac-query", "serac-sql", "serac-values"];
 
@@ -27,7 +27,7 @@ const MOST: usize = 6;
 /// queries, a query has expressions, and a query of WITH is a statement.
 const ONE_TYPE: [(&str, &str); 1] = [("serac-parser", "tree")];
 
-/// The longest way of imports that is followed.
+/// The longest chain of imports that is followed.
 const IMPORTS: usize = 16;
 
 /// The names by which one file uses another one, by the modules of both.
@@ -77,7 +77,7 @@ fn arrows(modules: &[Module]) -> Arrows {
         for path in &module.paths {
             add(path, target(modules, from, path, IMPORTS));
         }
-        // What is passed on may be used here, too.
+        // A name that is re-exported may be used here, too.
         for (_, path) in module.passed_on.iter().filter(|(name, _)| module.words.contains(name)) {
             add(path, target(modules, from, path, IMPORTS));
         }
@@ -105,7 +105,7 @@ fn brings(modules: &[Module], module: usize, name: &str, imports: usize) -> bool
     is_here || here.globs.iter().any(is_globbed)
 }
 
-/// The module that defines what a path of a module leads to, if it is of this crate.
+/// The module that defines the target of a path in module `from`, if it is of this crate.
 fn target(modules: &[Module], from: usize, path: &[String], imports: usize) -> Option<usize> {
     let (first, rest) = path.split_first()?;
     match first.as_str() {
@@ -128,7 +128,7 @@ fn target(modules: &[Module], from: usize, path: &[String], imports: usize) -> O
     }
 }
 
-/// The module that defines what a path leads to that begins in a module.
+/// The module that defines the target of a path that is relative to `module`.
 fn within(modules: &[Module], module: usize, path: &[String], imports: usize) -> Option<usize> {
     let Some((first, rest)) = path.split_first() else { return Some(module) };
     let here = &modules[module];
@@ -153,7 +153,7 @@ fn within(modules: &[Module], module: usize, path: &[String], imports: usize) ->
         let globbed = target(modules, module, glob, imports)?;
         brings(modules, globbed, first, imports).then(|| within(modules, globbed, path, imports))?
     });
-    // An unknown name may be a macro's work.
+    // A macro may define an unknown name.
     through_glob.or(Some(module))
 }
 
@@ -171,7 +171,7 @@ fn circles(modules: usize, arrows: &Arrows) -> Vec<BTreeSet<usize>> {
 
 struct Search<'a> {
     arrows: &'a Arrows,
-    /// When each module was met.
+    /// The order in which each module was met.
     order: Vec<Option<usize>>,
     /// The earliest module that each one reaches.
     low: Vec<usize>,

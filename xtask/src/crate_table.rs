@@ -1,8 +1,8 @@
 //! The table of crates in ARCHITECTURE.md, compared with the manifests.
 //!
 //! A row of the table has a crate's name in backticks, and the crates that it uses without their
-//! `serac-`. These are the ordinary dependencies of its manifest, all of them and no others.
-//! Whatever a crate uses, for its tests too, stands above it in the table.
+//! `serac-`. These are the ordinary dependencies of its manifest, all of them and no others. All
+//! crates that a crate uses, also for its tests, stand above it in the table.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ struct Row {
 #[derive(Debug, Default, PartialEq)]
 struct Manifest {
     dependencies: BTreeSet<String>,
-    /// Those of tests, examples and build scripts.
+    /// The dependencies of tests, examples and build scripts.
     others: BTreeSet<String>,
 }
 
@@ -83,7 +83,8 @@ fn rows(architecture: &str) -> Vec<Row> {
     rows
 }
 
-/// What a manifest names. Its sections are read line by line: `serac-sql.workspace = true`.
+/// The dependencies that a manifest names. Its sections are read line by line: `serac-sql.workspace
+/// = true`.
 fn manifest(text: &str) -> Manifest {
     let mut manifest = Manifest::default();
     let mut section = "";

@@ -5,7 +5,7 @@ use std::{fs, io};
 
 /// A file below the workspace.
 pub struct File {
-    /// Its path from there, with `/` between its parts.
+    /// Its path below the workspace, with `/` between its parts.
     pub path: String,
     pub text: String,
 }
@@ -40,8 +40,8 @@ pub fn documents(workspace: &Path) -> io::Result<Vec<File>> {
     Ok(files)
 }
 
-/// Reads the files below `folder` whose names end in `extension`, in the order of their paths. What
-/// cargo builds is left out, and so are hidden folders.
+/// Reads the files below `folder` with this extension, in the order of their names. The folder
+/// `target` is left out, and so are hidden folders.
 fn read(workspace: &Path, folder: &str, extension: &str, files: &mut Vec<File>) -> io::Result<()> {
     let mut names = Vec::new();
     for entry in fs::read_dir(workspace.join(folder))? {

@@ -1,4 +1,4 @@
-//! Every source file begins with `//!`: what it is.
+//! Every source file begins with a header in `//!` that says what the file is.
 
 use crate::files::File;
 

@@ -1,11 +1,11 @@
 //! Lines of prose with more than [`COLUMNS`] columns, in comments and in Markdown.
 //!
-//! Rows of tables and blocks of code may be longer, and so may a line by what its links lead to.
+//! Rows of tables and blocks of code may be longer. The targets of links do not count.
 
 /// The columns that a line of prose may have.
 const COLUMNS: usize = 100;
 
-/// The numbers of the lines of a source file that are comments, and too long.
+/// The numbers of the comment lines of a source file that are too long.
 pub fn in_comments(source: &str) -> Vec<usize> {
     let mut prose = Prose::default();
     let mut long = Vec::new();
@@ -26,20 +26,20 @@ pub fn in_markdown(text: &str) -> Vec<usize> {
     long.map(|(at, _)| at + 1).collect()
 }
 
-/// What stands in a line that is a comment as a whole.
+/// The text of a line that is nothing but a comment.
 fn comment(line: &str) -> Option<&str> {
     let text = line.trim_start().strip_prefix("//")?;
     Some(text.strip_prefix(['/', '!']).unwrap_or(text))
 }
 
-/// Lines that follow each other.
+/// The state of a walk over lines: whether they are in a block of code.
 #[derive(Default)]
 struct Prose {
     is_in_code: bool,
 }
 
 impl Prose {
-    /// Whether the next `line`, in which `text` is said, is too long.
+    /// Whether the next `line`, whose prose is `text`, is too long.
     fn is_too_long(&mut self, line: &str, text: &str) -> bool {
         let text = text.trim_start();
         if text.starts_with("```") {
@@ -50,7 +50,7 @@ impl Prose {
     }
 }
 
-/// The columns of a line without what its links lead to.
+/// The columns of a line without the targets of its links.
 fn width(line: &str) -> usize {
     let mut columns = line.chars().count();
     for (at, _) in line.match_indices("](") {
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(in_comments(&text.concat()), [5]);
         let text = [long("| "), "```sh\n".to_owned(), long("x"), "```\n".to_owned(), long("x")].concat();
         assert_eq!(in_markdown(&text), [5]);
-        // What is left open ends with the comment.
+        // A block that is left open ends with the comment.
         let text = ["// ```\n".to_owned(), "let x;\n".to_owned(), long("// ")].concat();
         assert_eq!(in_comments(&text), [3]);
     }

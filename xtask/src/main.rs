@@ -1,15 +1,15 @@
-//! Tasks of this repository. `cargo xtask tidy` checks what the compiler does not:
+//! Tasks of this repository. `cargo xtask tidy` checks rules that the compiler does not know:
 //!
-//! | module | what holds |
+//! | module | rule |
 //! |---|---|
 //! | [`circles`] | files use each other in small circles |
 //! | [`crate_table`] | crates use what the table in ARCHITECTURE.md says |
-//! | [`headers`] | every source file begins with what it is |
+//! | [`headers`] | every source file begins with a header |
 //! | [`models`] | a protocol names its model, and the model names the protocol |
 //! | [`paths`] | the sources that ARCHITECTURE.md and CONTRIBUTING.md name are there |
 //! | [`ceilings`] | long lines and literals of SQLSTATEs become fewer |
 //!
-//! `cargo xtask lower` lowers the ceilings to what there is.
+//! `cargo xtask lower` lowers the ceilings to the present numbers.
 
 mod ceilings;
 mod circles;
@@ -28,7 +28,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // Cargo's word of now goes first: a target folder that several clones share has one binary.
+    // The variable of the running cargo goes first: clones that share a target folder share one
+    // binary, which may have been built in another clone.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let workspace = Path::new(&manifest).parent().expect("xtask lies in the workspace");
     let complaints = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {

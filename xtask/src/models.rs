@@ -1,18 +1,19 @@
 //! Protocols and their models name each other.
 //!
-//! The header of a protocol has a line ``Model: `serac-models/tests/freezing.rs`.``, and the header
-//! of that model a line ``Of: `serac-storage/src/freeze/mod.rs`.``, both with paths below `crates`.
-//! A line may have several paths, and a header several such lines.
+//! The header of a protocol has a line ``Model: `serac-models/tests/freezing.rs`.``. The header of
+//! that model has a line ``Of: `serac-storage/src/freeze/mod.rs`.``. Paths are below `crates`. A
+//! line may have several paths, and a header several such lines.
 
 use crate::files::File;
 use std::collections::BTreeSet;
 
 const MODELS: &str = "crates/serac-models/tests/";
 
-/// A file and the one that it names.
+/// A file and another file that it names.
 type Name = (String, String);
 
-/// Complaints about models of nothing, and about names that lead nowhere or are not returned.
+/// Complaints about models that name no protocol, and about files that are named but do not exist
+/// or do not name the file in turn.
 pub fn check(sources: &[File]) -> Vec<String> {
     let (models, protocols): (Vec<&File>, Vec<&File>) = sources.iter().partition(|file| file.path.starts_with(MODELS));
     let (of, model) = (names(&models, "Of"), names(&protocols, "Model"));
@@ -25,7 +26,8 @@ pub fn check(sources: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Complaints about `names` that are not among the `returned` ones, which stand behind `word`.
+/// Complaints about `names` whose reverse is not among `returned`, the names behind `word` in the
+/// other files.
 fn unreturned(sources: &[File], names: &BTreeSet<Name>, returned: &BTreeSet<Name>, word: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     for (from, to) in names {
@@ -38,7 +40,7 @@ fn unreturned(sources: &[File], names: &BTreeSet<Name>, returned: &BTreeSet<Name
     complaints
 }
 
-/// What the headers of files name behind `word`.
+/// The files that headers name behind `word`.
 fn names(files: &[&File], word: &str) -> BTreeSet<Name> {
     let mut names = BTreeSet::new();
     for file in files {

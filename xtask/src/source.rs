@@ -1,6 +1,6 @@
-//! The paths in a crate's sources, by a reading of its tokens: which modules a file declares, which
-//! names it imports and defines, and which paths it writes out. Items below `#[cfg(test)]` are left
-//! out. What a macro would produce is not known.
+//! The paths in a crate's sources, read from its tokens: the modules that a file declares, the
+//! names that it imports and defines, and the paths that it writes out. Items below `#[cfg(test)]`
+//! are left out. The output of macros is not known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct Module {
     pub parent: Option<usize>,
     /// The modules with files that it declares.
     pub children: BTreeMap<String, usize>,
-    /// What its `use` items bring in, by the name that this has here.
+    /// The paths that its `use` items import, by their names here.
     pub imports: BTreeMap<String, Written>,
     /// The paths of its `use` items that end in `*`.
     pub globs: Vec<Written>,
@@ -26,7 +26,7 @@ pub struct Module {
     pub definitions: BTreeSet<String>,
     /// The paths that are written out, and those of imports.
     pub paths: Vec<Written>,
-    /// What is passed on by `pub use`, with the name that it has here.
+    /// The names here and the paths that it re-exports by `pub use`.
     pub passed_on: Vec<(String, Written)>,
     /// All identifiers outside of `use` items.
     pub words: BTreeSet<String>,
@@ -42,7 +42,7 @@ pub fn modules(src: &Path) -> io::Result<Vec<Module>> {
     Ok(modules)
 }
 
-/// Reads the module of a file, whose children's files lie in `folder`, and these.
+/// Reads the module of a file, and its child modules, whose files lie in `folder`.
 fn read(
     src: &Path,
     file: PathBuf,
@@ -76,8 +76,8 @@ fn read(
     Ok(at)
 }
 
-/// The identifiers and signs of a text; `::` is one sign. Comments, literals and lifetimes are left
-/// out.
+/// The identifiers and symbols of a text; `::` is one symbol. Comments, literals and lifetimes are
+/// left out.
 fn tokens(text: &str) -> Vec<&str> {
     let bytes = text.as_bytes();
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
@@ -187,7 +187,7 @@ struct Reader<'a> {
     paths: Vec<Written>,
     passed_on: Vec<(String, Written)>,
     words: BTreeSet<String>,
-    /// The `use` item that is read is a `pub use`.
+    /// Whether the `use` item that is being read is a `pub use`.
     passes_on: bool,
 }
 
@@ -333,7 +333,7 @@ impl<'a> Reader<'a> {
         path
     }
 
-    /// Goes behind the item that begins here, and its attributes.
+    /// Skips the item that begins here, and its attributes.
     fn skip_item(&mut self) {
         while self.token(0) == "#" {
             self.at += 1;
@@ -358,7 +358,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes behind the brackets that begin `ahead` tokens from here.
+    /// Skips everything up to the end of the brackets that begin `ahead` tokens from here.
     fn skip_group(&mut self, ahead: usize) {
         self.at += ahead;
         let mut depth = 0;

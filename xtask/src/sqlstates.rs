@@ -1,11 +1,12 @@
-//! Literals of SQLSTATEs: five letters between quotes, of a class that PostgreSQL has.
+//! Literals of SQLSTATEs: five capital letters or digits between quotes, of a class that PostgreSQL
+//! has.
 //!
-//! They belong into the one file [`HOME`], as constants with PostgreSQL's names. Tests may write
-//! them out.
+//! They belong in one file, [`HOME`], as constants with PostgreSQL's names. Tests may write them
+//! out.
 
 use crate::files::File;
 
-/// Where SQLSTATEs have names.
+/// The file in which SQLSTATEs have names.
 const HOME: &str = "crates/serac-sqlstate/src/lib.rs";
 
 /// The classes of PostgreSQL's SQLSTATEs (its manual, appendix A).
@@ -25,7 +26,7 @@ pub fn in_source(file: &File) -> Vec<usize> {
     if !is_code {
         return Vec::new();
     }
-    // Tests in a file stand at its end.
+    // Tests stand at the end of a file.
     let code = file.text.find("#[cfg(test)]\nmod ").map_or(&*file.text, |tests| &file.text[..tests]);
     let lines = code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
     lines.flat_map(|(at, line)| std::iter::repeat_n(at + 1, in_line(line))).collect()
