@@ -1,7 +1,7 @@
-//! Data files and manifests: a checkpoint of which a file is replaced by an input.
+//! Data files and manifests: a checkpoint, one file of which is replaced by the input.
 //!
-//! The checksums that the manifest, or a file's tail, has of the bytes are put right where the
-//! recipe says so, so that what is behind them is reached.
+//! Where the recipe says so, the checksums in the manifest or in a file's tail are corrected. So
+//! the input reaches the code behind the check of checksums.
 
 use crate::files::{FOLDER, MemoryFiles, after, open, rows};
 use serac_storage::durability::checkpoint::{DATA_FOLDER, MANIFEST, MANIFEST_COPY};
@@ -16,7 +16,7 @@ const SCRIPT: &str = "
     DELETE FROM t WHERE id = 3;
 ";
 
-/// What stands before the digits of a tail's own checksum.
+/// The text before the digits of a tail's own checksum.
 const TAIL_MARK: &[u8] = b"the tail's CRC-32 with zeros here: ";
 
 /// A database of one data file.
@@ -50,7 +50,7 @@ fn put_manifest(files: &MemoryFiles, json: &[u8]) {
     }
 }
 
-/// Where the file's own metadata, or else the manifest of the base, says that the tail begins.
+/// The offset of the tail, from the file's own metadata, or else from the manifest of the base.
 fn tail_from(data: &[u8]) -> usize {
     let key = b"\"tail_from\":";
     let of = |bytes: &[u8]| {
@@ -61,7 +61,7 @@ fn tail_from(data: &[u8]) -> usize {
     of(data).or_else(|| of(base().manifest.as_bytes())).unwrap_or(0).min(data.len())
 }
 
-/// Makes the manifest say of the data file what is so.
+/// Corrects the manifest's figures for the data file.
 fn seal(files: &MemoryFiles, data: &[u8]) {
     let mut manifest: Value = serde_json::from_str(&base().manifest).expect("a manifest is JSON");
     let from = tail_from(data);
@@ -72,7 +72,7 @@ fn seal(files: &MemoryFiles, data: &[u8]) {
     put_manifest(files, manifest.to_string().as_bytes());
 }
 
-/// Puts the checksum right that a tail has of itself.
+/// Corrects the checksum that a tail has of itself.
 fn seal_tail(data: &mut [u8]) {
     let from = tail_from(data);
     let tail = &mut data[from..];
@@ -84,20 +84,20 @@ fn seal_tail(data: &mut [u8]) {
     tail[at..at + 8].copy_from_slice(digits.as_bytes());
 }
 
-/// Opens a database whose data file, or manifest, is the input, behind its first byte.
+/// Opens a database whose data file or manifest is the input without its first byte.
 pub fn run(bytes: &[u8]) {
     let Some((settings, bytes)) = bytes.split_first() else { return };
     let base = base();
     let files = base.files.copy();
     let mut data = bytes.to_vec();
     match settings % 4 {
-        // As it is, where another was.
+        // The data file as it is, in place of the base's.
         0 => files.put(&base.path, data),
         1 => {
             seal(&files, &data);
             files.put(&base.path, data);
         }
-        // Salvaged from the data file alone.
+        // The data file without a manifest, to be salvaged.
         2 => {
             seal_tail(&mut data);
             files.put(&base.path, data);
@@ -113,7 +113,7 @@ pub fn run(bytes: &[u8]) {
     assert_eq!(rows(&again.expect("what was opened once opens again")), found);
 }
 
-/// The file and the manifest of the database, in every way of putting checksums right.
+/// The file and the manifest of the database, with every way of correcting checksums.
 pub fn seeds() -> Vec<Vec<u8>> {
     let base = base();
     let with = |settings: u8, bytes: &[u8]| [&[settings], bytes].concat();

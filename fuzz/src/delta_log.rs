@@ -1,5 +1,6 @@
-//! The Delta Log of a bitmap index: transactions that commit, abort and roll back, snapshots that
-//! stay, merges between; every question that is put to the index has the answer that the rows give.
+//! The Delta Log of a bitmap index: transactions that commit, abort and roll back to savepoints,
+//! snapshots that stay open, and merges in between. The index must answer every predicate as the
+//! rows do.
 
 use crate::input::Input;
 use serac_index::cubit::{Builder, Changes, Cubit, Key, Options, Predicate, TransactionCell, Variant};
@@ -17,7 +18,7 @@ fn row(number: u16) -> RowId {
     RowId::new(BlockNo(number % 23 * 5), Slot(number / 23 * 31 % 4_000))
 }
 
-/// A few values that most rows share, NULL, and more, short and long.
+/// A key: NULL, one of a few values that most rows share, or a rarer value, short or long.
 fn value(byte: u8) -> Key {
     match byte {
         0 => Key::null(),
@@ -27,7 +28,7 @@ fn value(byte: u8) -> Key {
     }
 }
 
-/// One change, told to the index and made in the table.
+/// Makes one change in the table, and adds it to the changes of the index.
 fn change(input: &mut Input<'_>, table: &mut Table, changes: &mut Changes) {
     let (does, at, new) = (input.byte(), row(input.short()), value(input.byte()));
     match table.get(&at).cloned() {
@@ -59,7 +60,7 @@ fn change(input: &mut Input<'_>, table: &mut Table, changes: &mut Changes) {
 /// A predicate of the index, and the keys that it selects.
 type Question<'a> = (Predicate<'a>, &'a dyn Fn(&Key) -> bool);
 
-/// Asks the index about some values, two of the questions that there are, and the table.
+/// Compares the answers of the index with those of the table, for predicates over two values.
 fn check(index: &Cubit, snapshot: &Snapshot, own: Option<&Changes>, table: &Table, asked: [u8; 2]) {
     // NULL is in no range with a bound.
     let bounds = asked.map(|byte| value(byte.max(1)));
@@ -87,13 +88,13 @@ fn check(index: &Cubit, snapshot: &Snapshot, own: Option<&Changes>, table: &Tabl
     }
 }
 
-/// A transaction that has published, and is not committed yet.
+/// A transaction that has published its changes, and is not committed yet.
 struct Open {
     transaction: Transaction,
     next: Table,
 }
 
-/// It commits, or aborts.
+/// Commits or aborts the transaction.
 fn end(open: Option<Open>, aborts: bool, table: &mut Table) {
     let Some(Open { transaction, next }) = open else { return };
     if aborts {
@@ -104,7 +105,8 @@ fn end(open: Option<Open>, aborts: bool, table: &mut Table) {
     }
 }
 
-/// Transactions one after the other, of which one may wait between its publication and its commit.
+/// Runs transactions one after the other. One of them may wait between its publication and its
+/// commit.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let settings = input.byte();
@@ -117,7 +119,7 @@ pub fn run(bytes: &[u8]) {
     let mut bulk = |input: &mut Input<'_>, table: &mut Table| {
         let mut rows = Builder::default();
         for _ in 0..u16::from(input.byte()) * 4 {
-            // Of blocks in which `row` has none.
+            // Row ids in blocks to which `row` leads nowhere.
             let at = RowId::new(BlockNo(200 + fresh / 500), Slot(fresh % 500));
             let key = value((fresh as u8).wrapping_mul(input.byte() | 1) % 130);
             rows.push(&key, at);
@@ -136,7 +138,7 @@ pub fn run(bytes: &[u8]) {
         }
         let does = input.byte();
         match does % 8 {
-            // Changes, with a savepoint between, to which it may go back.
+            // Changes, with a savepoint in between, to which the transaction may roll back.
             0..=3 if waiting.is_none() => {
                 let (mut transaction, mut next, mut changes) = (manager.begin(), table.clone(), Changes::default());
                 for _ in 0..input.byte() % 24 {
@@ -157,7 +159,7 @@ pub fn run(bytes: &[u8]) {
                 let cell = TransactionCell::of(&mut transaction);
                 index.publish(changes, &cell);
                 waiting = Some(Open { transaction, next });
-                // Nobody sees what is not committed.
+                // No other transaction sees uncommitted changes.
                 check(&index, manager.begin().snapshot(), None, &table, input.array());
                 if does & 0x60 != 0x60 {
                     end(waiting.take(), does & 0x20 != 0 && does & 0x08 != 0, &mut table);

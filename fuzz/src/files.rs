@@ -1,4 +1,4 @@
-//! Files in memory, on which a database lies that an input damages.
+//! Files in memory, for a database that an input damages.
 
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::buffer::{Buffer, MutableBuffer};
@@ -17,13 +17,13 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MemoryFiles(Arc<Mutex<BTreeMap<PathBuf, Entry>>>);
 
-/// None for a folder.
+/// A file; `None` is a folder.
 type Entry = Option<Arc<MemoryFile>>;
 
 #[derive(Debug, Default)]
 struct MemoryFile(Mutex<Vec<u8>>);
 
-/// A file in memory has nobody else who wants it.
+/// The lock of a folder in memory: no other process can open it.
 #[derive(Debug)]
 struct NoLock;
 
@@ -37,7 +37,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file longer than this is none that an input may ask for.
+/// The longest file that an input may ask for.
 const MOST_BYTES: u64 = 64 << 20;
 
 impl StorageFile for MemoryFile {
@@ -80,7 +80,7 @@ impl StorageFile for MemoryFile {
 }
 
 impl MemoryFiles {
-    /// Another folder with the same files: what is changed there is not changed here.
+    /// Another folder with copies of the files: changes there do not show here.
     pub(crate) fn copy(&self) -> Self {
         let copy = |entry: &Entry| entry.as_ref().map(|file| Arc::new(MemoryFile(Mutex::new(lock(&file.0).clone()))));
         Self(Arc::new(Mutex::new(lock(&self.0).iter().map(|(path, entry)| (path.clone(), copy(entry))).collect())))
@@ -103,7 +103,7 @@ impl MemoryFiles {
         files.filter_map(|(path, entry)| Some((path.clone(), lock(&entry.as_ref()?.0).clone()))).collect()
     }
 
-    /// How a database on these files is opened: without threads that work by themselves.
+    /// The options of a database on these files: no background threads.
     pub(crate) fn options(&self) -> StorageOptions {
         StorageOptions {
             path: Some(PathBuf::from(FOLDER)),
@@ -120,7 +120,7 @@ impl MemoryFiles {
     }
 }
 
-/// Where the database lies.
+/// The folder of the database.
 pub(crate) const FOLDER: &str = "/database";
 
 impl FileSystem for MemoryFiles {
@@ -196,7 +196,7 @@ impl FileSystem for MemoryFiles {
     }
 }
 
-/// A database on these files: whatever error there is has an SQLSTATE.
+/// Opens a database on these files. An error must have an SQLSTATE.
 pub(crate) fn open(options: StorageOptions) -> Option<Database> {
     let opened = Database::open_with(options);
     opened.inspect_err(|error| crate::check_sqlstate(error.sqlstate(), error)).ok()
@@ -216,7 +216,7 @@ pub(crate) fn rows(database: &Database) -> Vec<(String, Result<RecordBatch, Stri
     transaction.catalog().tables().map(of_table).collect()
 }
 
-/// Files of a database that has run these statements, as they are while it is open.
+/// The files of a database that has run these statements and `then`, copied while it is open.
 pub(crate) fn after(script: &str, then: impl FnOnce(&Database)) -> MemoryFiles {
     let files = MemoryFiles::default();
     let database = Database::open_with(files.options()).expect("a new database opens");

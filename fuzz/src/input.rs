@@ -1,6 +1,6 @@
 //! An input as a recipe: numbers and pieces, one after the other.
 
-/// The rest of an input. Behind its end there are zeros, so that every input is a whole recipe.
+/// The rest of an input. Numbers behind its end are zero, so every input is a whole recipe.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a>(&'a [u8]);
 
@@ -15,7 +15,7 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
-    /// What is left.
+    /// The unread rest.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }
@@ -43,7 +43,7 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// So many bytes, or what is left.
+    /// The next `count` bytes, or all that are left.
     pub fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;

@@ -1,5 +1,5 @@
 //! Memory-comparable keys: two rows of columns of any types, directions and places of NULL compare
-//! as their keys do; and the trees in which keys stand say what a plain map says.
+//! as their keys do. The trees of keys answer as a plain map does.
 
 use crate::input::Input;
 use serac_index::cubit;
@@ -55,7 +55,7 @@ fn value<'a>(input: &mut Input<'a>, column_type: ColumnType) -> Value<'a> {
     }
 }
 
-/// Nanoseconds of an interval whose months have 30 days, and days 24 hours.
+/// The nanoseconds of an interval, with months of 30 days and days of 24 hours.
 fn length(interval: i128) -> i128 {
     let bytes = interval.to_le_bytes();
     let number = |from: usize| i32::from_le_bytes(*bytes[from..].first_chunk().expect("four bytes"));
@@ -63,12 +63,12 @@ fn length(interval: i128) -> i128 {
     (i128::from(number(0)) * 30 + i128::from(number(4))) * 86_400_000_000_000 + i128::from(nanos)
 }
 
-/// How numbers with NaN, which is above all others, compare.
+/// Compares numbers, with NaN above all others.
 fn floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// How two values of a column compare.
+/// Compares two values of a column.
 fn compare(a: &Value<'_>, b: &Value<'_>, column: &Column) -> Ordering {
     let order = match (a, b) {
         (Value::Null, _) | (_, Value::Null) => {
@@ -100,7 +100,7 @@ fn key(values: &[Value<'_>], columns: &[Column]) -> Vec<u8> {
     key
 }
 
-/// Rows as keys, against rows as values; then the trees.
+/// Compares rows by key and by value; then checks the trees.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let columns: Vec<Column> = (0..1 + input.byte() % 3).map(|_| column(&mut input)).collect();
@@ -126,7 +126,7 @@ pub fn run(bytes: &[u8]) {
     check_tree(&keys, most);
 }
 
-/// An ordered index of the keys, each at some rows, from which some go again.
+/// Checks an ordered index of the keys, each at some rows, of which some are removed again.
 fn check_tree(keys: &[Vec<u8>], most: Option<usize>) {
     let index = OrderedIndex::new(most);
     let mut model = BTreeSet::new();
@@ -162,7 +162,7 @@ fn check_tree(keys: &[Vec<u8>], most: Option<usize>) {
     }
 }
 
-/// Two rows or more of each type, with what is particular about it.
+/// Two rows or more of each type, with its special values.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for chosen in 0..TYPES.len() as u8 {

@@ -1,8 +1,8 @@
-//! The log: its frames, and recovery of a folder with whatever log an input makes.
+//! The log: its frames, and recovery of a folder with the log that an input makes.
 //!
-//! An input is a recipe for segments: whole frames, whose checksums are right and whose numbers are
-//! those that come next unless the recipe says otherwise, among bytes that are none. The catalog
-//! and the checkpoint below the log are those of a real database, and the seeds are its own log.
+//! An input is a recipe for segments: whole frames among other bytes. The frames have correct
+//! checksums, and the numbers that come next unless the recipe says otherwise. The catalog and the
+//! checkpoint below the log are those of a real database, and the seeds are its own log.
 
 use crate::files::{FOLDER, MemoryFiles, after, open, rows};
 use crate::input::{Input, put_long_piece};
@@ -15,7 +15,7 @@ use serac_storage::{Durability, StorageOptions, Timestamp};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A database that has been changed in every way of which the log tells.
+/// Statements that make every kind of change that the log records.
 const SCRIPT: &str = "
     CREATE TABLE old (id INT PRIMARY KEY, name TEXT, price NUMERIC(9, 2), wide NUMERIC(30, 4), at TIMESTAMP);
     INSERT INTO old VALUES (1, 'one', 1.5, 1, now()), (2, 'a name that is longer than a view', NULL, 2, NULL);
@@ -34,7 +34,7 @@ const SCRIPT: &str = "
     DROP TABLE old;
 ";
 
-/// Where the segments are.
+/// The folder of the segments.
 fn folder() -> PathBuf {
     Path::new(FOLDER).join("log")
 }
@@ -43,7 +43,7 @@ fn segment_path(number: u64) -> PathBuf {
     folder().join(format!("{number:010}.wal"))
 }
 
-/// The database below the log, without the log, and where its log begins.
+/// The database without its log, and the place at which the log begins.
 struct Base {
     files: MemoryFiles,
     segment: u64,
@@ -66,12 +66,12 @@ fn base() -> &'static Base {
     })
 }
 
-/// What a step of a recipe makes.
+/// The step of a recipe: a frame, other bytes, or a new segment.
 const FRAME: u8 = 0;
 const BYTES: u8 = 1;
 const SEGMENT: u8 = 2;
 
-/// Writes the recipe of a segment: of its frames and of nothing else.
+/// Writes the recipe of a segment's frames.
 fn put_segment(recipe: &mut Vec<u8>, number: u64, bytes: &[u8]) {
     if !matches!(read_segment_header(bytes, number), SegmentHeader::Begins(_)) {
         return;
@@ -128,7 +128,7 @@ fn segments(input: &mut Input<'_>, base: &Base) -> Vec<(u64, Vec<u8>)> {
     segments
 }
 
-/// Frames in bytes: what is read is what would be written there.
+/// Checks the frames in these bytes: writing a frame that was read gives the same bytes.
 fn check_frames(bytes: &[u8], number: u64) {
     match read_segment_header(bytes, number) {
         SegmentHeader::Begins(sequence) => {
@@ -144,12 +144,12 @@ fn check_frames(bytes: &[u8], number: u64) {
         let mut written = Vec::new();
         assert_eq!(write_frame(&mut written, place, &frame.head, frame.payload), frame.checksum);
         let end = at + serac_storage::durability::wal::frame::FRAME_HEAD_BYTES + frame.payload.len();
-        // The zeros behind it are nobody's.
+        // The zeros behind the frame are padding.
         assert_eq!(written[..end - at], bytes[at..end]);
     }
 }
 
-/// Recovers a database with the log of a recipe; what it finds, it finds again.
+/// Recovers a database with the log of a recipe. A second recovery must find the same rows.
 pub fn run(bytes: &[u8]) {
     let base = base();
     check_frames(bytes, 1);

@@ -1,11 +1,12 @@
-//! How much memory code takes, so that targets can bound it.
+//! Counts the memory that code takes, so that targets can bound it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that this thread has taken less those that it has given back, and their most. They
-    /// have no destructors, so that they can be used as long as the thread runs.
+    /// The bytes that this thread has allocated less those that it has freed, and the maximum of
+    /// that difference. The cells have no destructors, so they can be used as long as the thread
+    /// runs.
     static HELD: Cell<i64> = const { Cell::new(0) };
     static MOST: Cell<i64> = const { Cell::new(0) };
 }
@@ -19,7 +20,7 @@ fn count(bytes: i64) {
     MOST.set(MOST.get().max(held));
 }
 
-// SAFETY: Each call is the system's allocator's, with the same arguments; counting takes no memory.
+// SAFETY: Each call passes its arguments on to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
@@ -49,10 +50,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Does something in this thread, which may take so many bytes at a time.
+/// Calls `does` in this thread, which may hold at most `limit` bytes more at a time.
 ///
 /// # Panics
-/// When it takes more.
+/// When it holds more.
 pub fn bounded<T>(limit: usize, does: impl FnOnce() -> T) -> T {
     let before = HELD.get();
     MOST.set(before);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tokio::runtime::{Builder, Runtime};
 
-/// The catalog: a table with a column of most types, and what else a name may mean.
+/// The catalog: tables with columns of most types, and the other things that a name may mean.
 pub(crate) const CATALOG: &str = "
     CREATE TABLE t (a INT PRIMARY KEY, b BIGINT, c TEXT, d NUMERIC(12, 2), e DOUBLE PRECISION, f BOOLEAN);
     CREATE TABLE u (a INT REFERENCES t, at TIMESTAMP, z TIMESTAMPTZ, day DATE, i INTERVAL, bits BYTEA, id UUID,
@@ -20,7 +20,7 @@ pub(crate) const CATALOG: &str = "
     INSERT INTO u (a, at, day, n) SELECT n, '2024-02-29', '2024-02-29', n / 3.0 FROM generate_series(1, 9) n;
 ";
 
-/// A session on the catalog, and what its futures run on.
+/// A session on the catalog, and the runtime of its futures.
 struct Shell {
     runtime: Runtime,
     session: Session,
@@ -39,7 +39,8 @@ fn shell() -> &'static Mutex<Shell> {
     })
 }
 
-/// Bytes that a byte of text may take while it is parsed: as a token, and as a level of the tree.
+/// The bytes of memory that parsing may take for each byte of text: as a token, and as a level of
+/// the tree.
 const BYTES_PER_BYTE: usize = 2_000;
 
 fn check_error(error: &SqlError, text: &str) {
@@ -94,7 +95,8 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Statements of the SQL scripts: not all, so that a minute is enough for more than them.
+/// Statements of the SQL scripts. They are not all of them, so that a minute is enough for other
+/// inputs, too.
 pub fn seeds() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/serac-sql/tests/slt");
     let mut paths: Vec<_> = std::fs::read_dir(&folder).expect("there are SQL scripts").flatten().collect();
@@ -113,7 +115,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Every so many-th statement of a script is a seed.
+/// Of this many statements of a script, one is a seed.
 const STEP: usize = 6;
 
 /// Statements on the target's own tables.

@@ -1,6 +1,6 @@
-//! What clients send back of what they were given, or make up: tickets of flights, commands and
-//! handles of Flight SQL, frames at a folder's socket and of the operator language, requests for
-//! images and their manifests.
+//! Bytes that clients got from the server and send back, or make up: tickets of flights, commands
+//! and handles of Flight SQL, frames at a folder's socket and of the operator language, requests
+//! for images and their manifests.
 
 use crate::input::Input;
 use crate::memory;
@@ -32,7 +32,7 @@ const GUEST: &str = "
     GRANT INSERT, UPDATE, DELETE ON t TO guest;
 ";
 
-/// Both services, of a database that so many inputs have used.
+/// Both services on a database, and the number of inputs that have used it.
 struct Services {
     runtime: Runtime,
     tables: FlightServer,
@@ -40,7 +40,7 @@ struct Services {
     inputs: u32,
 }
 
-/// Inputs may change a table: a new database comes after so many.
+/// Inputs may change a table, so a new database follows after this many.
 const INPUTS: u32 = 400;
 
 fn start() -> Services {
@@ -58,7 +58,7 @@ fn start() -> Services {
     Services { runtime, tables, sql, inputs: 0 }
 }
 
-/// A refusal says why, and is no failure of the server.
+/// Asserts that a refusal has a message, and is not a failure of the server.
 fn check_status(status: &Status) {
     let is_failure = matches!(status.code(), Code::Ok | Code::Unknown | Code::Internal | Code::DataLoss);
     assert!(!is_failure && !status.message().is_empty(), "{status:?}");
@@ -68,7 +68,7 @@ fn checked<T>(result: Result<T, Status>) -> Option<T> {
     result.inspect_err(check_status).ok()
 }
 
-/// Batches of a statement that may have many.
+/// The most batches that are read of a statement's result.
 const MOST_BATCHES: usize = 16;
 
 async fn drain(batches: Batches) {
@@ -80,7 +80,7 @@ async fn drain(batches: Batches) {
     }
 }
 
-/// Asks for what a ticket is for; also whether it is to be cancelled.
+/// Cancels the work for a ticket, and then asks for its rows.
 async fn get(sql: &FlightSql, ticket: &[u8]) {
     let caller = Caller::default();
     sql.speaks(ticket);
@@ -91,7 +91,7 @@ async fn get(sql: &FlightSql, ticket: &[u8]) {
     }
 }
 
-/// Asks for the flight of a command, for its schema, and then for its tickets.
+/// Asks for the schema of a command, for its flight, and then for the rows of its tickets.
 async fn flight(sql: &FlightSql, command: Vec<u8>) {
     let caller = Caller::default();
     checked(sql.schema(&caller, &command).await);
@@ -120,14 +120,14 @@ async fn act(sql: &FlightSql, name: &str, body: Vec<u8>) -> Option<Vec<Any>> {
     Some(answers.iter().filter_map(|answer| Any::decode(&**answer).ok()).collect())
 }
 
-/// Bytes that a decoder may take for each byte that it reads.
+/// The bytes of memory that a decoder may take for each byte that it reads.
 const BYTES_PER_BYTE: usize = 64;
 
 fn bounded<T>(bytes: &[u8], does: impl FnOnce() -> T) -> T {
     memory::bounded((64 << 10) + BYTES_PER_BYTE * bytes.len(), does)
 }
 
-/// Frames: what is read is what would be written.
+/// Checks frames: writing a frame that was read gives the same bytes.
 fn check_frames(kind: u8, body: &[u8]) {
     let whole = [&[kind][..], &(body.len() as u32).to_be_bytes(), body].concat();
     let written = |put: &dyn Fn(&mut Vec<u8>)| {
@@ -160,7 +160,8 @@ fn check_frames(kind: u8, body: &[u8]) {
     }
 }
 
-/// Requests for images, and what describes an image: what is read comes back when it is written.
+/// Checks requests for images and manifests: writing one that was read, and reading it again, gives
+/// the same.
 fn check_images(bytes: &[u8]) {
     if let Ok(request) = bounded(bytes, || SnapshotRequest::decode(bytes)) {
         let again = SnapshotRequest::decode(&request.encode()).expect("what was read can be written");
@@ -174,7 +175,7 @@ fn check_images(bytes: &[u8]) {
     }
 }
 
-/// Sends something back.
+/// Sends an input to the service that its first byte selects.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     match input.byte() % 10 {
@@ -201,7 +202,7 @@ fn converse(chosen: u8, mut input: Input<'_>) {
         match chosen {
             2 => get(sql, input.rest()).await,
             3 => flight(sql, input.rest().to_vec()).await,
-            // A ticket for a statement that a client has put into it.
+            // A ticket with a statement that the client has put into it.
             4 => {
                 let mark: [u8; 16] = input.array();
                 let inner = if mark[0] & 1 == 0 { query(input.rest()).encode_to_vec() } else { input.rest().to_vec() };
@@ -213,7 +214,7 @@ fn converse(chosen: u8, mut input: Input<'_>) {
                 let name = ACTIONS[usize::from(input.byte()) % ACTIONS.len()];
                 act(sql, name, input.rest().to_vec()).await;
             }
-            // A statement is prepared, and its handle comes back, whole or changed.
+            // A statement is prepared, and the client sends its handle back, intact or changed.
             7 => {
                 let (at, change) = (input.byte(), input.byte());
                 let request = ActionCreatePreparedStatementRequest { query: text(input.rest()), transaction_id: None };
@@ -246,7 +247,7 @@ fn converse(chosen: u8, mut input: Input<'_>) {
         }
     };
     runtime.block_on(async {
-        // A statement may take as long as it likes; who has asked for it goes.
+        // A statement may take longer than this. Then its client goes away.
         let _ = tokio::time::timeout(Duration::from_millis(500), work).await;
         sql.sweep();
     });
@@ -256,7 +257,7 @@ fn bytes_of(bytes: Vec<u8>) -> prost::bytes::Bytes {
     bytes.into()
 }
 
-/// One of each, as clients send it.
+/// One input of each kind, as clients send it.
 pub fn seeds() -> Vec<Vec<u8>> {
     let of = |chosen: u8, bytes: &[u8]| [&[chosen], bytes].concat();
     let frame = |put: &dyn Fn(&mut Vec<u8>)| {

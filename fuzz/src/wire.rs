@@ -1,8 +1,8 @@
 //! The server's end of a PostgreSQL connection, on a stream in memory: from the first byte of a
-//! client to the end of its session. What the client gets is checked, too.
+//! client to the end of its session. The server's answers are checked, too.
 //!
 //! An input is a client's bytes as they are, or a recipe for a session: kinds of messages with
-//! their bodies, whose lengths are put right.
+//! their bodies, to which the target adds correct lengths.
 
 use crate::check_sqlstate;
 use crate::input::{Input, put_long_piece};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::{Builder, Runtime};
 
-/// What a client may do here: not what would last, or reach the machine's files.
+/// The rights of the client: nothing that outlasts the database, or reaches the machine's files.
 const GUEST: &str = "
     CREATE ROLE guest LOGIN;
     GRANT SELECT ON t, u, v TO guest;
@@ -23,14 +23,14 @@ const GUEST: &str = "
     GRANT USAGE ON s TO guest;
 ";
 
-/// A server whose database so many clients have used.
+/// A server, and the number of clients that have used its database.
 struct Server {
     runtime: Runtime,
     server: PgServer,
     clients: u32,
 }
 
-/// Clients change the table: a new database comes after so many.
+/// Clients change the table, so a new database follows after this many.
 const CLIENTS: u32 = 200;
 
 fn start() -> Server {
@@ -47,7 +47,7 @@ fn start() -> Server {
     Server { runtime, server, clients: 0 }
 }
 
-/// What the server says to a client that sends these bytes and then no more.
+/// The server's answer to a client that sends these bytes and then ends its stream.
 fn converse(bytes: &[u8]) -> Vec<u8> {
     static SERVER: OnceLock<Mutex<Option<Server>>> = OnceLock::new();
     let mut server = SERVER.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +60,7 @@ fn converse(bytes: &[u8]) -> Vec<u8> {
         let (near, far) = duplex(64 << 10);
         let (mut reads, mut writes) = tokio::io::split(near);
         let says = async {
-            // A server that has had enough closes before it has read all.
+            // A server may close the connection before it has read all.
             let _ = writes.write_all(bytes).await;
             let _ = writes.shutdown().await;
         };
@@ -76,7 +76,8 @@ fn converse(bytes: &[u8]) -> Vec<u8> {
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 const GSS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 48];
 
-/// What a server may say: whole messages of known kinds, errors and notices with an SQLSTATE.
+/// Checks the server's answers: whole messages of known kinds, and errors and notices with an
+/// SQLSTATE.
 fn check_answers(mut said: &[u8], mut heard: &[u8]) {
     while said.starts_with(&SSL_REQUEST) || said.starts_with(&GSS_REQUEST) {
         let Some((b'N', rest)) = heard.split_first() else { break };
@@ -118,7 +119,7 @@ fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
     [&(body.len() as u32 + 4).to_be_bytes(), &body[..]].concat()
 }
 
-/// A client's bytes of a recipe.
+/// The client's bytes that a recipe describes.
 fn session(input: &mut Input<'_>) -> Vec<u8> {
     let mut said = startup(&[("user", "guest"), ("options", "-c statement_timeout=300ms")]);
     while !input.is_empty() {
