@@ -1,8 +1,8 @@
 //! The block map: a table's blocks by state, one character each (or one for several), as a picture
 //! that is redrawn as it changes.
 //!
-//! The colour is the state, the shade how full the block's slots are. Without colours letters stand
-//! for the states, capital while most slots hold rows.
+//! The colour is the state, and the shade is the share of slots that hold rows. Without colours,
+//! letters stand for the states: a capital letter if at least half of the slots hold rows.
 
 use crate::ending::Interrupts;
 use crate::quoting::{constant, identifier};
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Time between two pictures.
 const TICK: Duration = Duration::from_millis(250);
-/// Lines that a table's map takes at the most.
+/// The most lines of a table's map.
 const MOST_LINES: usize = 16;
 const MOST_COLUMNS: usize = 128;
 
@@ -35,7 +35,7 @@ enum State {
 }
 
 const STATES: [State; 5] = [State::Hot, State::Cooling, State::Freezing, State::Frozen, State::Empty];
-/// Shares of empty slots from which on a shade is used, and the shades.
+/// The shades, each with the share of empty slots from which it is used.
 const SHADES: [(f64, char); 4] = [(0.6, '░'), (0.25, '▒'), (0.05, '▓'), (0.0, '█')];
 
 impl State {
@@ -119,7 +119,7 @@ pub struct TableMap {
     bytes: usize,
     /// Bytes in the heaps of hot blocks.
     heap_bytes: usize,
-    /// Bytes of these that no row names.
+    /// Bytes of these heaps to which no row refers.
     garbage_bytes: usize,
 }
 
@@ -165,7 +165,7 @@ impl Canvas {
         }
     }
 
-    /// With so many lines for a table at the most.
+    /// The canvas with at most `lines` lines for a table.
     pub fn lines(self, lines: usize) -> Self {
         Self { lines, ..self }
     }
@@ -249,7 +249,7 @@ fn shown_name(schema: &str, table: &str) -> String {
     if schema == DEFAULT_SCHEMA { table.to_owned() } else { format!("{schema}.{table}") }
 }
 
-/// The schema and the table that a name says (`schema.table` or `table`).
+/// The schema and the table of a name (`schema.table` or `table`).
 fn parts_of(name: &str) -> (&str, &str) {
     name.split_once('.').unwrap_or((DEFAULT_SCHEMA, name))
 }
@@ -272,7 +272,8 @@ pub fn tables_named(database: &Database, name: &str) -> Result<Vec<TableMap>, St
     Ok(with_blocks.map(|(name, table)| TableMap::of(name, table)).collect())
 }
 
-/// The same, of the database that a session is in, wherever that is open.
+/// As [`tables_named`], for the database of a session. This process or another one may have it
+/// open.
 ///
 /// # Errors
 /// When there is no such table, or the session cannot ask.
@@ -294,7 +295,7 @@ pub async fn tables_in(session: &mut FolderSession, name: &str) -> Result<Vec<Ta
         add_blocks(&mut maps, &batch);
     }
     if maps.is_empty() && !name.is_empty() {
-        // It may be there without blocks.
+        // The table may exist without blocks.
         let (schema, table) = parts_of(name);
         let sql = format!("SELECT * FROM {}.{} LIMIT 0", identifier(schema), identifier(table));
         session.columns(&sql).await.map_err(|failure| failure.message)?;
@@ -303,7 +304,7 @@ pub async fn tables_in(session: &mut FolderSession, name: &str) -> Result<Vec<Ta
     Ok(maps)
 }
 
-/// Adds the blocks in rows of `serac_blocks`, which come by table and number.
+/// Adds the blocks in rows of `serac_blocks`, which are ordered by table and block number.
 fn add_blocks(maps: &mut Vec<TableMap>, batch: &RecordBatch) {
     let texts = |column: usize| crate::output::texts(&batch.project(&[column]).expect("it is there"), "");
     let (schemas, tables, states) = (texts(0), texts(1), texts(3));

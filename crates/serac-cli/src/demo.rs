@@ -28,8 +28,8 @@ struct Refreshed {
     conflicts: AtomicU64,
 }
 
-/// Rows of a data set that must stay equal in every snapshot: orders without lines, and lines
-/// without orders.
+/// Counts the orders without lines and the lines without orders. The count must be 0 in every
+/// snapshot.
 const INVARIANT: &str = "SELECT (SELECT count(*) FROM orders WHERE NOT EXISTS (SELECT 1 FROM lineitem WHERE l_orderkey = o_orderkey)) \
     + (SELECT count(*) FROM lineitem WHERE NOT EXISTS (SELECT 1 FROM orders WHERE l_orderkey = o_orderkey)) AS orphans";
 

@@ -26,7 +26,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub const WAIT_SECONDS: u64 = 60;
 /// The time that the end waits for other processes before it reports the wait.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
-/// To this the number of the signal is added that has ended a program, which is its status then.
+/// The exit status of a program that a signal has ended is this plus the signal's number.
 const SIGNALLED: i32 = 128;
 
 /// The phase of the process's end.
@@ -34,7 +34,7 @@ const SIGNALLED: i32 = 128;
 struct End {
     /// The work has ended, or a signal has come. The thread that sets it first closes the database.
     has_begun: AtomicBool,
-    /// Others are not waited for any longer.
+    /// The process no longer waits for other processes.
     is_urgent: AtomicBool,
     /// Cancels the work.
     running: OnceLock<CancelRunning>,
@@ -61,7 +61,7 @@ async fn at_signal(kind: SignalKind, database: FolderDatabase, end: Arc<End>) {
     let is_first = !end.has_begun.swap(true, Ordering::SeqCst);
     let close = async {
         if !is_first {
-            // The main thread closes the database, or the other signal does.
+            // The main thread closes the database, or the task of the other signal does.
             return std::future::pending().await;
         }
         let closing = tokio::task::spawn_blocking(move || database.terminate(end.running.get()));
@@ -82,12 +82,12 @@ async fn at_signal(kind: SignalKind, database: FolderDatabase, end: Arc<End>) {
 pub struct Interrupts(Option<Signal>);
 
 impl Interrupts {
-    /// Begins to listen. In a runtime.
+    /// Begins to listen. Call it in a runtime.
     pub fn listen() -> Self {
         Self(signal(SignalKind::interrupt()).ok())
     }
 
-    /// Waits for the next.
+    /// Waits for the next key press.
     pub async fn next(&mut self) {
         match &mut self.0 {
             Some(signals) => _ = signals.recv().await,
@@ -113,7 +113,7 @@ fn pipe_of(stream: i32) -> Option<(u64, u64)> {
 }
 
 /// Runs work in a session of a database, and closes the database if this process has it open.
-/// `wait`: seconds that others may take to their end.
+/// `wait`: the seconds that other processes have to finish their statements and transactions.
 pub fn with_session<F: Future<Output = Result<(), String>>>(
     runtime: &tokio::runtime::Runtime,
     database: &FolderDatabase,
@@ -136,7 +136,7 @@ pub fn with_session<F: Future<Output = Result<(), String>>>(
             std::thread::park();
         }
     }
-    // Now, because the wait may take long, and because this stream may be given up.
+    // The error is printed now: the wait may take long, and standard error may be given up.
     let worked = worked.map_err(|message| {
         if !message.is_empty() {
             eprintln!("{message}");

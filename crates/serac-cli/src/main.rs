@@ -101,7 +101,7 @@ pub struct AccessOptions {
     wait: u64,
 }
 
-/// How a database is opened. All but the path holds for the process that opens it.
+/// How a database is opened. These options hold for the process that opens it.
 #[derive(clap::Args, Debug, Clone)]
 pub struct OpenOptions {
     /// When a commit is acknowledged: full, if it is not said.
@@ -147,10 +147,11 @@ fn folder(path: &Option<PathBuf>) -> Option<PathBuf> {
     path.clone().filter(|path| path.as_os_str() != ":memory:")
 }
 
-/// A database is made in a folder that is there: another is most likely a slip of the pen.
+/// Makes sure that the parent of a database's folder exists. A path with a missing parent is most
+/// likely mistyped.
 ///
 /// # Errors
-/// The missing part.
+/// The parent that does not exist.
 pub fn check_folder(path: &Path) -> Result<(), String> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
@@ -222,7 +223,7 @@ impl OpenOptions {
         }
     }
 
-    /// The options that were said and hold for the process that opens the database.
+    /// The given options that hold for the process that opens the database.
     fn said(&self) -> Vec<&'static str> {
         let all = [
             ("--durability", self.durability.is_some()),

@@ -14,10 +14,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Rows that table and markdown modes show at the most.
+/// The most rows that the modes for people and Markdown show.
 const SHOWN_ROWS: usize = 1_000;
 
-/// Characters that a column of texts keeps where a table is fitted to a terminal.
+/// The least width of a column of texts in a table that is fitted to a terminal.
 const NARROWEST: usize = 12;
 
 /// How results are shown.
@@ -126,8 +126,8 @@ fn json_of(array: &ArrayRef) -> Vec<String> {
     }
 }
 
-/// A text with signs in place of characters that would steer the terminal: control characters, and
-/// those that turn the direction of writing. Ends of lines stay with `keep_lines`.
+/// A text with escapes in place of characters that would control the terminal: control characters,
+/// and those that change the direction of writing. With `keep_lines`, ends of lines stay.
 pub fn printable(text: &str, keep_lines: bool) -> String {
     let steers = |c: char| {
         (c.is_control() && !(keep_lines && c == '\n'))
@@ -150,12 +150,12 @@ pub fn printable(text: &str, keep_lines: bool) -> String {
     out
 }
 
-/// Writes rows as they come: the modes for programs write all at once, those for people the first
-/// rows at the end.
+/// Writes rows as they come. CSV and JSON write each batch when it comes; the other modes keep the
+/// first rows and write them at the end.
 pub struct RowsWriter {
     schema: SchemaRef,
     mode: Mode,
-    /// The first rows, in the modes for people.
+    /// The first rows, in the modes that write at the end.
     shown: Vec<Vec<String>>,
     total: usize,
     /// The settings of times of the rows' session; `None` for the defaults.
@@ -307,7 +307,7 @@ pub fn progress_bar(total: u64, message: &str) -> ProgressBar {
     bar
 }
 
-/// Shows how far a COPY is, once it takes a while.
+/// Shows the progress of a COPY that takes long.
 pub struct CopyBar {
     progress: FolderProgress,
     started: Instant,
@@ -392,7 +392,7 @@ mod tests {
             assert!(text.lines().all(|line| measure_text_width(line) <= width), "{width}\n{text}");
             assert!(text.contains("1234567890123") && text.matches("word").count() == 60, "{width}\n{text}");
         }
-        // Too narrow for columns beside each other.
+        // The terminal is too narrow for columns beside each other.
         let text = shown(columns(), Mode::Table, Some(30));
         assert!(text.starts_with("-[ row 1 ]"), "{text}");
     }

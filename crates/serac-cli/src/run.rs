@@ -130,8 +130,8 @@ fn program_path(name: &str) -> Result<String, String> {
         }
     };
     let path = std::path::absolute(&found).map_err(|error| format!("{name}: {error}"))?;
-    // A program of the system has links that are there for it, too, and its behaviour may depend on
-    // its name.
+    // A link to a program of the system exists in the sandbox, too. It is kept, because the
+    // program's behaviour may depend on its name.
     let is_of_system = ["/usr", "/bin", "/sbin"].iter().any(|folder| path.starts_with(folder));
     let path = if is_of_system { path } else { path.canonicalize().map_err(|error| format!("{name}: {error}"))? };
     path.into_os_string().into_string().map_err(|path| format!("{}: its name is no text", path.display()))
@@ -169,8 +169,8 @@ impl RunArguments {
     }
 }
 
-/// Refuses an input that is not one query which changes nothing. As a text of several statements,
-/// it could end the transaction that reads all inputs, and change the database.
+/// Refuses an input that is not a single read-only query. A text of several statements could end
+/// the transaction that reads all inputs, and change the database.
 fn check_inputs(job: &JobDescription) -> Result<(), String> {
     for input in &job.inputs {
         let query = input.query().map_err(|error| shown(&error))?;

@@ -22,7 +22,7 @@ pub enum Within {
 }
 
 impl Within {
-    /// The sign that a prompt has for it.
+    /// The character that stands for it in the prompt.
     pub fn sign(self) -> char {
         match self {
             Self::Statement => '-',
@@ -83,7 +83,7 @@ fn is_blank(text: &str) -> bool {
 /// A script, taken apart from its beginning.
 #[derive(Default)]
 pub struct Script {
-    /// Whole lines, but for the last line of all.
+    /// Whole lines. Only the last line of the script may lack its end.
     text: String,
     /// The beginning of the next part.
     start: usize,
@@ -172,7 +172,7 @@ impl Script {
         self.part().ok()
     }
 
-    /// The last statement, which may do without a semicolon.
+    /// The last statement, which need not end in a semicolon.
     pub fn last(&mut self) -> Option<Part> {
         let last = self.incomplete().map(|last| Part::Statement(last.trim().to_owned()));
         *self = Self::default();
@@ -189,7 +189,7 @@ impl Script {
         self.part().err().unwrap_or(Within::Statement)
     }
 
-    /// Takes the lines behind that of the last statement for data.
+    /// Begins to read data, with the line behind that of the last statement.
     pub fn begin_data(&mut self) {
         let from = self.text[self.start..].find('\n').map_or(self.text.len(), |n| self.start + n + 1);
         (self.start, self.at, self.is_data) = (from, from, true);

@@ -37,10 +37,10 @@ pub struct ServeArguments {
 
 /// The time that a process that has the folder open may take to hand it over.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The port that a Unix socket is named after where there is no other.
+/// The port in the name of a Unix socket, unless a TCP port is given.
 const PG_PORT: u16 = 5432;
 
-/// A place where a server listens.
+/// An address or socket at which a server listens.
 enum Place {
     Address(SocketAddr),
     /// A Unix socket.
@@ -406,7 +406,7 @@ pub fn run(runtime: &tokio::runtime::Runtime, arguments: &ServeArguments) -> Res
         }
         Err(message) => {
             error!(message, "stopped by an error");
-            // It is told.
+            // The error has been logged.
             Err(String::new())
         }
     }
@@ -447,7 +447,8 @@ enum Served {
     CutShort,
 }
 
-/// Listens where clients of the operator language connect, and says where that is.
+/// Listens at the addresses for clients of the operator language, and returns a text that names
+/// them.
 async fn listen_for_operators(at: &[Place], tls: bool) -> Result<(Vec<Listener>, String), String> {
     let (mut listeners, mut places) = (Vec::new(), Vec::new());
     for place in at {
@@ -569,7 +570,7 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
         };
         let folder = async {
             folder_stop.await;
-            // It waits for its clients, in a thread of its own.
+            // Dropping it waits for its clients, so a thread of its own drops it.
             let _ = tokio::task::spawn_blocking(|| drop(folder)).await;
         };
         let ((), (), (), farewell, ()) = tokio::join!(signals, pg, flight, operators, folder);
@@ -588,7 +589,7 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
         }
         Ok(Served::Ended { result, farewell })
     };
-    // It answers to the very end.
+    // The HTTP server answers until all other servers have ended.
     let http = async {
         match http {
             Some(server) => server.run(std::future::pending()).await,

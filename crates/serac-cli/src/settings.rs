@@ -1,6 +1,6 @@
 //! Settings of `serac serve`: from flags, from the environment, from a file, in this order.
 //!
-//! One table says which there are. A setting `max_connections` is the flag `--max-connections`, the
+//! A table lists all settings. A setting `max_connections` is the flag `--max-connections`, the
 //! variable `SERAC_MAX_CONNECTIONS` and the key `max_connections` of the file, with the same values
 //! in all three.
 
@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use toml::Spanned;
 
-/// A setting that there is.
+/// An entry of the table of settings.
 struct Known {
     name: &'static str,
     /// The placeholder for its value in the help.
@@ -227,11 +227,11 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// The settings as they are to be used: texts with their sources.
+/// The effective settings: texts with their sources.
 #[derive(Clone, Debug)]
 pub struct Settings {
     values: HashMap<&'static str, (String, Source)>,
-    /// Says which settings there are, and ends.
+    /// Whether to print the settings and end.
     pub print: bool,
 }
 
@@ -270,7 +270,7 @@ impl Args for Flags {
                 Some(usual) => format!("{} [default: {usual}]", known.help),
                 None => known.help.to_owned(),
             };
-            // Once for each flag: clap wants texts that last.
+            // Leaked once for each flag: clap needs static texts.
             let flag: &'static str = known.name.replace('_', "-").leak();
             let arg = Arg::new(known.name).long(flag).value_name(known.value).help(help);
             command.arg(match known.value {

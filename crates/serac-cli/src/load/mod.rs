@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a CSV file by which its form is found out.
+/// The bytes at the beginning of a CSV file from which its form is detected.
 const SAMPLE_BYTES: u64 = 1 << 20;
 
 #[derive(clap::Args, Debug)]
@@ -58,20 +58,20 @@ fn parse_character(text: &str) -> Result<u8, String> {
 
 /// The form in which a file is read.
 enum Form {
-    /// By the database, which reads from several places.
+    /// The database reads the file itself, at several places at once.
     File,
-    /// As CSV, from a stream of which a part was read already.
+    /// CSV from a stream, whose beginning has been read already.
     Csv { sample: Vec<u8>, rest: Box<dyn Read + Send> },
-    /// As a stream of Arrow's.
+    /// A stream of Arrow IPC.
     Arrow(Box<dyn Read + Send>),
 }
 
 /// A file to load.
 struct Input {
-    /// As messages name it.
+    /// Its name in messages.
     name: String,
     form: Form,
-    /// Bytes in all, compressed if it is; 0 if that is not known.
+    /// The length in bytes, of the compressed file if it is compressed; 0 if it is not known.
     size: u64,
     /// Bytes that were read.
     read: Arc<AtomicU64>,
@@ -138,7 +138,7 @@ impl Input {
     }
 }
 
-/// A table's schema, if it is said, and its name, as SQL reads them.
+/// A table's schema, if one is given, and its name, as SQL reads them.
 fn parts_of(table: &str) -> (Option<String>, String) {
     let fold = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
         Some(quoted) => quoted.replace("\"\"", "\""),
@@ -233,7 +233,7 @@ pub async fn load(mut session: FolderSession, arguments: &LoadArguments) -> Resu
                     None => schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>(),
                 };
                 let filled = named.map_or_else(by_place, |names| names.into_iter().cloned().collect());
-                // Empty fields are NULL also in quotes, as they were when types were found out.
+                // Empty fields are NULL even in quotes, as they were when types were detected.
                 let force = if filled.is_empty() { String::new() } else { format!(", FORCE_NULL {}", list(&filled)) };
                 let (delimiter, quote) = (char::from(sniffed.delimiter), char::from(sniffed.quote));
                 let copy = format!(
@@ -265,8 +265,8 @@ pub async fn load(mut session: FolderSession, arguments: &LoadArguments) -> Resu
             tokio::select! {
                 result = &mut copy => break result,
                 _ = ticks.tick() => {
-                    // A figure of bytes where they are counted here, and a share where the database
-                    // counts.
+                    // The progress is a number of bytes if this process reads the file, and a share
+                    // if the database does.
                     let (done, total) = progress.input();
                     let share = if total > 0 { input.size as f64 * done as f64 / total as f64 } else { 0.0 };
                     bar.set_position(before + input.read.load(Ordering::Relaxed).max(share as u64));

@@ -5,12 +5,13 @@ use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use csv::{ReaderBuilder, StringRecord};
 use std::collections::HashSet;
 
-/// Rows by which delimiter and quotes are told.
+/// The rows from which the delimiter is detected.
 const ROWS_FOR_DELIMITER: usize = 1_000;
-/// Delimiters that are found out. A character that is rare in texts goes before a frequent one.
+/// The delimiters that are detected. A character that is rare in texts stands before a frequent
+/// one.
 const DELIMITERS: [u8; 4] = [b'\t', b';', b'|', b','];
 
-/// The form of CSV that the user has given; the `None`s are detected.
+/// The form of CSV that the user has given; fields that are `None` are detected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Said {
     pub header: Option<bool>,
@@ -54,7 +55,8 @@ fn quote_of(sample: &[u8]) -> u8 {
     if opening(b'\'') > opening(b'"') { b'\'' } else { b'"' }
 }
 
-/// The delimiter with which the rows have equally many columns, more than one.
+/// The delimiter with which the largest share of the rows has the same number of columns, more than
+/// one.
 fn delimiter_of(sample: &[u8], quote: u8) -> u8 {
     let mut best = (b',', 0.0);
     for delimiter in DELIMITERS {
@@ -66,10 +68,12 @@ fn delimiter_of(sample: &[u8], quote: u8) -> u8 {
     best.0
 }
 
-/// Texts that a type has; the first that has all texts of a column is the column's.
+/// Whether a type can represent a text. A column gets the first type that can represent all of its
+/// texts.
 fn fits(data_type: &DataType, text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
-    // Numbers of customers, postal codes and phones: with a zero in front they are no numbers.
+    // Customer numbers, postal codes and phone numbers may begin with a zero: they are texts, not
+    // numbers.
     let has_zero_in_front = digits.len() > 1 && digits.starts_with('0') && digits.as_bytes()[1].is_ascii_digit();
     let is_plain = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') && !has_zero_in_front;
     match data_type {

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 
 /// Pieces of input that wait to be sent.
 const WAITING: usize = 8;
-/// The bytes of a read from the stream.
+/// The most bytes of a read from the stream.
 const READ_BYTES: usize = 64 << 10;
 
 /// The end of the client.
@@ -121,7 +121,7 @@ pub async fn run(stream: impl Stream) -> Ending {
     let is_terminal = std::io::stdin().is_terminal();
     let spawned = {
         let progress = progress.clone();
-        // Not the runtime's: its end would wait for a line.
+        // A thread outside of the runtime: the end of the runtime would wait for a line.
         std::thread::Builder::new().name("serac-input".into()).spawn(move || {
             let mut input = Input::new(&progress, frames, is_terminal, is_terminal && std::io::stdout().is_terminal());
             if is_terminal {
@@ -147,7 +147,7 @@ pub async fn run(stream: impl Stream) -> Ending {
                 Some(out) = cancelled.recv() => out,
                 Some(out) = waiting.recv() => out,
             };
-            // A server that ends the connection says why: that is read on the other side.
+            // A server that ends the connection sends the reason. The reading side shows it.
             if write(&mut writer, &out).await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -169,7 +169,7 @@ pub async fn run(stream: impl Stream) -> Ending {
             _ = tokio::signal::ctrl_c(), if is_terminal => {
                 let mut out = Vec::new();
                 ClientFrame::Cancel { line: progress.state().last_sent }.put(&mut out);
-                // If there is one already, it says the same.
+                // A cancellation that already waits does the same.
                 let _ = cancels.try_send(out);
             }
         }
@@ -180,7 +180,7 @@ pub async fn run(stream: impl Stream) -> Ending {
         progress.state().failed = true;
         progress.answered.notify_all();
     }
-    // The terminal is the line editor's until its line ends.
+    // The line editor owns the terminal until its line ends.
     while is_terminal && !progress.state().input_over {
         progress.input_over.notified().await;
     }

@@ -52,7 +52,7 @@ fn links<'t>(lines: &mut std::iter::Peekable<std::str::Lines<'t>>) -> Option<Vec
             let level = 1 + inputs.iter().map(|input| links[*input].level).max().unwrap_or(0);
             newest.extend(outputs.split(", ").map(|output| (output, links.len())));
             links.push(Link { level, inputs, text, outcome, took, part });
-            // The time is that of all statements of the part.
+            // The time counts for all statements of the part.
             (took, part) = ("", "″");
         } else if let Some((name, time)) = line.trim_start().rsplit_once(" in ") {
             (took, part) = (time, if name == "alone" { "" } else { name });

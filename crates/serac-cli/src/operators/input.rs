@@ -18,7 +18,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 use tokio::sync::mpsc::Sender;
 
-/// Frames of this size are sent before there are more.
+/// Frames are sent once they have so many bytes.
 const SEND_BYTES: usize = 64 << 10;
 
 const COMMANDS: &[&str] = &[
@@ -62,9 +62,9 @@ pub struct Input<'a> {
     progress: &'a Progress,
     frames: Sender<Vec<u8>>,
     out: Vec<u8>,
-    /// Shows how far loads are.
+    /// Whether the progress of loads is shown.
     has_bars: bool,
-    /// Has graphs drawn.
+    /// Whether graphs are drawn.
     draws: bool,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Input<'a> {
         self.put(&ClientFrame::LoadEnd(why.as_ref().map(|_| ()).map_err(String::as_str)))
     }
 
-    /// Sends all lines of a stream, many together where they are there together.
+    /// Sends all lines of a stream. Lines that are available together are sent together.
     pub fn stream(&mut self, stream: impl Read) {
         let mut reader = BufReader::with_capacity(SEND_BYTES, stream);
         let (mut line, mut bytes) = (0, Vec::new());
@@ -224,7 +224,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Reads over the rest of a line.
+/// Skips the rest of a line.
 fn skip_line(reader: &mut impl BufRead) -> io::Result<()> {
     loop {
         let buffer = reader.fill_buf()?;

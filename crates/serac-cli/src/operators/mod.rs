@@ -43,7 +43,8 @@ pub struct OperatorsArguments {
     options: OpenOptions,
 }
 
-/// Ends with an error, and an empty text if it was told already.
+/// The result of a client's end. The text of an error is empty, because the error was already
+/// shown.
 fn result_of(ending: Ending) -> Result<(), String> {
     if ending.ok { Ok(()) } else { Err(String::new()) }
 }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-/// Files that may run one another by \i: each takes a part of the stack.
+/// The most files that may be nested by \i. Each takes a part of the stack.
 const MOST_NESTED: usize = 32;
 
 pub(super) const GREETING: &str = "\
@@ -102,7 +102,8 @@ fn watching(argument: &str) -> Result<(f64, Option<usize>), String> {
     Ok((seconds, times))
 }
 
-/// The state of a switch after a command with this argument; without one it is toggled.
+/// The state of a switch after a command with this argument. Without an argument the command
+/// toggles it.
 fn switched(now: bool, argument: &str) -> Result<bool, String> {
     match argument {
         "" => Ok(!now),
@@ -174,7 +175,7 @@ impl Shell {
     pub(super) async fn command(&mut self, line: &str, statement: String, source: &Source) -> Result<bool, String> {
         let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let argument = argument.trim();
-        // The statement of the command: the one that it ends, or the last one.
+        // The statement of the command: the statement that it ends, or the last one that ran.
         let about = || match statement.is_empty() {
             true if self.last.is_empty() => Err(format!("{name}: there is no statement yet")),
             true => Ok(self.last.clone()),

@@ -87,7 +87,7 @@ impl Shell {
         }
     }
 
-    /// One table, view, index or sequence; with `more`, also its comment, and its size.
+    /// Describes a table, view, index or sequence; with `more`, also its comment and its size.
     pub(super) async fn describe(&mut self, name: &str, more: bool) -> Result<String, String> {
         let name = name.trim_end_matches(';');
         let fold = |name: &str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {

@@ -90,7 +90,7 @@ impl Completer for ShellHelper {
 }
 
 impl ShellHelper {
-    /// That knows SQL's words and functions, and these names.
+    /// A helper that knows SQL's keywords and functions, and these names.
     fn new(names: Vec<String>) -> Self {
         let functions = serac_pg::reference::names();
         let words = KEYWORDS.iter().chain(&functions).map(ToString::to_string).chain(names).collect();
@@ -141,7 +141,7 @@ impl LineEditor {
         Ok(Self { editor, history })
     }
 
-    /// Completes the names of tables and columns that are there now.
+    /// Replaces the names of tables and columns that Tab completes.
     pub fn know(&mut self, names: Vec<String>) {
         self.editor.set_helper(Some(ShellHelper::new(names)));
     }

@@ -58,7 +58,7 @@ struct Shell {
     editor: Option<LineEditor>,
     /// The statement that ran last, for \g, \watch and \e.
     last: String,
-    /// Files that run one another by \i.
+    /// The number of files that are running, nested by \i.
     nested: usize,
 }
 
@@ -76,7 +76,7 @@ struct Display {
     started: Instant,
     /// The progress of the running COPY.
     bar: Arc<Mutex<Option<CopyBar>>>,
-    /// Whether names of tables and columns may be others than those that Tab knows.
+    /// Whether names of tables and columns may have changed since Tab learned them.
     names_changed: bool,
 }
 
@@ -114,7 +114,7 @@ async fn cancellable<T>(
     }
 }
 
-/// False if the output is closed (head, less), which is no error of ours.
+/// Writes a text. False if the output is closed (head, less), which is not an error of the shell.
 fn write_to(output: &mut Option<File>, text: &str) -> bool {
     let result = match output {
         Some(file) => file.write_all(text.as_bytes()),
@@ -133,11 +133,11 @@ const NAMES: &str = "SELECT DISTINCT table_name FROM information_schema.tables \
 fn page(text: &str) -> bool {
     let pager = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
     let mut command = Command::new("sh");
-    // As less would be told by the user: ends where a page is enough, does not wrap lines, leaves
-    // the text on the screen.
+    // The options of less: it ends at once if a page is enough, does not wrap lines, and leaves the
+    // text on the screen.
     command.args(["-c", &pager.unwrap_or_else(|| "less -FSRX".into())]).stdin(Stdio::piped());
     let Ok(mut child) = command.spawn() else { return false };
-    // A reader that has seen enough closes its end.
+    // A pager that ends early closes its end.
     let _ = child.stdin.take().expect("it is piped").write_all(text.as_bytes());
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
@@ -248,7 +248,7 @@ impl Shell {
 
     async fn sql(&mut self, sql: &str) -> Result<(), Failure> {
         let Self { session, display, .. } = self;
-        // The word first: most statements do not have it, and need not be parsed for this.
+        // First a search for the word: most statements lack it, and need not be parsed.
         let copies = sql.as_bytes().windows(4).any(|word| word.eq_ignore_ascii_case(b"copy"))
             && parse(sql).is_ok_and(|statements| statements.iter().any(is_copy));
         if copies {
@@ -358,7 +358,7 @@ impl Shell {
         Ok(true)
     }
 
-    /// The names of tables and columns, as far as they may be others than before.
+    /// The names of tables and columns, if they may have changed.
     async fn names(&mut self) -> Option<Vec<String>> {
         if let Some(session) = self.session.here() {
             let mut names = Vec::new();
@@ -368,7 +368,7 @@ impl Shell {
             }
             return Some(names);
         }
-        // A question in a transaction would be part of it.
+        // A query in a transaction would be part of it.
         let may_ask = self.display.names_changed && self.session.transaction_status() == TransactionStatus::Idle;
         if !may_ask || self.session.holder().is_none() {
             return None;
@@ -412,7 +412,7 @@ impl Shell {
                     source.push(&format!("{line}\n"));
                     let goes_on = self.run_complete(&source).await.unwrap_or(true);
                     if source.incomplete().is_none() {
-                        // Comments alone.
+                        // The rest is nothing but comments.
                         source.clear();
                         let entry = std::mem::take(&mut typed);
                         if let Some(editor) = self.editor.as_mut().filter(|_| !entry.trim().is_empty()) {

@@ -85,7 +85,7 @@ fn send_lines(mut stream: impl Read, pieces: SyncSender<io::Result<String>>, arr
 }
 
 impl Lines {
-    /// Takes lines that have come. `None` if there are none yet; false at the end.
+    /// Takes lines that have come. `None` if no line has come yet; false at the end of the stream.
     fn take(&mut self) -> Option<io::Result<bool>> {
         let piece = match &self.pieces {
             None => return Some(Ok(false)),
@@ -111,7 +111,7 @@ impl Source {
         Self(Arc::new(Shared { lines, arrived: Notify::new(), changed: Condvar::new() }))
     }
 
-    /// A script that is all there.
+    /// A script whose text is complete.
     pub fn text(script: impl Into<String>) -> Self {
         Self::new(Script::new(script), None)
     }
@@ -119,7 +119,7 @@ impl Source {
     /// A script whose lines come from a stream.
     ///
     /// # Errors
-    /// When there is no thread to read it.
+    /// When no thread can be started to read it.
     pub fn stream(stream: impl Read + Send + 'static) -> io::Result<Self> {
         let (sender, pieces) = sync_channel(PIECES_AHEAD);
         let source = Self::new(Script::default(), Some(pieces));
@@ -186,7 +186,7 @@ impl Source {
         }
     }
 
-    /// The next part. The last statement may do without a semicolon.
+    /// The next part. The last statement need not end in a semicolon.
     pub async fn next(&self) -> io::Result<Option<Part>> {
         match self.until(Script::next_complete).await? {
             None => Ok(self.0.lines.lock().script.last()),
@@ -232,7 +232,7 @@ impl Read for Data {
             let shared = &self.source.0;
             let mut lines = shared.lines.lock();
             let piece = loop {
-                // Lines behind the end of its data are not for it.
+                // Lines behind the end of this COPY's data belong to others.
                 if lines.copies != self.copy {
                     return Ok(0);
                 }

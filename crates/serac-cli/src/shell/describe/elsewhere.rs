@@ -111,7 +111,7 @@ async fn table(
     Ok(printable(&text, true))
 }
 
-/// An index as it is written below its table, of its name, method and columns.
+/// The line of an index below its table, from its name, method and columns.
 fn index_line(index: &[String]) -> String {
     let method = if index[1] == "bitmap" { " USING bitmap" } else { "" };
     format!("\"{}\" index{method} ({})", index[0], index[2])
