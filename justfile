@@ -17,6 +17,10 @@ slt +NAME:
 tidy:
     cargo xtask tidy
 
+# Checks spelling, dependencies and rustdoc.
+lint:
+    scripts/lint
+
 # Lints everything.
 clippy:
     cargo clippy --workspace --all-targets -- -D warnings
