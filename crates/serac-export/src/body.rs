@@ -409,20 +409,30 @@ pub(crate) fn with_own_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowEr
 
 /// The array; an array of views holds just the bytes that they name. An array of a frozen block
 /// with all rows does already. The heap of a hot block also holds overwritten bytes and uncommitted
-/// ones, which are private.
+/// ones, which are private. So does the heap of an array with the rows that a filter has left.
 pub fn exact(array: &ArrayRef) -> ArrayRef {
+    /// Whether the views name each byte of the heaps once. Their lengths alone do not tell: rows
+    /// that a join repeats name some bytes twice.
     fn is_exact(views: &[u128], nulls: Option<&NullBuffer>, heaps: &[Buffer]) -> bool {
         let held: usize = heaps.iter().map(Buffer::len).sum();
         // All are short, and stand in the views themselves.
         if held == 0 {
             return true;
         }
-        let long = |view: u128| if view as u32 > 12 { view as u32 as usize } else { 0 };
-        let named: usize = match nulls {
-            None => views.iter().map(|&view| long(view)).sum(),
-            Some(nulls) => nulls.valid_indices().map(|i| long(views[i])).sum(),
+        let valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
+        // Heap, start and length of the bytes of a long value.
+        let place = |row: usize| {
+            let view = views[row];
+            (view as u32 > 12 && valid(row)).then_some(((view >> 64) as u32, (view >> 96) as u32, view as u32))
         };
-        named == held
+        let named: usize = (0..views.len()).filter_map(place).map(|(.., length)| length as usize).sum();
+        if named != held {
+            return false;
+        }
+        let mut places: Vec<_> = (0..views.len()).filter_map(place).collect();
+        places.sort_unstable();
+        let mut ends = vec![0; heaps.len()];
+        places.iter().all(|&(heap, start, length)| std::mem::replace(&mut ends[heap as usize], start + length) == start)
     }
     if let Some(text) = array.as_string_view_opt() {
         if !is_exact(text.views(), text.nulls(), text.data_buffers()) {
@@ -439,6 +449,27 @@ pub fn exact(array: &ArrayRef) -> ArrayRef {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow_array::{StringViewArray, UInt64Array};
+
+    #[test]
+    fn only_bytes_that_views_name_leave() {
+        let texts = ["a text that all may read", "a text that is a secret."];
+        let all: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
+        let rows = |rows: &[u64]| arrow_select::take::take(&all, &UInt64Array::from(rows.to_vec()), None).unwrap();
+        let heap = |array: &ArrayRef| array.as_string_view().data_buffers().concat();
+        // Each byte is named once, in any order: the array is lent as it is.
+        for all in [&all, &rows(&[1, 0])] {
+            assert_eq!(
+                exact(all).as_string_view().data_buffers()[0].as_ptr(),
+                all.as_string_view().data_buffers()[0].as_ptr()
+            );
+        }
+        // The lengths of a row that comes twice add up to the heap.
+        let twice = rows(&[0, 0]);
+        assert_eq!(heap(&twice).len(), texts.concat().len());
+        assert!(!heap(&exact(&twice)).windows(6).any(|bytes| bytes == b"secret"));
+        assert_eq!(exact(&twice).as_string_view().iter().collect::<Vec<_>>(), [Some(texts[0]); 2]);
+    }
 
     #[test]
     fn pieces_are_one_buffer() {
