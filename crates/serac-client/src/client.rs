@@ -673,7 +673,7 @@ impl Client {
         self.cancel.clone()
     }
 
-    /// What statements have said since somebody has asked last, in order.
+    /// The notices of statements since the last call, in order.
     pub fn notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -1124,7 +1124,7 @@ pub struct Answers<'c> {
 }
 
 impl Answers<'_> {
-    /// What statements have said since somebody has asked last, in order.
+    /// The notices of statements since the last call, in order.
     pub fn notices(&mut self) -> Vec<Notice> {
         self.client.notices()
     }

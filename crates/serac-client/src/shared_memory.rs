@@ -140,8 +140,8 @@ enum DataFiles {
 /// buffer or an array over it. This function checks that memory of [`Source::Memory`] is sealed.
 ///
 /// # Errors
-/// When the descriptors are not what the manifest says, a piece cannot lie where the manifest says,
-/// or the system has no room.
+/// When the descriptors do not match the manifest, a piece cannot lie at its place, or the system
+/// has no room.
 pub unsafe fn map(manifest: &Manifest, descriptors: &[OwnedFd]) -> Result<Buffer, ImageError> {
     lay_out(manifest, descriptors, DataFiles::Mapped)
 }
@@ -293,7 +293,7 @@ mod tests {
         let pieces = [(0, 10_000, 0), (64 << 10, 4_464, 64 << 10)];
         let range = map_and_copy(&manifest(source, &pieces), &[file]).unwrap();
         assert_eq!(range.len(), 1 << 17);
-        // What lies between them can be read, too.
+        // The bytes between pieces can be read, too.
         assert!(range[16 << 10..64 << 10].iter().all(|&byte| byte == 0));
         assert!(range[..10_000].iter().chain(&range[64 << 10..][..4_464]).all(|&byte| byte == 7));
     }

@@ -32,8 +32,8 @@
 //! acknowledges a statement: the holder sends it when the commit is durable.
 //!
 //! **COPY from the client.** Each CopyIn is answered by exactly one DataEnd, also when the Complete
-//! or an Error comes first: then the client sends no more Data, and the holder drops what is on its
-//! way.
+//! or an Error comes first: then the client sends no more Data, and the holder drops the Data on
+//! its way.
 //!
 //! **Cancelling.** A statement is cancelled from a connection of its own, whose first and only
 //! frame is a Cancel with the process and the secret of the Welcome, and the number of the
@@ -204,9 +204,9 @@ pub struct Failure {
     pub sqlstate: Box<str>,
     /// The message.
     pub message: String,
-    /// More about it.
+    /// The detail: more about the error.
     pub detail: Option<Box<str>>,
-    /// What can be done about it.
+    /// The hint: a remedy for the error.
     pub hint: Option<Box<str>>,
     /// The column, relation, function or constraint that it is about.
     pub name: Option<Box<str>>,
@@ -607,7 +607,7 @@ impl<'a> ClientFrame<'a> {
     /// Reads a frame from its kind and body.
     ///
     /// # Errors
-    /// When the body is none of such a frame.
+    /// When the body is not valid for a frame of this kind.
     pub fn read(kind: u8, body: &'a [u8]) -> Result<Self, FrameError> {
         let mut body = Body { kind, rest: body };
         match kind {
@@ -720,7 +720,7 @@ impl<'a> HolderFrame<'a> {
     /// Reads a frame from its kind and body.
     ///
     /// # Errors
-    /// When the body is none of such a frame.
+    /// When the body is not valid for a frame of this kind.
     pub fn read(kind: u8, body: &'a [u8]) -> Result<Self, FrameError> {
         let mut body = Body { kind, rest: body };
         match kind {
