@@ -118,7 +118,7 @@ mod tests {
     fn is_expelled(place: &Waiting) -> bool {
         let expelled = place.ends(NEVER).now_or_never().is_some();
         if expelled {
-            // It is told once.
+            // The notification is consumed, so it is sent again.
             place.expelled.notify_one();
         }
         expelled

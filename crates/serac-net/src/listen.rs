@@ -201,7 +201,7 @@ impl Socket {
         })
     }
 
-    /// Sends what the kernel holds back.
+    /// Sends the bytes that the kernel holds back.
     ///
     /// # Errors
     /// When the connection has ended.
