@@ -10,8 +10,8 @@ const RUN_LAST_NAME: i32 = 223;
 const CUSTOMER: i32 = 259;
 const ITEM: i32 = 7_911;
 
-/// The choice of a customer: by number, or by last name. Of all customers with that last name, the
-/// middle one in the order of first names is meant.
+/// The choice of a customer: by number, or by last name. The customer of a last name is the middle
+/// one of all with that name, in the order of first names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Customer {
     /// C_ID.
@@ -53,7 +53,7 @@ pub struct Payment {
     pub customer_district: i32,
     /// The customer who pays.
     pub customer: Customer,
-    /// In cents.
+    /// The amount in cents.
     pub amount: i64,
 }
 
