@@ -151,7 +151,7 @@ impl Canvas {
     /// Without colours: for files and pipes.
     pub const PLAIN: Self = Self { colors: false, columns: 64, lines: MOST_LINES };
 
-    /// For standard output, a terminal or not.
+    /// The canvas for standard output, which may be a terminal or not.
     pub fn stdout() -> Self {
         let term = Term::stdout();
         let colors = term.is_term() && console::colors_enabled();

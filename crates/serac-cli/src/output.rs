@@ -320,7 +320,7 @@ impl CopyBar {
     /// Shorter copies show nothing.
     const PATIENCE: Duration = Duration::from_millis(500);
 
-    /// For a COPY that starts now.
+    /// The bar of a COPY that starts now.
     pub fn new(progress: FolderProgress) -> Self {
         Self { progress, started: Instant::now(), bar: None }
     }

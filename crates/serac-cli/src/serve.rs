@@ -441,9 +441,10 @@ async fn listen(
 
 /// The end of serving.
 enum Served {
-    /// In order: nothing runs any more. `result`: whether the checkpoint could be written.
+    /// The server ended in order: nothing runs any more. `result`: whether the checkpoint could be
+    /// written.
     Ended { result: Result<(), String>, farewell: Option<Farewell> },
-    /// By a second signal.
+    /// A second signal ended the server.
     CutShort,
 }
 

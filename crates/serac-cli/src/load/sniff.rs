@@ -171,7 +171,7 @@ impl Sniffed {
             let rows = rows.get(from..).unwrap_or_default();
             (0..count).map(|at| type_of(rows.iter().filter_map(|row| row.get(at)))).collect()
         };
-        // COPY takes an empty line for the line of names, too; `rows` has none of these.
+        // COPY takes an empty line for the line of names, too; `rows` has no empty lines.
         let text = sample.strip_prefix("\u{feff}".as_bytes()).unwrap_or(sample);
         let is_nameless = text.starts_with(b"\n") || text.starts_with(b"\r");
         let below = types_from(usize::from(!is_nameless));

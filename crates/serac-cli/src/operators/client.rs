@@ -54,9 +54,9 @@ impl State {
 #[derive(Default)]
 pub struct Progress {
     state: Mutex<State>,
-    /// For the thread: answers.
+    /// Wakes the thread when an answer has come.
     answered: Condvar,
-    /// For the task: the input's end.
+    /// Wakes the task at the input's end.
     input_over: Notify,
 }
 

@@ -54,8 +54,8 @@ impl Login {
         Self { user: user.unwrap_or_default(), password: variable("SERAC_PASSWORD").or_else(|| variable("PGPASSWORD")) }
     }
 
-    /// For a server without logins, such as a server in this process: access to the folder implies
-    /// all rights.
+    /// The login at a server without logins, such as a server in this process: access to the folder
+    /// implies all rights.
     pub fn nobody() -> Self {
         Self { user: String::new(), password: None }
     }

@@ -90,12 +90,12 @@ pub fn drawn(info: &str) -> String {
     // Level by level, independently of the heuristic.
     let mut order: Vec<usize> = (0..links.len()).collect();
     order.sort_by_key(|link| links[*link].level);
-    // By statement, the last row that uses it.
+    // The last row that uses each statement.
     let mut last_use = vec![0; links.len()];
     for (row, &link) in order.iter().enumerate() {
         links[link].inputs.iter().for_each(|input| last_use[*input] = row);
     }
-    // By lane, the statement whose results it stands for.
+    // The statement whose result each lane shows.
     let mut lanes: Vec<Option<usize>> = Vec::new();
     let mut rows = Vec::with_capacity(links.len());
     for (row, &link) in order.iter().enumerate() {

@@ -357,7 +357,7 @@ impl Shell {
         Ok(true)
     }
 
-    /// Runs a statement again and again, until Ctrl-C, an error, or so many `times`.
+    /// Runs a statement again and again, until Ctrl-C, an error, or the end of `times` runs.
     async fn watch(&mut self, sql: &str, seconds: f64, times: Option<usize>) -> Result<(), String> {
         let people = self.display.is_for_people();
         let mut done = 0;

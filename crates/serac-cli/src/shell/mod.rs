@@ -37,9 +37,9 @@ pub struct ShellOptions {
 /// The source of the data of COPY … FROM STDIN.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Data {
-    /// In the script, behind the statement.
+    /// The data stands in the script, behind the statement.
     Script,
-    /// In the process's standard input.
+    /// The data comes on the process's standard input.
     Stdin,
     /// The user types it.
     Terminal,

@@ -35,9 +35,9 @@ struct Lines {
 
 struct Shared {
     lines: Mutex<Lines>,
-    /// For the shell: a piece has come, or the pipe has ended.
+    /// Wakes the shell when a piece has come, or the pipe has ended.
     arrived: Notify,
-    /// For the thread of a COPY: the same, or its data has ended.
+    /// Wakes the thread of a COPY at the same events, and at the end of its data.
     changed: Condvar,
 }
 
