@@ -157,7 +157,7 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
         self.buffers.push(parts);
     }
 
-    /// Appends how many rows there are, and which of them are NULL.
+    /// Appends the number of rows, and the bitmap of those that are not NULL.
     fn push_validity(&mut self, parts: &[ArrayRef]) {
         let (rows, nulls) = (rows_of(parts), parts.iter().map(|part| part.null_count()).sum::<usize>());
         self.nodes.push(FieldNode::new(rows as i64, nulls as i64));
@@ -183,7 +183,7 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
         self.variadic.push(heaps.len() as i64);
     }
 
-    /// Appends offsets, from 0 on; which values they are of.
+    /// Appends offsets, which then begin at 0. Returns the range of values to which they belong.
     fn push_offsets<O: OffsetSizeTrait>(&mut self, offsets: &OffsetBuffer<O>) -> Range<usize> {
         let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
         self.push(if first == O::zero() {
@@ -245,7 +245,7 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
     }
 
     fn push_array(&mut self, array: &ArrayRef) -> Result<(), ArrowError> {
-        // These have no validity of their own.
+        // Arrays of the type Null have no validity of their own.
         if *array.data_type() == DataType::Null {
             self.nodes.push(FieldNode::new(array.len() as i64, array.len() as i64));
             return Ok(());
@@ -287,7 +287,7 @@ impl<L: Fn(&Buffer) -> bool> Body<L> {
     /// Appends a column that stands in several arrays; dictionaries have the same words.
     ///
     /// # Errors
-    /// For types that no table has.
+    /// An error for types that no table has.
     pub(crate) fn push_column(&mut self, parts: &[ArrayRef]) -> Result<(), ArrowError> {
         if let [whole] = parts {
             return self.push_array(whole);
@@ -322,7 +322,7 @@ fn rows_of(parts: &[ArrayRef]) -> usize {
     parts.iter().map(|part| part.len()).sum()
 }
 
-/// Bytes of a value, or of a dictionary's code, where all take as many.
+/// The bytes of a value, or of a dictionary's code, for types whose values have the same width.
 fn width_of(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::FixedSizeBinary(width) => Some(*width as usize),
@@ -354,7 +354,7 @@ fn heaps_of(array: &ArrayRef) -> &[Buffer] {
     texts.or_else(|| array.as_binary_view_opt().map(|array| array.data_buffers())).unwrap_or_default()
 }
 
-/// The header of a message: of a batch of so many rows, or of the dictionary with this number.
+/// The header of a message of `rows` rows: a batch, or the dictionary with this number.
 pub(crate) fn header(
     body: &Body,
     places: &[arrow_ipc::Buffer],
@@ -407,15 +407,16 @@ pub(crate) fn with_own_words(batch: &RecordBatch) -> Result<RecordBatch, ArrowEr
     RecordBatch::try_new(batch.schema(), batch.columns().iter().map(column).collect::<Result<_, _>>()?)
 }
 
-/// The array; an array of views holds just the bytes that they name. An array of a frozen block
-/// with all rows does already. The heap of a hot block also holds overwritten bytes and uncommitted
-/// ones, which are private. So does the heap of an array with the rows that a filter has left.
+/// The array with exact heaps: the heap of an array of views holds only the bytes that the views
+/// name. An array with all rows of a frozen block already has such a heap. The heap of a hot block
+/// also holds overwritten and uncommitted bytes, and that of a filtered array the bytes of the rows
+/// that are gone; these must not leave the engine.
 pub fn exact(array: &ArrayRef) -> ArrayRef {
     /// Whether the views name each byte of the heaps once. Their lengths alone do not tell: rows
     /// that a join repeats name some bytes twice.
     fn is_exact(views: &[u128], nulls: Option<&NullBuffer>, heaps: &[Buffer]) -> bool {
         let held: usize = heaps.iter().map(Buffer::len).sum();
-        // All are short, and stand in the views themselves.
+        // All texts are short, and stand in the views themselves.
         if held == 0 {
             return true;
         }

@@ -5,7 +5,7 @@ use serac_engine::{Database, EngineError, Table, Transaction};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// A table, and the positions of the columns that a request names; of all without names.
+/// A table, and the positions of the columns that a request names. Without names, all columns.
 pub(crate) fn table_and_columns(
     txn: &Transaction,
     schema: &str,

@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 /// An account that memory is charged to.
 pub trait Account: Send + Sync {
-    /// Charges for so many bytes more.
+    /// Charges for `bytes` more bytes.
     ///
     /// # Errors
     /// [`ComputeError::Refused`](super::ComputeError::Refused) if there is no room for them.
     fn grow(&self, bytes: u64) -> Result<()>;
-    /// Gives back so many bytes.
+    /// Ends the charge for `bytes` bytes.
     fn shrink(&self, bytes: u64);
 }
 
-/// An account of a job whose memory is not counted: that of one's own shell.
+/// The account of a job whose memory is not counted, such as a job of a user's own shell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unlimited;
 
@@ -55,7 +55,7 @@ impl Charge {
         Ok(())
     }
 
-    /// Charges for so many bytes in all.
+    /// Charges for `bytes` bytes in all.
     pub(super) fn set(&mut self, bytes: u64) -> Result<()> {
         if bytes > self.bytes {
             return self.grow(bytes - self.bytes);

@@ -126,5 +126,5 @@ impl ComputeError {
     }
 }
 
-/// With a [`ComputeError`].
+/// A result whose error is a [`ComputeError`].
 pub type Result<T> = std::result::Result<T, ComputeError>;

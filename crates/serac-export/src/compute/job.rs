@@ -20,19 +20,19 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Bytes of a description.
+/// The most bytes of a description.
 const MAX_TEXT: usize = 32 << 20;
-/// Inputs of a job.
+/// The most inputs of a job.
 const MAX_INPUTS: usize = 64;
-/// Stages of a job.
+/// The most stages of a job.
 const MAX_STAGES: usize = 16;
-/// Arguments, variables and paths of a program, each.
+/// The most arguments, variables and paths of a program, each.
 const MAX_WORDS: usize = 1_000;
-/// Bytes of all arguments and variables of a program.
+/// The most bytes of all arguments and variables of a program.
 const MAX_WORD_BYTES: usize = 1 << 20;
-/// Bytes of a module of WebAssembly: compiling it takes time that nothing can cut short.
+/// The most bytes of a module of WebAssembly. Nothing can interrupt its compilation.
 const MAX_MODULE: usize = 4 << 20;
-/// Processes of a program.
+/// The most processes of a program.
 const MAX_PROCESSES: u64 = 4_096;
 
 /// A job.
@@ -53,7 +53,7 @@ pub struct JobDescription {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobInput {
-    /// Its name for the program; the table's, if it is not said.
+    /// Its name for the program; by default the table's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A table or view, as SQL names it.
@@ -120,7 +120,7 @@ struct StageText {
     read: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<bool>,
-    /// In base64.
+    /// The module in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     wasm: Option<String>,
 }
@@ -168,7 +168,7 @@ pub struct ProgramStage {
     pub env: BTreeMap<String, String>,
     /// Files and folders that it may read, as absolute paths. It finds them under the same paths.
     pub read: Vec<String>,
-    /// Whether it may read the system's programs and libraries (`/usr`, `/lib` and the like).
+    /// Whether it may read the system's programs and libraries, such as those in `/usr` and `/lib`.
     pub system: bool,
     /// Further variables for a call of a function.
     arguments: Vec<(String, String)>,
@@ -211,7 +211,7 @@ impl ProgramStage {
         if let Some(path) = self.read.iter().chain([&self.program]).find(|path| !is_place(path)) {
             return wrong(format!("\"{path}\" is no absolute path in its shortest form"));
         }
-        // Paths that the sandbox makes itself.
+        // The sandbox makes these paths itself.
         let is_own = |path: &&String| {
             ["/tmp", "/proc", "/dev"].iter().any(|own| {
                 path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || (*own != "/tmp" && rest.starts_with('/')))
@@ -316,7 +316,7 @@ impl JobDescription {
     pub fn set_arguments(&mut self, arguments: &[Option<String>]) {
         for stage in &mut self.stages {
             let Stage::Program(program) = stage else { continue };
-            // A text with a zero in it is no variable's value, and no text of SQL either.
+            // A variable's value cannot contain a zero byte, and neither can a text of SQL.
             let given = arguments.iter().zip(1..).filter_map(|(text, number)| Some((text.clone()?, number)));
             program.arguments = given.map(|(text, number)| (format!("SERAC_ARGUMENT_{number}"), text)).collect();
         }

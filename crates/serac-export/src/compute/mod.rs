@@ -60,10 +60,10 @@ use std::time::Duration;
 /// Whether programs are kept apart from the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Isolation {
-    /// They are; without it they do not run.
+    /// Programs are isolated; where the system cannot isolate them, they do not run.
     #[default]
     Full,
-    /// They run as any program of this user does. For a user's own shell only.
+    /// Programs run as any program of this user does. For a user's own shell only.
     None,
 }
 
@@ -83,7 +83,7 @@ pub struct Usage {
     pub program: String,
     /// Processor time of all its processes.
     pub cpu: Duration,
-    /// Time.
+    /// Time from its start to its end.
     pub wall: Duration,
     /// The most memory that it had at a time, in bytes.
     pub peak_memory: u64,
@@ -94,7 +94,7 @@ pub struct Usage {
 /// The outcome of a job.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The last stage's output. It comes from a program: it is to be read without trust.
+    /// The last stage's output. It comes from a program, so its reader must check it.
     pub output: StreamFile,
     /// The resources that each stage has used.
     pub stages: Vec<Usage>,

@@ -13,7 +13,7 @@ use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Buffers of a stream lie on multiples of so many bytes, as in a block.
+/// Buffers of a stream begin at multiples of this, as in a block.
 const ALIGNMENT: usize = 64;
 /// Bytes that are written at a time.
 const WRITE_BUFFER: usize = 1 << 20;
@@ -23,7 +23,7 @@ const WRITE_BUFFER: usize = 1 << 20;
 pub struct StreamFile {
     file: Arc<File>,
     length: u64,
-    /// For its bytes, which are there as long as the file or a map of it.
+    /// The charge for its bytes, which exist as long as the file or a map of it.
     charge: Arc<Charge>,
 }
 
@@ -38,8 +38,8 @@ impl StreamFile {
     /// Writes batches that have the columns of `schema`. At most `most` bytes.
     ///
     /// # Errors
-    /// [`ComputeError::Io`]: what `batches` gives, what Arrow refuses, or that there are more
-    /// bytes.
+    /// [`ComputeError::Io`] for an error of `batches`, of Arrow or of the system, and
+    /// [`ComputeError::Limit`] for more bytes.
     pub fn write(
         schema: &Schema,
         batches: impl IntoIterator<Item = std::result::Result<RecordBatch, ArrowError>>,
@@ -112,7 +112,7 @@ impl AsRef<[u8]> for MappedStream {
     }
 }
 
-/// The reason why bytes were refused: Arrow passes no errors of ours on.
+/// The reason why bytes were refused: Arrow does not pass on a [`ComputeError`].
 type Refusal = Arc<Mutex<Option<ComputeError>>>;
 
 /// Counts the written bytes, charges for them before they are written, and refuses too many.
@@ -167,8 +167,8 @@ fn unwritten(error: impl std::fmt::Display, refusal: &Refusal) -> ComputeError {
 }
 
 impl StreamFileWriter {
-    /// For batches that have the columns of `schema`, of `most` bytes altogether. They are not
-    /// charged.
+    /// A writer for batches that have the columns of `schema`, of at most `most` bytes altogether.
+    /// No account is charged.
     ///
     /// # Errors
     /// [`ComputeError::Io`].

@@ -36,12 +36,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// Bytes of standard error that are kept: the last ones.
+/// The bytes that are kept of the end of standard error.
 const MAX_ERRORS: usize = 4 << 10;
 /// The intervals of looks at a program, at first and in the end.
 const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(20);
-/// Processes that a look visits. The kernel keeps the limit below.
+/// The most processes that a look visits. The kernel's limit on processes is below it.
 const MAX_VISITED: usize = 8_192;
 /// Processes whose times are kept singly, including those that have ended.
 const MAX_KEPT: usize = 2 * MAX_VISITED;
@@ -183,7 +183,7 @@ struct Watch<'w> {
     usage: Usage,
     times: ProcessTimes,
     of_output: Charge,
-    /// For its memory and the files in its `/tmp`.
+    /// The charge for its memory and the files in its `/tmp`.
     of_program: Charge,
     /// The end of standard error so far.
     errors: Vec<u8>,
@@ -277,8 +277,8 @@ impl Watch<'_> {
 /// Own processor time of processes, also of those that have ended.
 #[derive(Default)]
 struct ProcessTimes {
-    /// At the last look at each. A number is given again, so the time of its beginning stands
-    /// beside.
+    /// The time at the last look at each process. The system reuses numbers, so a process is known
+    /// by its number and the time of its beginning.
     last: HashMap<(i32, u64), Duration>,
     /// The time of processes that are not kept any more.
     gone: Duration,
@@ -355,7 +355,7 @@ fn used_by(running: &Running) -> Used {
             break;
         }
         if let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat"))
-            // The name may have any characters in it, and ends with the last bracket.
+            // The name may contain any characters, and ends with the last bracket.
             && let Some((_, fields)) = stat.rsplit_once(')')
         {
             let fields: Vec<u64> = fields.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect();

@@ -5,8 +5,8 @@
 //! | export | type | |
 //! |---|---|---|
 //! | `memory` | memory | its linear memory |
-//! | `alloc` | `(i32) -> i32` | room for so many bytes: where it is |
-//! | `run` | `(i32, i32) -> i64` | an input's place and length: the output's, place in the upper 32 bits |
+//! | `alloc` | `(i32) -> i32` | takes a number of bytes, and returns the place of room for them |
+//! | `run` | `(i32, i32) -> i64` | takes an input's place and length, and returns the output's: the place in the upper 32 bits, the length in the lower ones |
 //!
 //! Input and output are streams of Arrow IPC. The input is copied into the module's memory, and
 //! the output out of it.
@@ -31,11 +31,11 @@ use wasmtime::{
 
 /// The name of a module in errors.
 const NAME: &str = "the module";
-/// Between two looks at the time.
+/// The time between two looks at the clock.
 const LOOK: Duration = Duration::from_millis(5);
-/// Bytes of its stack.
+/// The most bytes of a module's stack.
 const STACK: usize = 512 << 10;
-/// Elements of its tables.
+/// The most elements of a module's tables.
 const TABLE_ELEMENTS: usize = 100_000;
 
 /// The reason why a look at the time ended the module.
@@ -151,7 +151,8 @@ pub(super) fn run(
         };
         let looks = std::thread::Builder::new().name("serac-wasm".to_owned()).spawn_scoped(scope, look);
         let looks = looks.map_err(|error| ComputeError::io("no thread", error))?;
-        // Also when this thread panics, which the scope would else wait for ever to tell.
+        // Also when this thread panics. Otherwise the scope would wait forever for the other
+        // thread.
         let _end = EndOfLooks(&done, looks.thread().clone());
         work(&mut store, &module, input, limits, account)
     });
@@ -208,7 +209,8 @@ fn failed(error: wasmtime::Error, limits: &Limits) -> ComputeError {
     }
 }
 
-/// Copies the input in, runs the module, and copies the output out. Also how much memory it had.
+/// Copies the input in, runs the module, and copies the output out. Also returns the size of its
+/// memory.
 fn work(
     store: &mut Store<Bounds>,
     module: &Module,

@@ -22,7 +22,7 @@ const LARGE: usize = 16 << 10;
 enum Rest {
     /// The kernel sends all that it has.
     Sent,
-    /// It may hold back the end.
+    /// The kernel may hold back the end.
     Held,
     /// A flush was asked for since.
     Asked,

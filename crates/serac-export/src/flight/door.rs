@@ -1,7 +1,7 @@
 //! A connection's admission: it waits until one of its calls is authorised, and then has a seat.
 //!
-//! HTTP/2 knows no login. So a connection counts as a waiting one ([`crate::admission`]) up to its
-//! first admitted call. Until then it may do nothing, half of a handshake, or calls with wrong
+//! HTTP/2 knows no login. So a connection counts as a waiting one ([`serac_net::admission`]) up to
+//! its first admitted call. Until then it may do nothing, half of a handshake, or calls with wrong
 //! passwords.
 
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use tonic::Status;
 
 enum State {
     Waits(Option<Waiting>),
-    /// With one of the server's seats.
+    /// The connection has one of the server's seats.
     In(#[expect(dead_code, reason = "held until the connection ends")] OwnedSemaphorePermit),
 }
 
@@ -29,7 +29,7 @@ impl Door {
         Arc::new(Self { state: Mutex::new(State::Waits(place)), seats, entered: Notify::new() })
     }
 
-    /// Lets a call in that has been admitted: the first takes a seat.
+    /// Lets an admitted call in. The first one takes a seat.
     pub(super) fn enter(&self) -> Result<(), Status> {
         let mut state = self.state.lock();
         if let State::Waits(_) = &*state {

@@ -125,7 +125,7 @@ pub trait Extension: Debug + Send + Sync + 'static {
     /// The error of the put.
     async fn put(&self, caller: &Caller, first: FlightData, rest: Streaming<FlightData>) -> Result<Bytes, Status>;
 
-    /// The actions that there are.
+    /// The extension's actions.
     fn actions(&self) -> Vec<ActionType>;
 
     /// An action: the bodies of its results; `None` for an action that is not for the extension.

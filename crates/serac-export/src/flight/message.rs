@@ -21,8 +21,8 @@ use std::collections::VecDeque;
 use std::slice;
 use std::sync::Arc;
 
-/// Batches with columns that must be copied to be joined go together up to this part of a message's
-/// limit.
+/// Batches whose columns must be copied to be joined go together up to the message's limit divided
+/// by this.
 const COPIED_PART: usize = 16;
 
 /// The messages of a stream: batches go in, messages come out.
@@ -63,7 +63,7 @@ impl Messages {
     /// several messages.
     ///
     /// # Errors
-    /// For types that no table has, and for a row that does not fit into a message.
+    /// An error for types that no table has, and for a row that does not fit into a message.
     pub(super) fn add(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
         let rows = batch.num_rows();
         let words: Vec<ArrayRef> = batch.columns().iter().filter_map(words_of).cloned().collect();
@@ -132,7 +132,7 @@ impl Messages {
     }
 }
 
-/// The message of a batch of so many rows, or of the dictionary with this number.
+/// The message of `rows` rows: a batch, or the dictionary with this number.
 fn message(body: Body, rows: usize, dictionary: Option<i64>) -> Result<Pieces, ArrowError> {
     let bytes = body.bytes();
     if bytes > i32::MAX as usize {
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(decode(messages), [batch]);
     }
 
-    /// Types that queries have and tables have not.
+    /// Types that results of queries have, but tables do not.
     fn nested() -> RecordBatch {
         let texts = |range: std::ops::Range<i64>| -> ArrayRef {
             Arc::new(

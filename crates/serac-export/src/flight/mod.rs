@@ -8,15 +8,15 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | `request` | what is asked for |
+//! | `request` | the request of a client |
 //! | `remote_memory` | one-sided access (RDMA) |
 //! | `lease` | snapshots held for tickets |
-//! | `ticket` | what an endpoint's ticket says |
+//! | `ticket` | the content of an endpoint's ticket |
 //! | `message` | record batches as gRPC messages |
 //! | `stream` | the answer to a DoGet |
 //! | `service` | the other calls |
-//! | `extension` | what is answered beside: Flight SQL |
-//! | `token` | who may call |
+//! | `extension` | answers beside the flights of tables: Flight SQL |
+//! | `token` | the token of callers |
 //! | `corked` | frames of HTTP/2 that the kernel joins |
 //! | `door` | connections that wait for their first good call |
 //! | `server` | connections, and the end |
@@ -50,7 +50,7 @@ use tonic::Status;
 #[derive(Clone, Debug)]
 pub struct FlightOptions {
     /// The token that every call must show; an [`Extension`] checks callers itself. Without either,
-    /// any client may call while no role has a password, and none afterwards.
+    /// any client may call while no role has a password, and no client once a role has one.
     pub token: Option<Token>,
     /// The role as which callers read; by default the bootstrap role, which may read everything.
     pub role: Option<String>,
@@ -75,8 +75,8 @@ pub struct FlightOptions {
     /// The size from which a block's rows are sent in several messages, and up to which several
     /// blocks go in one. Most gRPC libraries take at most 4 MiB unless told otherwise.
     pub message_bytes: usize,
-    /// Longest message of a client that brings data, in bytes; other messages are at most 1 MiB
-    /// long.
+    /// The longest message of a client with data for the server, in bytes. Other messages have at
+    /// most 1 MiB.
     pub max_message: usize,
 }
 

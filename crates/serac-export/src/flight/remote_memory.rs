@@ -101,7 +101,7 @@ fn one(body: &impl Serialize) -> Results {
     futures::stream::iter([Ok(result(body))]).boxed()
 }
 
-/// The actions that there are.
+/// The actions of one-sided access.
 pub(super) fn actions() -> impl Iterator<Item = ActionType> {
     [
         (CONNECT, "opens a session for one-sided access"),
@@ -268,7 +268,7 @@ impl Work {
         Entry::Get { block, end, ticket }
     }
 
-    /// Tells how to fetch all blocks.
+    /// Sends tickets by which the client fetches all blocks.
     fn tickets(&self) -> Result<(), End> {
         let begin = Entry::Begin { lease: None, milliseconds: 0 };
         self.sender.entry(&begin, self.schema(), Vec::new())?;
@@ -279,7 +279,8 @@ impl Work {
         Ok(())
     }
 
-    /// Tells where blocks lie. The lease stays behind when all has been told; otherwise it ends.
+    /// Sends the places of blocks. The lease goes on when all places have been sent; otherwise it
+    /// ends.
     fn directory(&self, session: &Session<Caller>) -> Result<(), End> {
         let until = Instant::now() + self.lease;
         let grant = Grant { reads: self.scan.columns_read(), snapshot: self.snapshot };

@@ -25,7 +25,7 @@ pub struct ScanRequest {
     pub schema: String,
     /// Table.
     pub table: String,
-    /// Columns by name, in the order wanted; all if not said.
+    /// Columns by name, in the wanted order; by default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<Vec<String>>,
     /// Conditions, all of which a row must fulfil.

@@ -31,8 +31,7 @@ const GRACE: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_secs(1);
 /// Wait after a failed accept (no file descriptors left, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A connection on which nothing is heard for so long is asked whether its client is still there,
-/// and closed if there is no answer.
+/// A connection that is silent for so long gets a ping. It is closed if the client does not answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// The least number of places for connections without a call yet.
 const LEAST_WAITING: usize = 64;
@@ -77,7 +76,7 @@ impl FlightServer {
         Self { listeners, flights: Flights::new(database, options), tls, max_connections, login_timeout }
     }
 
-    /// Lets an extension answer, too, and say who may call.
+    /// Lets an extension answer, too, and check the callers.
     #[must_use]
     pub fn with_extension(mut self, extension: Arc<dyn Extension>) -> Self {
         self.flights.extend(extension);
@@ -100,10 +99,10 @@ impl FlightServer {
         Listener::address_of(&self.listeners)
     }
 
-    /// What a DoGet of this ticket streams to the caller, who is known.
+    /// The scan that a DoGet of this ticket streams to an admitted caller.
     ///
     /// # Errors
-    /// What is wrong with the ticket; PERMISSION_DENIED for what the caller may not read.
+    /// The error of the ticket; PERMISSION_DENIED for a column that the caller may not read.
     pub async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
         self.flights.scan(caller, ticket).await
     }
@@ -167,7 +166,7 @@ async fn serve(
     }
 }
 
-/// Answers on a connection until it ends; whether that is because the server stops.
+/// Answers on a connection until it ends. Returns whether it ends because the server stops.
 async fn converse(
     socket: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     flights: Flights,
@@ -234,7 +233,7 @@ mod tests {
         from_elsewhere: AtomicUsize,
     }
 
-    /// A connection that notes where the bytes lie which it is given to write.
+    /// A connection that notes the addresses of the bytes that it writes.
     struct Watched {
         socket: TcpStream,
         blocks: Arc<Vec<Range<usize>>>,

@@ -86,7 +86,7 @@ impl Flights {
             extension.sweep();
         }
         if let Some(remote) = self.remote.clone() {
-            // To revoke keys takes a while.
+            // Revoking keys takes time.
             let flights = self.clone();
             tokio::task::spawn_blocking(move || flights.sweep_remote(&remote));
         }

@@ -134,7 +134,7 @@ impl BatchStream {
         Self { batches, outgoing: Outgoing::new(messages), _permit: permit }
     }
 
-    /// Takes the ready batches until there is a message; `None` without ready ones.
+    /// Takes the batches that are ready, until a message is ready, no batch is, or the batches end.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<(), Status> {
         let Outgoing { messages, .. } = &mut self.outgoing;
         while !messages.are_ready() {

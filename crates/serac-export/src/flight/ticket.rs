@@ -10,7 +10,7 @@ use tonic::Status;
 pub(super) struct Ticket {
     #[serde(flatten)]
     pub(super) what: What,
-    /// The blocks of the endpoint; all if not said.
+    /// The blocks of the endpoint; by default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) blocks: Option<Range<u32>>,
 }

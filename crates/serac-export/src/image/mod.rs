@@ -97,7 +97,7 @@ struct BuiltTable {
     batches: Vec<Placed>,
 }
 
-/// Makes the tables of a manifest. See the [module](self).
+/// Makes the tables of a manifest from record batches, as the [module](self) describes.
 #[derive(Default)]
 pub struct ImageBuilder {
     tables: Vec<BuiltTable>,
@@ -155,7 +155,7 @@ impl ImageBuilder {
         Ok(())
     }
 
-    /// The tables, when region `i` begins at `bases[i]` of a range of so many bytes.
+    /// The tables, if region `i` begins at `bases[i]` of a range of `range_bytes` bytes.
     pub fn finish(self, bases: &[u64], range_bytes: u64) -> Vec<TableManifest> {
         let table = |table: BuiltTable| {
             let mut messages = Vec::new();

@@ -27,7 +27,7 @@ pub fn scans(txn: &Transaction, access: &Access, request: &SnapshotRequest) -> R
         let (table, columns) = found;
         let scan = txn.scan_arrow(&table, &columns, &[])?;
         scan.check_access(access)?;
-        // It commits only if its reads still hold.
+        // A transaction that notes its reads commits only if they still hold.
         if let Some(reads) = txn.reads() {
             reads.note_table(&table);
         }

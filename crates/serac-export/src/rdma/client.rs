@@ -34,7 +34,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tonic::Code;
 
-/// How often a connection may break before the rest is fetched by DoGet, without a block between.
+/// The number of times that the connection may break without a block in between. After that, the
+/// rest is fetched by DoGet.
 const MOST_BREAKS: usize = 3;
 /// The longest body of a message that a server may announce.
 const MOST_BODY_BYTES: u64 = 2 << 30;
@@ -77,7 +78,7 @@ fn code_of(error: &RdmaError) -> Option<Code> {
 pub struct Slots {
     /// Places at a time. Each takes the messages of one block.
     pub count: usize,
-    /// Bytes of each. The rows of a block that does not fit come in several.
+    /// Bytes of each place. A block that does not fit comes in several parts.
     pub bytes: usize,
 }
 
@@ -240,7 +241,7 @@ struct Batches<'c> {
 
 struct Lease {
     id: u64,
-    /// By the client's count.
+    /// The end of the lease by the client's count.
     until: Instant,
     length: Duration,
 }

@@ -49,7 +49,8 @@ impl<M> Keys<M> {
         Some(key)
     }
 
-    /// Lets `access` have the memory, which stays as long as it runs; `None` if the key is invalid.
+    /// Calls `access` with the memory, which stays open as long as the call runs; `None` if the key
+    /// is invalid.
     pub(crate) fn with<T>(&self, key: u32, access: impl FnOnce(&M) -> T) -> Option<T> {
         let entry = self.table.lock().entries.get(&key).cloned()?;
         let memory = entry.read();

@@ -66,7 +66,7 @@ fn copy(from: &Memory, from_at: usize, to: &Memory, to_at: usize, length: usize)
     match from {
         Memory::Readable(bytes) | Memory::Source(bytes) => target.fill(to_at, &bytes[from_at..from_at + length]),
         Memory::Writable(region) | Memory::Private(region) => {
-            // By a copy, so that no two regions' locks are held at once.
+            // The bytes are copied twice, so that no two regions' locks are held at once.
             let bytes = region.with_bytes(|start| {
                 // SAFETY: the range lies in the region, as `offset_in` has checked, and it has no
                 // writer while `with_bytes` runs.

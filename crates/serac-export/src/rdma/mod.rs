@@ -18,10 +18,10 @@
 //! | [`transport`] | registered memory, keys, one-sided reads and writes |
 //! | [`loopback`] | the transport within a process |
 //! | `verbs` | the transport of RDMA devices (feature `rdma`) |
-//! | `keys` | what a key opens, and revocation, for the loopback |
+//! | `keys` | the memory behind a key, and revocation, for the loopback |
 //! | `registrations` | memory that is registered as long as it is leased |
 //! | `sessions` | clients, their leases, the limits |
-//! | [`wire`] | what is said over Flight |
+//! | [`wire`] | the messages over Flight |
 //! | [`client`] | the client's side |
 
 pub mod client;

@@ -80,8 +80,7 @@ impl<R: Registrar> Registrations<R> {
         Some(id)
     }
 
-    /// Adds memory to a lease, all of it or, with an error, nothing. No places if the lease has
-    /// ended.
+    /// Adds memory to a lease: all of it or, with an error, nothing. `None` if the lease has ended.
     pub(crate) fn add(&self, lease: u64, memories: Vec<R::Memory>) -> Result<Option<Vec<R::Place>>, R::Error> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -123,7 +122,7 @@ impl<R: Registrar> Registrations<R> {
         }
     }
 
-    /// Lets a lease last until then; false if it has ended.
+    /// Lets a lease last until `until`; false if it has ended.
     pub(crate) fn renew(&self, lease: u64, now: Instant, until: Instant) -> bool {
         let mut state = self.state.lock();
         let lease = state.leases.get_mut(&lease).filter(|lease| lease.until > now);

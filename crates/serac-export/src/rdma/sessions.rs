@@ -174,7 +174,7 @@ impl<O> Session<O> {
         self.grants.lock().clear();
     }
 
-    /// A lease of nothing yet.
+    /// Begins a lease without memory.
     pub(crate) fn begin(&self, grant: Grant, until: Instant, most: usize) -> Result<u64, SessionError> {
         let full = || SessionError::Full(format!("the session has {most} leases already, and not more at a time"));
         let lease = self.leases.begin(until, most).ok_or_else(full)?;

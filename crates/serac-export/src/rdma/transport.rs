@@ -40,7 +40,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The bytes from `at` on, if so many are there.
+    /// The `length` bytes from `at` on; `None` if they do not lie in this place.
     pub fn part(&self, at: u64, length: u64) -> Option<Self> {
         let end = at.checked_add(length)?;
         let address = self.address.checked_add(at)?;
@@ -51,9 +51,9 @@ impl Place {
 /// Bytes to move. Both places have the same length.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
-    /// In memory that this endpoint has registered.
+    /// The place in memory that this endpoint has registered.
     pub local: Place,
-    /// In memory that the peer has registered.
+    /// The place in memory that the peer has registered.
     pub remote: Place,
 }
 
@@ -208,8 +208,8 @@ impl Region {
     pub fn into_buffer(self: Arc<Self>) -> Option<Buffer> {
         let region = Arc::into_inner(self)?;
         let (start, length) = (region.start, region.length);
-        // SAFETY: so many initialized bytes, which live as long as the region, which the buffer
-        // owns. The region has no other owner, so it has no writer any more.
+        // SAFETY: `length` initialized bytes, which live as long as the region. The buffer owns the
+        // region. The region has no other owner, so it has no writer any more.
         Some(unsafe { Buffer::from_custom_allocation(start, length, Arc::new(region)) })
     }
 }

@@ -36,7 +36,7 @@ const DEPTH: usize = 64;
 const MOST_REQUEST_BYTES: u64 = 1 << 30;
 /// Reads at a time that a peer must answer.
 const MOST_READS: u8 = 16;
-/// 4.096 µs · 2¹⁷, about half a second: how long a device waits for an acknowledgement.
+/// The time that a device waits for an acknowledgement: 4.096 µs · 2¹⁷, about half a second.
 const TIMEOUT: u8 = 17;
 /// The number of retries.
 const RETRIES: u8 = 7;
@@ -265,7 +265,7 @@ impl Queue {
         }
         let mut attributes = QueuePairAttribute::new();
         attributes.setup_state(QueuePairState::Error);
-        // A pair that does not take the state is in it.
+        // A pair that refuses this state is already in it.
         let _ = self.pair.modify(&attributes);
     }
 
@@ -295,7 +295,7 @@ impl Queue {
         self.wait(requests.len(), PATIENCE + Duration::from_secs(bytes / BYTES_PER_SECOND))
     }
 
-    /// Waits for so many completions.
+    /// Waits for `count` completions.
     fn wait(&mut self, count: usize, patience: Duration) -> Result<(), TransportError> {
         let (mut missing, mut failed) = (count, None);
         let mut until = Instant::now() + patience;
@@ -460,8 +460,9 @@ impl Endpoint for VerbsEndpoint {
             Memory::Writable(_) => (local_write | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0 as i32, true),
             Memory::Private(_) => (local_write, false),
         };
-        // SAFETY: so many bytes, which live as long as `memory`, which is kept until the region is
-        // deregistered. Lent bytes have no writer: they are registered without write access.
+        // SAFETY: `length` bytes are there. They live as long as `memory`, which is kept until the
+        // region is deregistered. Lent bytes have no writer: they are registered without write
+        // access.
         let region = unsafe { ibv_reg_mr(self.domain.pd().as_ptr(), start.cast_mut().cast(), length, access) };
         let region = NonNull::new(region).ok_or_else(|| no_room(io::Error::last_os_error()))?;
         // SAFETY: it was just made.

@@ -1,5 +1,5 @@
 //! Messages between client and server over Flight: the bodies of actions, in JSON, and the fields
-//! of their results beside the headers of Arrow IPC.
+//! of their results, beside the headers of Arrow IPC.
 //!
 //! A result is a FlightData message. `data_header` has a message header of Arrow IPC (the schema, a
 //! dictionary, or a record batch) and `app_metadata` an [`Entry`] in JSON. `data_body` has the
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const CONNECT: &str = "RdmaConnect";
 /// Says where the blocks of a ticket lie: [`Scan`] gives [`Entry`]s.
 pub const DIRECTORY: &str = "RdmaDirectory";
-/// Has the blocks of a ticket written into the client's memory: [`Write`] gives [`Entry`]s.
+/// Writes the blocks of a ticket into the client's memory: [`Write`] gives [`Entry`]s.
 pub const WRITE: &str = "RdmaWrite";
 /// Holds a lease for longer: [`Of`] gives [`Renewed`].
 pub const RENEW: &str = "RdmaRenew";
@@ -80,7 +80,7 @@ pub struct Of {
 /// The renewed time of a lease.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Renewed {
-    /// In milliseconds.
+    /// The time in milliseconds.
     pub milliseconds: u64,
 }
 

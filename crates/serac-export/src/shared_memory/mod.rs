@@ -107,7 +107,7 @@ impl Drop for Descriptors {
     }
 }
 
-/// The right to open files, of which all images together have so many.
+/// The right to open files. All images together have at most `most` files open.
 struct DescriptorRoom {
     counted: Descriptors,
     most: u64,
@@ -211,7 +211,7 @@ pub struct SharedImage {
     pub manifest: Manifest,
     /// The files that the manifest names by their numbers in this list.
     pub descriptors: Descriptors,
-    /// To be kept as long as the lease.
+    /// The account of the copied bytes, to be kept as long as the lease.
     pub copied: CopiedBytes,
 }
 

@@ -64,7 +64,7 @@ impl<'c> SharedPlacement<'c> {
         }
     }
 
-    /// Enters a file, if it is not known yet.
+    /// The entry of a file; a file that is not known yet gets one.
     fn enter(&mut self, file: Arc<MappedFile>) -> File {
         if let Some(known) = self.files.get(&Arc::as_ptr(&file)) {
             return known.clone();
@@ -113,7 +113,7 @@ impl<'c> SharedPlacement<'c> {
         };
         bases.push(match self.memory.finish()? {
             Some((file, bytes)) => put(file, |descriptor, bytes| Source::Memory { descriptor, bytes }, bytes),
-            // It is empty.
+            // The memory is empty.
             None => 0,
         });
         for (file, bytes) in self.given {
@@ -166,7 +166,7 @@ struct Memory {
     bytes: u64,
     /// Bytes that are written.
     written: u64,
-    /// Buffers that are not, each with the bytes that are left free behind it.
+    /// Buffers that are not written yet, each with the bytes that are left free behind it.
     waiting: Vec<(Buffer, usize)>,
 }
 
@@ -175,7 +175,7 @@ fn system(what: &'static str) -> impl FnOnce(rustix::io::Errno) -> ImageError {
 }
 
 impl Memory {
-    /// Appends a buffer of so many bytes, which stands in several parts; where it begins.
+    /// Appends a buffer of `bytes` bytes, which stands in several parts. Returns its offset.
     fn put(&mut self, parts: &[Buffer], bytes: usize) -> Result<u64, ImageError> {
         let offset = self.bytes;
         self.waiting.extend(parts.iter().map(|part| (part.clone(), 0)));

@@ -93,7 +93,7 @@ const fn step(code: u32, k: u32, then: u8, otherwise: u8) -> sock_filter {
 const fn load(offset: u32) -> sock_filter {
     step(BPF_LD | BPF_W | BPF_ABS, offset, 0, 0)
 }
-/// Skips so many steps if the value is another.
+/// Skips `skipped` steps if the loaded value differs from `value`.
 const fn unless_equal(value: u32, skipped: u8) -> sock_filter {
     step(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skipped)
 }
@@ -147,7 +147,7 @@ pub(super) fn program() -> Vec<sock_filter> {
         step(BPF_JMP | BPF_JEQ | BPF_K, libc::SOCK_SEQPACKET as u32, 1, 0),
         refuse(libc::EPERM),
         answer(SECCOMP_RET_ALLOW),
-        // To no address: both halves of its pointer are zero.
+        // `sendto` without an address: both halves of its pointer are zero.
         unless_equal(libc::SYS_sendto as u32, 6),
         load(argument(4)),
         step(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 2),

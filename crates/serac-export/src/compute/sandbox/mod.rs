@@ -1,11 +1,11 @@
 //! A program apart from the system, by Linux's namespaces: no privileges are needed for it.
 //!
-//! **The sandbox.** A user, process, mount, network, IPC and host name namespace of its own. Its
-//! root is an empty file system with read-only mounts: `/usr`, `/lib` and the like, the paths that
-//! the job grants, a few devices, and `/proc` with its own processes. `/tmp` is its own memory.
-//! There is no network device. A filter refuses calls that no program needs ([`filter`]).
-//! Privileges cannot be gained ("no new privileges"). It is the user 65534 if the server runs as
-//! root.
+//! **The sandbox.** A program has a user, process, mount, network, IPC and host name namespace of
+//! its own. Its root is an empty file system with read-only mounts: folders of the system such as
+//! `/usr` and `/lib`, the paths that the job grants, a few devices, and `/proc` with its own
+//! processes. `/tmp` is its own memory. There is no network device. A filter refuses calls that no
+//! program needs ([`filter`]). Privileges cannot be gained ("no new privileges"). It is the user
+//! 65534 if the server runs as root.
 //!
 //! **How it starts.** A fork would copy the page tables of a whole database, and each write to a
 //! block would then copy a page. So the new process shares the memory of this one until it
@@ -45,20 +45,20 @@ use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-/// Bytes of the stack on which the new process sets itself up.
+/// The bytes of the stack on which the new process sets itself up.
 const STACK: usize = 128 << 10;
 /// Descriptors are copied to numbers from here on before they get their own.
 const FIRST_SPARE: c_int = 512;
 /// The parts of the system that all programs may read.
 const SYSTEM: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"];
-/// Devices of all programs.
+/// The devices that all programs have.
 const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
 /// The user and group that a program is inside.
 const INSIDE: u32 = 1_000;
 /// The user and group, outside, of a program of root's: the user "nobody".
 const NOBODY: u32 = 65_534;
-/// Places that a job may grant, together with all that the system has.
+/// The most places in a sandbox: those that the job grants and those of the system.
 const MAX_MOUNTS: usize = 1_200;
 
 /// A program that runs.
@@ -66,7 +66,7 @@ const MAX_MOUNTS: usize = 1_200;
 pub(super) struct Running {
     /// Its number, as this process sees it.
     pub(super) pid: i32,
-    /// To wait for it and to end it.
+    /// The descriptor to wait for it and to end it.
     pub(super) pidfd: OwnedFd,
     /// Whether all that it has started ends with it, and has namespaces of its own.
     pub(super) is_confined: bool,
@@ -334,7 +334,8 @@ pub(super) fn start(
         let map = || map_users(is_confined, is_root, ready_read, go_write, &number);
         let helper = std::thread::Builder::new().name("serac-start".to_owned()).spawn_scoped(scope, map)?;
         let cloned = clone_into(&mut setup, &number, &pidfd);
-        // The helper's end of file, if the process has not become ready.
+        // Without this end, the helper reads the end of the pipe if the process has not become
+        // ready.
         drop(ready);
         let mapped = helper.join().unwrap_or_else(|_| Err(std::io::Error::other("the helper has ended")));
         Ok((cloned, mapped))
@@ -455,7 +456,7 @@ fn map_users(
         let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
         let (user, group) = if is_root { (NOBODY, NOBODY) } else { (user, group) };
         if !is_root {
-            // Else the kernel does not let us map a group.
+            // Otherwise the kernel does not allow the map of a group.
             std::fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
         }
         std::fs::write(format!("/proc/{pid}/uid_map"), format!("{INSIDE} {user} 1\n"))?;
@@ -615,8 +616,8 @@ unsafe fn confine(setup: &mut Setup) {
         let nothing = ptr::null::<c_char>();
         let done = libc::mount(nothing, c"/".as_ptr(), nothing, private, ptr::null());
         checked(setup, MOUNTS, c_long::from(done));
-        // As the user that this process still is: the new one may not get to all of them. A place
-        // that has become a link meanwhile is not followed.
+        // The places are opened as the outer user, because the user inside may not reach all of
+        // them. A place that has become a link meanwhile is not followed.
         for at in 0..setup.binds.len() {
             let bind = &*setup.binds.as_ptr().add(at);
             let flags = libc::OPEN_TREE_CLONE
