@@ -1,4 +1,4 @@
-//! Which processors the threads of this process may use.
+//! The processors that the threads of this process may use.
 
 use crate::setup::text;
 use std::io;
@@ -19,10 +19,10 @@ pub fn pin_this_thread(processor: usize) -> Result<(), String> {
     set(0, processor..processor + 1).map_err(text)
 }
 
-/// All threads that there are, and what they start, keep off the first `count` processors until
+/// Keeps the existing threads, and threads that they start, off the first `count` processors until
 /// this is dropped.
 pub struct KeptFree {
-    /// Processors that the process has.
+    /// The number of processors of the process.
     all: usize,
 }
 
@@ -41,7 +41,7 @@ impl KeptFree {
             let name = thread.map_err(text)?.file_name();
             let id = name.to_str().and_then(|name| name.parse().ok()).ok_or("a thread without a number")?;
             match set(id, processors.clone()) {
-                // It has ended since.
+                // The thread has ended since.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 outcome => outcome.map_err(text)?,
             }

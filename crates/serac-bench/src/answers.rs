@@ -1,10 +1,10 @@
-//! Random queries to `serac serve` and to PostgreSQL, and where their answers differ.
+//! Random queries to `serac serve` and to PostgreSQL, and the differences of their answers.
 //!
 //! `peers/random_queries.py` makes the tables and the queries from a seed, and compares the rows;
 //! `peers/random_values.py` does so with scripts about casts, assignments, decimals, times and
 //! transactions. With `--registry`, `peers/random_functions.py` does so with all functions,
-//! operators, casts and aggregates that both have. What SeracDB refuses as not supported (0A000) is
-//! counted; any other difference is an error of this run.
+//! operators, casts and aggregates that both have. A statement that SeracDB refuses as not
+//! supported (0A000) is counted; any other difference is an error of this run.
 
 use crate::peer::Peer;
 use crate::postgres::{Cluster, Installation, PostgresArguments};
@@ -21,7 +21,7 @@ pub struct AnswersArguments {
     /// Seed of the first tables and their queries.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// So many tables are made, each time with the next seed.
+    /// The number of seeds. Each has tables, queries and scripts of its own.
     #[arg(long, default_value_t = 10)]
     seeds: u64,
     /// Queries, and scripts, for each seed.
@@ -48,7 +48,8 @@ const KINDS: [(&str, &str); 5] = [
 /// Runs the comparison.
 pub fn run(arguments: &AnswersArguments, report: &mut Report) -> Result<(), String> {
     let installation = Installation::find(arguments.postgres.major)?;
-    // Not in the project's: PostgreSQL has a user of its own, who may not be able to enter that.
+    // Not in the project's folder: PostgreSQL runs as a user of its own, which may not be able to
+    // enter it.
     let folder = Folder(std::env::temp_dir().join(format!("serac-answers-{}", std::process::id())));
     std::fs::create_dir_all(&folder.0).map_err(text)?;
     let cluster = Cluster::create(installation, &folder.0)?;

@@ -1,11 +1,12 @@
 //! Single-row inserts and updates for 1 to 64 attributes of 8 bytes, in column layout and in row
 //! layout (figure 11 of *Mainlining Databases*).
 //!
-//! The row layout is one attribute as wide as all of them: an update writes a whole new value.
+//! The row layout is one attribute as wide as all attributes together: an update writes a whole new
+//! value.
 //!
-//! Memory stays bounded whatever the number of rows: they are written in rounds, each into a table
-//! of its own that fits the budget. Filling and updating are timed, making and freeing the tables
-//! is not. With a log, a phase ends when its log is on the disk, so the rates can be sustained.
+//! Memory stays bounded for any number of rows: rows are written in rounds, each into a table of
+//! its own that fits the budget. Filling and updating are timed; making and freeing the tables are
+//! not. With a log, a phase ends when its log is on the disk, so the rates can be sustained.
 
 use crate::report::Report;
 use crate::setup::{Folder, open, resident_bytes, schema, text};
@@ -38,7 +39,7 @@ pub struct AttributesArguments {
 /// Operations between two looks at the progress bar, at least.
 const STEP: usize = 1 << 16;
 
-/// What is written, and what it takes.
+/// The layout of the attributes.
 #[derive(Clone, Copy)]
 enum Layout {
     /// An integer column per attribute.
@@ -64,7 +65,7 @@ impl Layout {
         }
     }
 
-    /// Calls `write` with the values of row `i`: all of them `number`.
+    /// Calls `write` with the values of a row: every attribute is `number`.
     fn with_values<T>(self, number: i64, write: impl FnOnce(&[Value<'_>]) -> T) -> T {
         match self {
             Self::Columns(attributes) => write(&[Value::Int64(number); 64][..attributes]),
@@ -148,7 +149,7 @@ fn measure(
             layout.with_values(-(i as i64), |values| table.update(txn, ids[i * stride % rows], &columns, values))
         })?;
         resident = resident.max(resident_bytes());
-        // What is not collected keeps its table.
+        // Uncollected versions would keep their table in memory.
         while measurement.storage.manager().gc().backlog() > 0 {
             measurement.storage.run_gc();
         }

@@ -1,4 +1,4 @@
-//! Bitmap indexes in the engine: what they add to transactions that write.
+//! Bitmap indexes in the engine: their cost for transactions that write.
 
 use crate::report::{Report, median};
 use crate::setup::text;
@@ -88,7 +88,7 @@ impl Case {
 pub fn run(values: u64, runs: usize, report: &mut Report) -> Result<(), String> {
     let mut state = 1;
     let mut cases = INDEXES.into_iter().map(|n| Case::new(n, values)).collect::<Result<Vec<_>, _>>()?;
-    // In turns, so that what else the machine does meets all alike.
+    // The cases take turns, so that other work of the machine affects all alike.
     for _ in 0..runs {
         for case in &mut cases {
             case.run(values, &mut state)?;

@@ -1,9 +1,9 @@
 //! CH-benCHmark's Q1 and Q6 on ORDER-LINE, with the selectivities of the CUBIT paper's appendix
 //! (§G), beside the part of TPC-C that writes the table.
 //!
-//! Delivery dates are uniform over 1983 to 2023, one line in ten is not delivered yet, quantities
-//! are uniform in [1, 25000). Beside the queries, one session makes new orders of 5 to 15 lines and
-//! delivers old ones, each in a transaction.
+//! Delivery dates are uniform over the years 1983 to 2022, one line in ten is not delivered yet,
+//! and quantities are uniform in [1, 25000). Beside the queries, one session makes new orders of 5
+//! to 15 lines and delivers old ones, each in a transaction.
 
 use crate::report::{Report, median};
 use crate::setup::text;
@@ -93,7 +93,7 @@ async fn write(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        // Districts one after the other; each gets an order, and then its oldest undelivered one is
+        // The districts take turns. Each gets a new order, and then its oldest undelivered order is
         // delivered.
         let at = n / 2;
         let (warehouse, district) = (1 + at / 10 % warehouses, 1 + at % 10);
@@ -131,7 +131,7 @@ pub fn run(arguments: &ChArguments, report: &mut Report) -> Result<(), String> {
         })
     };
     execute(CREATE)?;
-    // Every order has ten lines at first; the last tenth of a district's orders is not delivered.
+    // Every loaded order has ten lines. The last tenth of a district's orders is not delivered.
     let load = format!(
         "INSERT INTO order_line
          SELECT o, d::SMALLINT, w, n::SMALLINT, (o * 7919 + n * 104729) % 100000 + 1, w,
@@ -151,7 +151,7 @@ pub fn run(arguments: &ChArguments, report: &mut Report) -> Result<(), String> {
     let (lines, _) = execute("SELECT count(*) FROM order_line")?;
     report.note(format!("{} lines", rows_of(&lines)[0][0]));
 
-    // By query: quiet and busy, with and without the indexes.
+    // The medians of each query: quiet and busy, with and without the indexes.
     let mut medians = vec![Vec::new(); QUERIES.len()];
     let mut transactions = 0.0;
     for busy in [false, true] {

@@ -1,5 +1,5 @@
-//! Checkpoints of lineitem: what they write, what memory they give back, and how long opening
-//! takes.
+//! Checkpoints of lineitem: the bytes that they write, the memory that they give back, and the time
+//! to open the database.
 
 use crate::report::{Report, median};
 use crate::setup::{Folder, text};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Private memory of this process, and mapped files that are in memory, in MB.
+/// Private memory of this process, and the resident part of its mapped files, in MB.
 fn resident_mb() -> (f64, f64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = |key: &str| {
@@ -46,7 +46,7 @@ fn data_files(path: &Path) -> Result<Vec<PathBuf>, String> {
     entries.map(|entry| entry.map(|entry| entry.path()).map_err(text)).collect()
 }
 
-/// Makes the operating system forget what it has of the files.
+/// Makes the operating system drop its cached pages of the files.
 fn forget(path: &Path) -> Result<(), String> {
     for file in data_files(path)? {
         let file = std::fs::File::open(file).map_err(text)?;
@@ -56,7 +56,7 @@ fn forget(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads every column, and every value once.
+/// Reads every value of every column once.
 fn scan(database: &Database, table: &Arc<Table>) -> Result<usize, String> {
     let (txn, mut bytes) = (database.begin(), 0);
     let all: Vec<usize> = (0..table.definition.columns.len()).collect();
@@ -109,7 +109,7 @@ pub fn run(sf: f64, report: &mut Report) -> Result<(), String> {
         let started = Instant::now();
         let done = database.checkpoint().map_err(text)?;
         let time = milliseconds(started);
-        // What was replaced is freed two epochs later.
+        // Replaced memory is freed two epochs later.
         for _ in 0..3 {
             database.storage().run_gc();
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many commits there were, and in how many seconds.
+/// The number of commits, and the seconds that they took.
 struct Counted {
     commits: u64,
     seconds: f64,
@@ -49,7 +49,7 @@ where
             })
             .collect();
         std::thread::sleep(time);
-        // Taken before the threads end: what they finish after the time does not count.
+        // Read before the threads end: commits that they finish after the time do not count.
         let counted = Counted { commits: commits.load(Ordering::Relaxed), seconds: started.elapsed().as_secs_f64() };
         stop.store(true, Ordering::Relaxed);
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a connection panicked")?)?;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is shown.
+/// The part of the measurement.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// Rows moved: approximate and optimal selection, and Snapshot, which copies all (figure 13).
@@ -29,11 +29,11 @@ pub enum Part {
     Run,
 }
 
-/// How empty the blocks are.
+/// The share of empty slots in the blocks.
 #[derive(Clone, Copy)]
 enum Emptiness {
     Percent(u32),
-    /// Each block anything from nothing to nine tenths.
+    /// Each block has a random share from zero to nine tenths.
     Mixed,
 }
 
@@ -76,7 +76,7 @@ fn schema() -> TableSchema {
     TableSchema { columns: vec![column("number", ColumnType::Int64), column("text", ColumnType::Utf8)] }
 }
 
-/// Which slots of `slots` are empty: exactly that share.
+/// The empty ones of `slots` slots, at random: exactly this share.
 fn empty_slots(slots: u32, share: f64, rng: &mut StdRng) -> Vec<u32> {
     let mut all: Vec<u32> = (0..slots).collect();
     let count = (f64::from(slots) * share) as usize;

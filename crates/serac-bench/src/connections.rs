@@ -1,8 +1,8 @@
-//! Many connections: what an idle one costs, and how long 64 busy ones wait with and without a
-//! thousand idle ones beside them.
+//! Many connections: the memory of an idle one, and the waits of busy ones with and without idle
+//! ones beside them.
 //!
 //! The server is a process of its own (`serac serve`, beside this program), so that its memory can
-//! be told from the clients'.
+//! be measured apart from the clients'.
 
 use crate::report::Report;
 use crate::setup::text;
@@ -35,7 +35,7 @@ pub struct ConnectionsArguments {
     server: Option<PathBuf>,
 }
 
-/// A server of its own, ended with this.
+/// A server in a process of its own. It ends when this is dropped.
 struct Server {
     process: Child,
     address: String,
@@ -103,7 +103,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Sends what has been put, and reads up to the message that the server is ready.
+    /// Sends the buffered messages, and reads up to the message that the server is ready.
     fn ready(&mut self) -> Result<(), String> {
         self.socket.write_all(&self.out).map_err(text)?;
         self.out.clear();
@@ -153,7 +153,7 @@ impl Client {
     }
 }
 
-/// Prepares what the busy clients run, and runs each once.
+/// Prepares the statements of the busy clients, and runs each once.
 fn warm(client: &mut Client) -> Result<(), String> {
     client.prepare("read", "SELECT v FROM t WHERE id = $1")?;
     client.prepare("write", "UPDATE t SET v = v + 1 WHERE id = $1")?;
@@ -161,14 +161,14 @@ fn warm(client: &mut Client) -> Result<(), String> {
     client.execute("write", 1)
 }
 
-/// Waits of all busy clients, in microseconds and ascending, and the time that they took together.
-/// One statement of ten writes.
+/// The waits of all busy clients, in microseconds and ascending, and the time that the run took,
+/// from the first connection on. One statement in ten writes.
 fn measure(address: &str, arguments: &ConnectionsArguments) -> Result<(Vec<f64>, Duration), String> {
     let barrier = Barrier::new(arguments.busy);
     let time = Duration::from_secs_f64(arguments.seconds);
     let work = |seed: usize| -> Result<Vec<f64>, String> {
         let mut client = Client::new(address).and_then(|mut client| warm(&mut client).map(|()| client));
-        // Whoever has failed must not keep the others waiting.
+        // A client that has failed must not keep the others waiting.
         barrier.wait();
         let client = client.as_mut().map_err(|error| error.clone())?;
         let mut random = StdRng::seed_from_u64(seed as u64);
@@ -199,7 +199,8 @@ pub fn run(arguments: &ConnectionsArguments, report: &mut Report) -> Result<(), 
     for (name, count, warms) in
         [("none", 0, false), ("idle, new", arguments.idle, false), ("idle, after two statements", arguments.idle, true)]
     {
-        // A server each: memory of connections that have ended is kept for the next.
+        // Each measurement has a server of its own, because a server keeps the memory of ended
+        // connections for new ones.
         let server = Server::start(arguments)?;
         let mut owner = Client::new(&server.address)?;
         owner.simple("CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")?;

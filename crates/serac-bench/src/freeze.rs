@@ -1,4 +1,4 @@
-//! Freezing lineitem, and handing it out as Arrow.
+//! The time to freeze lineitem, and to hand it out as Arrow.
 
 use crate::report::{Report, median};
 use crate::setup::{lineitem, resident_bytes, text};
@@ -39,7 +39,7 @@ pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String
         return Err(format!("{frozen} of {blocks} blocks are frozen"));
     }
     let cold = table.data.metrics();
-    // Two epochs later the hot blocks are gone.
+    // Two epochs later the hot blocks are freed.
     for _ in 0..8 {
         database.storage().run_gc();
         std::thread::sleep(Duration::from_millis(20));
@@ -86,7 +86,7 @@ pub fn run(sf: f64, gc_threads: usize, report: &mut Report) -> Result<(), String
     Ok(())
 }
 
-/// Changes a row of each block, a transaction each; milliseconds per block.
+/// Changes a row of each block, each in a transaction of its own. Returns milliseconds per block.
 fn write_each_block(db: &SqlDatabase, table: &Table) -> Result<f64, String> {
     let started = Instant::now();
     for no in 0..table.data.block_count() {

@@ -45,8 +45,8 @@ async fn timed<E: std::fmt::Display>(query: impl Future<Output = Result<(), E>>)
     Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Every query some times, on the plain batches and in SeracDB by turns: a minute in which the
-/// machine is slow is one for both.
+/// Runs every query `runs` times, on the plain batches and in SeracDB by turns, so that a slow
+/// minute of the machine affects both.
 async fn measure(runs: usize, plain: &SessionContext, session: &mut Session) -> Result<Vec<Pair>, String> {
     let mut medians = Vec::new();
     for (_, sql) in QUERIES {

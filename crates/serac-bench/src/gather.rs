@@ -230,7 +230,7 @@ fn in_place(storage: &Storage, table: &Arc<DataTable>) -> Result<f64, String> {
 
 pub fn run(arguments: &GatherArguments, report: &mut Report) -> Result<(), String> {
     report.note(format!("{arguments:?}; milliseconds per block"));
-    // What the process does for the first time is not measured.
+    // The first run of each algorithm in the process is not measured.
     let warm_up = GatherArguments { blocks: 8, words: 0, empty: Vec::new(), ..*arguments };
     let (storage, table) = warm_up.fill(20)?;
     warm_up.hybrid(&storage, &table, FreezeFormat::View)?;

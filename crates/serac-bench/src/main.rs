@@ -1,7 +1,7 @@
 //! `serac-bench`: measurements of SeracDB, with peers in the same run where they can be had
 //! (`scripts/peers`).
 //!
-//! Every subcommand says what it runs, prints a table, and with `--json` one JSON object per row.
+//! Every subcommand prints its setting and a table; with `--json`, one JSON object per row.
 
 mod affinity;
 mod answers;
@@ -129,7 +129,7 @@ enum Benchmark {
     TpccSql(tpcc_sql::TpccSqlArguments),
     /// Compaction of blocks with empty slots (figures 13 and 14 of the paper).
     Compaction {
-        /// What is shown.
+        /// The part that is measured.
         #[arg(value_enum)]
         part: compaction::Part,
         /// Blocks.

@@ -42,7 +42,7 @@ pub fn recovery(report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// What `gc` is asked for.
+/// The arguments of `gc`.
 #[derive(clap::Args, Debug)]
 pub struct GcArguments {
     /// Seconds per phase.

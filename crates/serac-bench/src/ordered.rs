@@ -31,9 +31,9 @@ pub struct OrderedArguments {
 /// An ordered structure under test. Keys are the first three words.
 trait Ordered: Sync {
     fn insert(&self, entry: Entry);
-    /// How many entries have the key.
+    /// The number of entries with the key.
     fn get(&self, key: Entry) -> u64;
-    /// Visits so many entries from one on.
+    /// Visits `count` entries from `from` on.
     fn scan(&self, from: Entry, count: usize);
     fn remove(&self, entry: Entry);
 }
@@ -144,7 +144,7 @@ impl Ordered for Congee {
     }
 }
 
-/// Warehouse, district, order: what the keys of a workload look like.
+/// Warehouse, district and order, as in the keys of a workload, and a row id.
 fn entry(number: u64) -> Entry {
     [number / 30_000 + 1, number / 3_000 % 10 + 1, number % 3_000, number + 1]
 }

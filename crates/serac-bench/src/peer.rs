@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A running program. It is ended when this goes.
+/// A running program. It is ended when this is dropped.
 pub struct Peer {
     child: Child,
     input: ChildStdin,
@@ -16,7 +16,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts a script of `peers/` and gives what it says it is.
+    /// Starts a script of `peers/`. Also returns the version that it reports.
     pub fn start<A: AsRef<OsStr>>(
         script: &str,
         arguments: impl IntoIterator<Item = A>,
@@ -28,7 +28,7 @@ impl Peer {
         })
     }
 
-    /// Starts a program and gives what it says it is.
+    /// Starts a program. Also returns the version that it reports.
     pub fn run(command: &mut Command) -> Result<(Self, String), String> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(text)?;
         let input = child.stdin.take().ok_or("no standard input")?;
@@ -50,7 +50,7 @@ impl Peer {
         }
     }
 
-    /// Sends a line; what lies on several becomes one.
+    /// Sends a line, and returns the answer. Line ends within it become blanks.
     pub fn ask(&mut self, line: &str) -> Result<Value, String> {
         writeln!(self.input, "{}", line.replace('\n', " ")).map_err(text)?;
         self.input.flush().map_err(text)?;

@@ -4,8 +4,8 @@
 //!
 //! The defaults are those of pgbench: a Unix socket, one thread for all clients.
 //!
-//! After the runs, what the transactions have moved must add up: the balances of accounts, tellers
-//! and branches and the deltas of the history have one sum.
+//! After the runs, the sums must agree: the balances of accounts, of tellers and of branches, and
+//! the deltas of the history have the same sum.
 
 use crate::postgres::{Cluster, Installation, PostgresArguments, succeeded};
 use crate::report::{Report, median};
@@ -17,7 +17,8 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub struct PgbenchArguments {
-    /// Scale factor: so many branches, ten times as many tellers, 100,000 times as many accounts.
+    /// Scale factor: the number of branches. There are 10 tellers and 100,000 accounts for each
+    /// branch.
     #[arg(long, default_value_t = 10)]
     scale: u32,
     /// Seconds per run.
@@ -86,7 +87,7 @@ impl Subject<'_> {
         })
     }
 
-    /// The sum of what was moved, if it is the same everywhere.
+    /// The sum of the moved amounts, if it is the same in all four tables.
     fn sum(&self) -> Result<String, String> {
         let output = self.client("psql", &["-A", "-t", "-c", SUMS, "postgres"])?;
         let sums: Vec<&str> = output.trim().split('|').collect();

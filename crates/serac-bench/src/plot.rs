@@ -87,8 +87,8 @@ fn ticks(max: f64) -> Vec<f64> {
 }
 
 impl Chart {
-    /// As an SVG document. Points that are no numbers, and on a logarithmic axis those that are not
-    /// positive, are left out.
+    /// The chart as an SVG document. Points that are not finite numbers are left out, and on a
+    /// logarithmic axis also points that are not positive.
     pub fn svg(&self) -> String {
         let fits = |x: f64, y: f64| x.is_finite() && y.is_finite() && (!self.log_x || x > 0.0);
         let all = || self.lines.iter().flat_map(|line| &line.points).filter(|(x, y)| fits(*x, *y));
@@ -181,7 +181,8 @@ pub struct Bars {
 const BAR: f64 = 12.0;
 
 impl Bars {
-    /// As an SVG document. On a logarithmic axis, figures that are not positive are left out.
+    /// The bars as an SVG document. On a logarithmic axis, figures that are not positive are left
+    /// out.
     pub fn svg(&self) -> String {
         let fits = |value: &f64| value.is_finite() && (!self.logarithmic || *value > 0.0);
         let all: Vec<f64> = self.bars.iter().flat_map(|bar| &bar.values).flatten().copied().filter(fits).collect();
@@ -267,12 +268,12 @@ pub struct Days {
     pub reference: Option<f64>,
     /// Lines through the median of each day. A day is a number.
     pub medians: Vec<Line>,
-    /// For each line, all of its figures.
+    /// All figures of each line.
     pub scattered: Vec<Vec<(f64, f64)>>,
 }
 
 impl Days {
-    /// As an SVG document, with `name` for a day.
+    /// The chart as an SVG document, with `name` for the name of a day.
     pub fn svg(&self, name: impl Fn(f64) -> String) -> String {
         let all = || self.scattered.iter().flatten();
         let mut days: Vec<f64> = all().map(|(day, _)| *day).collect();
@@ -292,7 +293,7 @@ impl Days {
             let (x, y, text) = (LEFT - 6.0, at + 4.0, label(*y));
             put(format_args!("<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{text}</text>\n"));
         }
-        // Names of days that would lie upon each other are left out, but for the last one.
+        // Names of days that would overlap are left out, except for the last one.
         let mut free = f64::NEG_INFINITY;
         for day in &days {
             let x = at_x(*day);

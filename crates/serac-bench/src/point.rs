@@ -43,7 +43,7 @@ const KINDS: [(&str, &str); 4] = [
 ];
 const CREATE: &str = "CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT NOT NULL, b BIGINT, s VARCHAR(20))";
 
-/// Keys for a kind of statement: of rows that are there, or new ones, or the new ones again.
+/// Keys for a kind of statement: of existing rows, or new ones, or the new ones again.
 struct Keys {
     rows: u64,
     state: u64,
@@ -55,7 +55,8 @@ impl Keys {
         match kind {
             "insert" | "delete" => {
                 self.next += 1;
-                // Scattered: SeracDB's and SQLite's trees are not to profit from ascending keys.
+                // Scattered, so that SeracDB's and SQLite's trees do not profit from ascending
+                // keys.
                 (self.rows + self.next.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (1 << 40)) as i64
             }
             _ => {
@@ -68,12 +69,12 @@ impl Keys {
     }
 }
 
-/// How often a statement ran, and how long it took.
+/// The number of runs of a statement, and the time that they took.
 struct Measured {
     count: usize,
     seconds: f64,
     cpu_seconds: f64,
-    /// Nanoseconds, ascending.
+    /// Nanoseconds of each run, ascending.
     latencies: Vec<u32>,
 }
 
@@ -84,7 +85,7 @@ impl Measured {
     }
 }
 
-/// Runs `statement` with key after key for some time, or `most` times.
+/// Runs `statement` with one key after the other, for some time, or `most` times.
 fn measure(
     kind: &str,
     keys: &mut Keys,
@@ -107,7 +108,7 @@ fn measure(
     Ok(Measured { count: latencies.len(), seconds, cpu_seconds, latencies })
 }
 
-/// Measures all kinds; of inserts as many are deleted again.
+/// Measures all kinds. As many rows as were inserted are deleted again.
 fn measure_all(
     name: &str,
     arguments: &PointArguments,
@@ -215,8 +216,8 @@ fn sqlite(arguments: &PointArguments, report: &mut Report) -> Result<(), String>
     })
 }
 
-/// Through its Python module, in memory: what the loop there costs is measured with a statement
-/// that does nothing.
+/// DuckDB through its Python module, in memory. A statement that does nothing measures the cost of
+/// the loop there.
 fn duckdb(arguments: &PointArguments, report: &mut Report) -> Result<(), String> {
     let (mut peer, version) = Peer::start("duckdb_peer.py", ["1", "."])?;
     peer.ask(CREATE)?;

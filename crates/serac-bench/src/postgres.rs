@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The version whose answers are the measure, and whose clients serve any server.
+/// The version with whose answers SeracDB is compared by default. Its clients serve servers of any
+/// version.
 const DEFAULT_MAJOR: u32 = 15;
 const SERVER_PROGRAMS: [&str; 2] = ["initdb", "postgres"];
 const CLIENT_PROGRAMS: [&str; 3] = ["pg_isready", "psql", "pgbench"];
@@ -24,7 +25,7 @@ const DATABASE_USER: &str = "serac";
 /// Starting and stopping may take this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which PostgreSQL takes part.
+/// The PostgreSQL that takes part.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct PostgresArguments {
     /// Major version of the PostgreSQL to compare with; `scripts/peers` installs 15 and 18.
@@ -32,7 +33,8 @@ pub struct PostgresArguments {
     pub major: u32,
 }
 
-/// Where programs of a major version may be: packages' folders, the peers' folder, and `PATH`.
+/// The folders that may have programs of a major version: those of packages and of the peers, and
+/// `PATH`.
 fn folders(major: u32) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = vec![
         format!("/usr/lib/postgresql/{major}/bin").into(),
@@ -94,7 +96,8 @@ struct User {
 }
 
 impl User {
-    /// Whom the server runs as: nobody special, unless this process is root.
+    /// The user as which the server runs: this process's, which `None` stands for, unless this
+    /// process runs as root.
     fn for_server() -> Result<Option<Self>, String> {
         // SAFETY: the call cannot fail and touches no memory.
         if unsafe { libc::geteuid() } != 0 {
@@ -113,7 +116,7 @@ impl User {
     }
 }
 
-/// A temporary database cluster. Its folders go away at the end.
+/// A temporary database cluster. Its folders are removed when it is dropped.
 pub struct Cluster {
     installation: Installation,
     user: Option<User>,
@@ -156,13 +159,13 @@ impl Cluster {
         format!("{}{clients}", self.installation.version())
     }
 
-    /// Where the server's socket is.
+    /// The folder of the server's socket.
     pub fn sockets(&self) -> &Path {
         &self.sockets
     }
 
-    /// A program of the installation, to be run as the cluster's user and without settings of the
-    /// caller's.
+    /// A program of the installation, to be run as the cluster's user and without the caller's
+    /// environment.
     fn command(&self, program: &str) -> Command {
         let is_client = CLIENT_PROGRAMS.contains(&program);
         let folder = if is_client { &self.installation.clients } else { &self.installation.server };
@@ -170,7 +173,7 @@ impl Cluster {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
             command.env_remove(name);
         }
-        // The user may have no access to the present folder.
+        // The user may have no access to the current folder.
         command.current_dir("/").stdin(Stdio::null());
         if let Some(User { uid, gid }) = self.user {
             command.uid(uid).gid(gid);
@@ -178,12 +181,13 @@ impl Cluster {
         command
     }
 
-    /// A client program, told where the server is.
+    /// A client program, with the place of the server as its arguments.
     fn client(&self, program: &str) -> Command {
         self.client_at(program, &self.sockets.display().to_string(), 5432)
     }
 
-    /// A client program, told the host, or the folder of a Unix socket, and the port of a server.
+    /// A client program, with the host of a server, or the folder of its Unix socket, and its port
+    /// as arguments.
     pub fn client_at(&self, program: &str, host: &str, port: u16) -> Command {
         let mut command = self.command(program);
         command.args(["-h", host, "-p", &port.to_string(), "-U", DATABASE_USER]);
@@ -240,7 +244,7 @@ impl Drop for Cluster {
     }
 }
 
-/// The output of a program that ended well, or what it said.
+/// The output of a program that succeeded, or an error with its messages.
 pub fn succeeded(program: &str, output: Output) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -249,7 +253,7 @@ pub fn succeeded(program: &str, output: Output) -> Result<String, String> {
     Err(format!("{program} failed ({}): {}", output.status, said.trim()))
 }
 
-/// A running server. It is stopped when this goes.
+/// A running server. It is stopped when this is dropped.
 pub struct Server<'a> {
     cluster: &'a Cluster,
     process: Child,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Where the files go.
+/// The folder and the kinds of files for the results.
 #[derive(clap::Args, Debug)]
 pub struct Output {
     /// Directory for the results as JSON and, with --plot, the charts.
@@ -73,7 +73,7 @@ impl<'r, A> Recorder<'r, A> {
     }
 }
 
-/// The median of some runs in milliseconds, after one that is not counted.
+/// The median of `runs` runs in milliseconds, after one that is not counted.
 pub fn milliseconds(runs: usize, mut run: impl FnMut() -> Result<(), String>) -> Result<f64, String> {
     run()?;
     let mut times = Vec::new();

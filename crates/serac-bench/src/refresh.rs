@@ -1,5 +1,5 @@
-//! TPC-H with refreshes beside the queries: queries to refresh functions 98 to 2, no maintenance
-//! window.
+//! TPC-H with refresh functions beside the queries, 98 queries to 2 refresh functions, without a
+//! maintenance window.
 
 use crate::report::{Report, median};
 use crate::setup::text;
@@ -34,8 +34,8 @@ pub struct RefreshArguments {
     rounds: usize,
 }
 
-/// The statements of one refresh function, by transaction: those of all its orders put together,
-/// one for each table.
+/// The statements of one refresh function, by transaction. A transaction has one statement for each
+/// table, for all of its orders.
 fn refresh_function(stream: &mut RefreshStream, inserts: bool, orders: usize) -> Vec<Vec<String>> {
     const ORDER: &str = "INSERT INTO orders VALUES ";
     const LINES: &str = "INSERT INTO lineitem VALUES ";
@@ -76,7 +76,7 @@ fn refresh_function(stream: &mut RefreshStream, inserts: bool, orders: usize) ->
     transactions
 }
 
-/// The transactions of so many refresh functions: RF1 and RF2 by turns.
+/// The transactions of `functions` refresh functions: RF1 and RF2 by turns.
 fn refresh_functions(sf: f64, functions: usize) -> Vec<Vec<Vec<String>>> {
     let [mut deletes, mut inserts] = [RefreshStream::new(sf, 0), RefreshStream::new(sf, 0)];
     let orders = (ORDERS * sf).ceil() as usize;
@@ -120,7 +120,7 @@ async fn refresh(
 }
 
 pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), String> {
-    // One thread more for whoever refreshes.
+    // One thread more for the refresh functions.
     let threads = arguments.threads + 1;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().map_err(text)?;
@@ -129,13 +129,14 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
     load_all(&db, arguments.sf, &runtime)?;
     make_indexes(&db, &runtime, report)?;
     let mut session = Session::new(&db);
-    // As it would be ten seconds later, in the midst of the queries.
+    // Freezes the tables now. They would freeze by themselves after ten seconds, during the
+    // queries.
     for table in TABLES {
         runtime.block_on(session.execute(&format!("FREEZE TABLE {}", table.name))).map_err(text)?;
     }
     let (sender, receiver) = mpsc::unbounded_channel();
     let (micros, done) = (Arc::new([const { AtomicU64::new(0) }; 2]), Arc::new(AtomicU64::new(0)));
-    // Made before the queries run, as the data is.
+    // The statements are made before the queries run, like the data.
     let refreshes = (arguments.rounds * CUBIT_QUERIES.len()).div_ceil(QUERIES_PER_REFRESH);
     let functions = refresh_functions(arguments.sf, refreshes);
     let writer = runtime.spawn(refresh(db.clone(), functions, receiver, micros.clone(), done.clone()));
@@ -147,8 +148,8 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
             Ok((results, started.elapsed().as_secs_f64() * 1e3))
         })
     };
-    // Latencies of each query: before all refreshes, beside them, and between them, when what they
-    // have done is still there.
+    // Latencies of each query: before all refreshes, beside them, and between them, with their
+    // changes still in the indexes.
     let mut times = vec![[const { Vec::new() }; 3]; CUBIT_QUERIES.len()];
     let (mut asked, mut sent, mut checked) = (0, 0, 0);
     let before = (0..=arguments.rounds).map(|round| (0, round));
@@ -172,8 +173,9 @@ pub fn run(arguments: &RefreshArguments, report: &mut Report) -> Result<(), Stri
             if phase > 0 || round > 0 {
                 times[i][phase].push(time);
             }
-            // Each query is checked in every third round, by scans in its own snapshot: also in
-            // quiet rounds, because scans leave other things in the caches than the queries do.
+            // Each query is checked in every third round, by scans in its own snapshot. Quiet
+            // rounds have the checks, too, because scans leave other data in the caches than the
+            // queries do.
             if (round + i).is_multiple_of(3) {
                 execute("SET enable_bitmap_index = off")?;
                 let (scanned, _) = execute(query)?;

@@ -10,7 +10,7 @@ pub struct Report {
     notes: Vec<String>,
 }
 
-/// The processor that this is measured on.
+/// The processor on which this is measured.
 pub fn processor() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu

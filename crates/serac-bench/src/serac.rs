@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Starting may take this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running `serac serve`. It is stopped when this goes.
+/// A running `serac serve`. It is stopped when this is dropped.
 pub struct Serac(Child);
 
 impl Serac {
@@ -47,7 +47,7 @@ impl Drop for Serac {
         while Instant::now() < deadline && matches!(self.0.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // It is ours, and has had its time.
+        // The process is this one's child, and has had its time.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

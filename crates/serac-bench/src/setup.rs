@@ -30,7 +30,8 @@ pub fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A folder name of this process's that is free, and whose folder goes away at the end.
+/// The path of a temporary folder of this process. The caller makes the folder; it is removed when
+/// this is dropped.
 pub struct Folder(pub PathBuf);
 impl Folder {
     pub fn new(name: &str) -> Self {
@@ -90,7 +91,7 @@ pub fn lineitem(sf: f64, options: StorageOptions) -> Result<(SqlDatabase, Arc<Ta
     Ok((db, table))
 }
 
-/// TPC-C's ORDER_LINE of so many warehouses, without its key.
+/// TPC-C's ORDER_LINE of `warehouses` warehouses, without its key.
 pub fn order_line(warehouses: i32, options: StorageOptions) -> Result<(SqlDatabase, Arc<Table>), String> {
     let workload = tpcc::TABLES.iter().find(|t| t.name == "order_line").expect("a table of TPC-C");
     let database = Database::open_with(options).map_err(text)?;
@@ -150,20 +151,20 @@ pub fn cpu_times() -> (f64, f64) {
     usage(libc::RUSAGE_SELF)
 }
 
-/// All of [`cpu_times`]: where others use the machine too, a steadier figure than the clock's.
+/// The sum of [`cpu_times`]. It is steadier than the clock's time if others use the machine, too.
 pub fn cpu_seconds() -> f64 {
     let (program, system) = cpu_times();
     program + system
 }
 
-/// What this thread has used.
+/// Seconds of processor time that this thread has used.
 pub fn thread_cpu_seconds() -> f64 {
     let (program, system) = usage(libc::RUSAGE_THREAD);
     program + system
 }
 
-/// Seconds of processor time of those threads of this process whose names begin so. A thread that
-/// has ended does not count.
+/// Seconds of processor time of those threads of this process whose names begin with `name`. A
+/// thread that has ended does not count.
 pub fn named_threads_cpu_seconds(name: &str) -> f64 {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0.0 };
     let seconds = |thread: PathBuf| {

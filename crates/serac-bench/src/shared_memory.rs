@@ -15,7 +15,7 @@
 //! after the other. Readers take processors from the writer, too, where there are fewer processors
 //! than processes. So the writer is also measured beside as many processes that read one image over
 //! and over and ask for nothing. If its updates take no longer beside readers of new images than
-//! beside those, the writer waits for processors, and not for images.
+//! beside readers of one image, the writer waits for processors, not for images.
 
 use crate::report::{Report, median};
 use crate::setup::{Folder, text};
@@ -61,19 +61,19 @@ pub struct SharedMemoryArguments {
     /// Reads the folder of another process: for the readers that this program starts.
     #[arg(long, hide = true)]
     reader: Option<PathBuf>,
-    /// What such a reader reads.
+    /// The work of such a reader.
     #[arg(long, hide = true, value_enum, default_value_t = Reads::Lineitem)]
     reads: Reads,
 }
 
-/// What a reader does.
+/// The work of a reader.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
     /// Asks for images of lineitem, `--runs` of them.
     Lineitem,
     /// Asks for images of lineitem and of the table that is written to, until it is killed.
     WrittenTo,
-    /// Asks for one image of lineitem, and reads that until it is killed.
+    /// Asks for one image of lineitem, and reads it until it is killed.
     OneImage,
 }
 
@@ -88,7 +88,7 @@ impl Reads {
     }
 }
 
-/// A process that reads. It is ended when this goes.
+/// A process that reads. It is ended when this is dropped.
 struct Reader {
     process: Child,
     output: Option<BufReader<ChildStdout>>,
@@ -101,13 +101,13 @@ impl Reader {
         let mut command = Command::new(program);
         command.args(["shared-memory", "--json", "--reader"]).arg(folder);
         command.args(["--reads", reads.option(), "--runs", &runs.to_string()]);
-        // It says on standard output what goes wrong.
+        // The reader reports errors on standard output.
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(text)?;
         let output = process.stdout.take().map(BufReader::new);
         Ok(Self { process, output })
     }
 
-    /// What it says; once.
+    /// The lines of its output. They can be taken once.
     fn lines(&mut self) -> Result<Lines<BufReader<ChildStdout>>, String> {
         Ok(self.output.take().ok_or("the reader says nothing")?.lines())
     }
@@ -115,7 +115,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -147,7 +147,7 @@ impl Holder {
     }
 }
 
-/// What a line of a reader says.
+/// The figures in a line of a reader.
 fn figures(line: std::io::Result<String>) -> Result<Json, String> {
     let figures: Json = serde_json::from_str(&line.map_err(text)?).map_err(text)?;
     match figures["error"].as_str() {
@@ -156,7 +156,7 @@ fn figures(line: std::io::Result<String>) -> Result<Json, String> {
     }
 }
 
-/// Rows, and the sum of the first column.
+/// The number of rows, and the sum of the first column.
 fn totals(batches: &[RecordBatch]) -> (usize, i64) {
     let keys = batches.iter().map(|batch| sum(batch.column(0).as_primitive::<Int64Type>()).unwrap_or(0));
     (batches.iter().map(RecordBatch::num_rows).sum(), keys.sum())
@@ -190,7 +190,7 @@ fn read(folder: &Path, reads: Reads, runs: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits in milliseconds of updates by key, for so long.
+/// Updates rows by key for `seconds` seconds. Returns the waits in milliseconds.
 fn write(db: &SqlDatabase, seconds: f64) -> Result<Vec<f64>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(text)?;
     let (mut session, mut waits) = (Session::new(db), Vec::new());
@@ -299,7 +299,7 @@ pub fn run(arguments: &SharedMemoryArguments, report: &mut Report) -> Result<(),
     holder.close()
 }
 
-/// A row of the report: all rows have the same columns, most of which say nothing of this one.
+/// A row of the report. All rows have the same columns, most of which are empty in this one.
 fn row(what: &str, figures: &[(&'static str, f64)]) -> Vec<(&'static str, Json)> {
     const COLUMNS: [&str; 9] =
         ["first ms", "next ms", "MB copied", "MB shared", "images/s", "updates/s", "median µs", "p99 µs", "p99.9 µs"];
@@ -309,7 +309,8 @@ fn row(what: &str, figures: &[(&'static str, f64)]) -> Vec<(&'static str, Json)>
     [("what", json!(what))].into_iter().chain(columns).collect()
 }
 
-/// What a writer does, by the second, and how long its updates take, in microseconds.
+/// The rates of a writer and of the readers per second, and the waits of its updates in
+/// microseconds.
 struct Writer {
     images: f64,
     updates: f64,
@@ -318,11 +319,11 @@ struct Writer {
     p999: f64,
 }
 
-/// Measures a writer beside so many readers.
+/// Measures a writer beside `readers` readers.
 fn beside(db: &SqlDatabase, folder: &Path, readers: usize, reads: Reads, seconds: f64) -> Result<Writer, String> {
     let mut children: Vec<Reader> =
         (0..readers).map(|_| Reader::start(folder, reads, usize::MAX >> 1)).collect::<Result<_, _>>()?;
-    // Each has read once before the writer is measured. What they say later is only counted.
+    // Each reader has read once before the writer is measured. Later lines are only counted.
     let said = Arc::new(AtomicUsize::new(0));
     let mut listeners = Vec::new();
     for child in &mut children {

@@ -1,10 +1,10 @@
 //! Scans that SQL clients share.
 //!
-//! First the ceiling: k predicates tested in one pass over a table's blocks against k passes, with
-//! the reader of blocks and the kernels that SQL's scans use, and no result but a count. So nothing
-//! differs but where a block's values lie when the next predicate is tested. Then clients that ask
-//! the same table at the same time, each with predicates of its own, with `shared_scans` on and off
-//! by turns.
+//! The first part is the ceiling: k predicates tested in one pass over a table's blocks against k
+//! passes. Both use the block reader and the kernels of SQL's scans, and return only a count. So
+//! nothing differs but the place of a block's values, in the caches or in memory, when the next
+//! predicate is tested. In the second part, clients query the same table at the same time, each
+//! with predicates of its own, with `shared_scans` on and off by turns.
 
 use crate::recorder::{Output, Recorder};
 use crate::report::{Report, median};
@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::Barrier;
 
-/// Factors up to which sharing has nothing to give that would be seen.
+/// The factor up to which sharing gains too little to be noticed.
 const LOW_CEILING: f64 = 1.1;
 /// Predicates of one pass.
 const PREDICATES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Numbers are uniform below this.
+/// Numbers are uniform from 0 up to this.
 const DOMAIN: i32 = 100_000_000;
 /// Words of a column of texts, each as frequent as the others.
 const WORDS: usize = 128;
@@ -38,7 +38,7 @@ const BATCH_ROWS: usize = 1 << 18;
 
 #[derive(clap::Args, Debug)]
 pub struct SharedScansArguments {
-    /// What is measured.
+    /// The part that is measured.
     #[arg(value_enum)]
     part: Part,
     /// MiB of a column that stays in the last-level cache.
@@ -192,7 +192,7 @@ impl Loaded {
         let column = [ScanColumn::arrow(ColumnId(0))];
         for no in blocks.map(BlockNo) {
             for predicate in predicates {
-                // As each query does.
+                // A block is read for each predicate, as each query does.
                 let Some(mut reader) = self.table.data.read_block(snapshot, no) else { continue };
                 let visible = reader.visible().clone();
                 let values = reader.columns(&column, &visible).map_err(text)?;
@@ -338,8 +338,8 @@ async fn ask(
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// Blocks that shared scans have taken because another one had just read them, and all that they
-/// have taken.
+/// The blocks that shared scans have taken because another scan had just read them, and all blocks
+/// that they have taken.
 fn followed(db: &SqlDatabase) -> (f64, f64) {
     let metrics = db.metrics();
     let taken = metrics.iter().find(|metric| metric.name == "serac_shared_scan_blocks_total");

@@ -1,8 +1,8 @@
 //! TPC-C through SQL: prepared statements in process, the same in SeracDB, SQLite and DuckDB.
 //!
-//! The transactions are those of clauses 2.4 to 2.8, a statement for each access, which may be a
-//! change that gives what it has changed; only Stock-Level is a join where the engine has a good
-//! one (SQLite, DuckDB), and otherwise a statement for the items and a count by lists of them.
+//! The transactions are those of clauses 2.4 to 2.8, with a statement for each access. A change may
+//! return the changed values. Stock-Level is a join where the engine has a good one (SQLite,
+//! DuckDB). Otherwise a statement reads the items, and others count them by lists.
 
 use crate::peer::Peer;
 use crate::report::Report;
@@ -66,7 +66,7 @@ enum Cell {
     Text(usize, usize),
 }
 
-/// What a statement gave. One is used again and again.
+/// The result of a statement. The same object is used again and again.
 #[derive(Default)]
 struct Answer {
     columns: usize,
@@ -75,7 +75,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// The first value, of an engine whose money is a number.
+    /// The first value in cents, for an engine that returns money as a number.
     fn cents_of_numbers(&self) -> i64 {
         match self.cells[0] {
             Cell::Number(number) => number * 100,
@@ -110,7 +110,7 @@ impl Answer {
         }
     }
 
-    /// Of the first row.
+    /// A text in the first row.
     fn text(&self, column: usize) -> &str {
         match self.cells[column] {
             Cell::Text(from, to) => std::str::from_utf8(&self.texts[from..to]).expect("databases give UTF-8"),
@@ -119,7 +119,7 @@ impl Answer {
     }
 }
 
-/// Why a statement failed.
+/// The reason why a statement failed.
 #[derive(Debug)]
 enum Failure {
     /// Another transaction was first: roll back, and try again.
@@ -143,7 +143,7 @@ trait Engine: Send {
     fn cents(&self, answer: &Answer) -> i64;
     /// Whether Stock-Level is a join.
     fn joins(&self) -> bool;
-    /// How a transaction begins.
+    /// The statement that begins a transaction.
     fn begin(&self) -> &'static str {
         "BEGIN"
     }
@@ -177,14 +177,14 @@ enum Sql {
     NextOrderNumber,
     LineItems,
     StockLevel,
-    /// Takes from the stock and gives what stands on the line. For district 1; those of the others
-    /// follow.
+    /// Takes from the stock and returns the values for the order line. This one is for district 1;
+    /// those of the others follow.
     TakeStock,
-    /// Of so many items at once.
+    /// Counts the items with low stock among [`ITEMS_AT_ONCE`] items.
     LowStock = STATEMENTS.len() as isize + DISTRICTS as isize,
 }
 
-/// Items whose stock is looked at by one statement.
+/// The items whose stock one statement reads.
 const ITEMS_AT_ONCE: usize = 32;
 
 const STATEMENTS: [&str; 25] = [
@@ -255,8 +255,8 @@ impl Client<'_> {
         Ok(&self.answer)
     }
 
-    /// Runs a transaction, again after conflicts; false if it was rolled back, as one in a hundred
-    /// New-Orders is to be.
+    /// Runs a transaction, again after conflicts. False if it was rolled back, as one in a hundred
+    /// New-Orders must be.
     fn transaction(&mut self, input: &Input) -> Result<bool, String> {
         self.now += 1;
         loop {
@@ -463,7 +463,7 @@ fn failure(error: SqlError) -> Failure {
     if error.sqlstate == sqlstate::SERIALIZATION_FAILURE { Failure::Conflict } else { Failure::Other(text(error)) }
 }
 
-/// A database with what the benchmark begins with.
+/// A database with the initial population.
 fn serac(options: StorageOptions, batches: &[(&str, RecordBatch)]) -> Result<SqlDatabase, String> {
     let database = Database::open_with(options).map_err(text)?;
     let db = SqlDatabase::new(database.clone(), &SqlOptions::default()).map_err(text)?;
@@ -556,7 +556,7 @@ impl Engine for Sqlite {
         true
     }
 
-    /// Takes the place of the one writer at once: a reader that becomes the writer could only fail.
+    /// Becomes the only writer at once: a reader that becomes the writer later could only fail.
     fn begin(&self) -> &'static str {
         "BEGIN IMMEDIATE"
     }
@@ -571,7 +571,7 @@ fn sqlite_connection(path: Option<&Path>) -> Result<rusqlite::Connection, String
     Ok(connection)
 }
 
-/// A database with what the benchmark begins with.
+/// A database with the initial population.
 fn sqlite(path: Option<&Path>, batches: &[(&str, RecordBatch)]) -> Result<Sqlite, String> {
     let mut connection = sqlite_connection(path)?;
     for table in TABLES {
@@ -611,8 +611,8 @@ fn sqlite_value(column: &dyn Array, row: usize) -> SqliteValue {
 
 // ---- DuckDB
 
-/// Through its Python module, in a process of its own: each statement is a line there and one back,
-/// which `exchange` (microseconds) says the cost of.
+/// DuckDB through its Python module, in a process of its own. Each statement is a line to it and a
+/// line back; `exchange` is the cost of both in microseconds.
 struct Duck {
     peer: Peer,
 }
@@ -694,7 +694,7 @@ struct Measured {
     latency_p99: f64,
 }
 
-/// What a thread did.
+/// The work of a thread.
 #[derive(Default)]
 struct Worked {
     committed: usize,
@@ -703,7 +703,7 @@ struct Worked {
     latencies: Vec<f64>,
 }
 
-/// Lets an engine be the terminals of some warehouses, one after the other, until `end`.
+/// Runs the transactions of some terminals on an engine, one after the other, until `end`.
 fn work(engine: &mut dyn Engine, terminals: &mut [Terminal], end: Instant) -> Result<Worked, String> {
     let mut worked = Worked::default();
     let mut client = Client { engine, warehouse: 0, now: 1_700_000_000_000_000, answer: Answer::default(), retries: 0 };
@@ -723,7 +723,7 @@ fn work(engine: &mut dyn Engine, terminals: &mut [Terminal], end: Instant) -> Re
     Ok(worked)
 }
 
-/// Each engine on a thread of its own.
+/// Measures the engines, each on a thread of its own.
 fn measure<E: Engine>(engines: &mut [E], warehouses: i32, seconds: f64) -> Result<Measured, String> {
     engines.iter_mut().try_for_each(|engine| prepare_all(engine))?;
     let threads = engines.len() as i32;
@@ -792,7 +792,7 @@ pub fn run(arguments: &TpccSqlArguments, report: &mut Report) -> Result<(), Stri
     Ok(())
 }
 
-/// Each database once.
+/// Measures each database once.
 fn round(
     arguments: &TpccSqlArguments,
     batches: &[(&str, RecordBatch)],

@@ -1,4 +1,5 @@
-//! TPC-H, beside DuckDB: the same generated data, the two engines in turn, results compared.
+//! TPC-H, beside DuckDB: both engines get the same generated data and run in turn, and their
+//! results are compared.
 
 use crate::peer::Peer;
 use crate::report::{Report, median};
@@ -163,8 +164,8 @@ pub fn rows_of(results: &[StatementResult]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Equal text, or equal numbers: exactly, unless one side is not a decimal; then to nine digits of
-/// the smaller precision.
+/// Whether two values are equal: as texts, or as numbers with a difference of at most a millionth
+/// of the larger one, or of 1 if that is larger.
 fn same(a: &str, b: &str) -> bool {
     if a == b {
         return true;
@@ -229,7 +230,7 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
     if arguments.peer.as_deref().is_some_and(|peer| peer != "duckdb") {
         return Err("the only peer is duckdb".into());
     }
-    // Of each query all results and times, if the peer goes first.
+    // All results and times of each query, if the peer goes first.
     let mut earlier = BTreeMap::new();
     if arguments.peer_first {
         let mut peer = arguments.start_peer()?.ok_or("no peer")?;

@@ -56,15 +56,14 @@ pub struct TransformArguments {
     log: bool,
 }
 
-/// What is compared: no transformation, or one at a threshold into a format.
+/// The settings that are compared: no transformation, or one at a threshold into a format.
 type Kind = Option<(Duration, FreezeFormat)>;
 
-/// What a run gave.
+/// The figures of a run.
 struct Outcome {
     rate: f64,
-    /// Microseconds of processor time that the workers themselves needed for a transaction: waiting
-    /// for a processor is not in it, nor is the work of the collectors, except where a worker lends
-    /// them a hand.
+    /// Microseconds of processor time of the workers per transaction. It does not include the wait
+    /// for a processor, or the work of the collectors, except work that a worker does for them.
     worker_cpu: f64,
     /// A figure for each column of the workload's own.
     figures: Vec<(String, f64)>,
@@ -85,7 +84,8 @@ pub fn run(arguments: &TransformArguments, report: &mut Report) -> Result<(), St
     for &workers in &arguments.workers {
         let mut outcomes: Vec<Vec<Outcome>> = kinds.iter().map(|_| Vec::new()).collect();
         for round in 0..arguments.rounds {
-            // Each kind is first in its turn: what a round does to the machine is shared out.
+            // The kinds take turns at being the first of a round, so that the state of the machine
+            // affects all alike.
             for kind in (0..kinds.len()).map(|i| (i + round) % kinds.len()) {
                 outcomes[kind].push(measure(arguments, workers, kinds[kind])?);
                 bar.inc(1);
@@ -134,7 +134,8 @@ fn options(arguments: &TransformArguments, kind: Kind) -> StorageOptions {
     }
 }
 
-/// The share of a table's blocks that is frozen, and that is frozen or on the way.
+/// The share of a table's frozen blocks, and the share of its blocks that are frozen, cooling or
+/// freezing.
 pub fn shares(table: &DataTable) -> (f64, f64) {
     let (mut frozen, mut cooling, mut all) = (0, 0, 0);
     for block in (0..table.block_count()).filter_map(|no| table.block(BlockNo(no))) {
@@ -392,7 +393,7 @@ fn uniform(arguments: &TransformArguments, workers: usize, kind: Kind) -> Result
         ids.extend(table.append(&mut txn, &batch.map_err(text)?).map_err(text)?.into_iter().flatten());
         txn.commit().map_err(text)?;
     }
-    // From the state that the threshold leads to.
+    // The run begins in the state to which the threshold leads.
     if let Some((_, format)) = kind {
         table.set_freeze_format(format);
         storage.freeze_table(&table, Duration::from_secs(30));

@@ -41,7 +41,7 @@ pub struct CubitArguments {
     /// Which: lf, lk, upbit, ucb, in-place, in-place-roaring.
     #[arg(long, value_delimiter = ',', default_value = "lf,lk,upbit,ucb,in-place,in-place-roaring")]
     indexes: Vec<String>,
-    /// What queries answer: count, or rows (a list of row ids).
+    /// The answer of queries: count, or rows (a list of row ids).
     #[arg(long, default_value = "count")]
     answer: Answer,
     /// CUBIT merges in the background, too, with one thread more.
@@ -82,7 +82,8 @@ impl Values {
     }
 }
 
-/// What the table knows of a row that is not a value: it is not there, or somebody is changing it.
+/// The entries of the table that are not values: the row does not exist, or a thread is changing
+/// it.
 const GONE: u16 = u16::MAX;
 const BUSY: u16 = u16::MAX - 1;
 
@@ -123,7 +124,7 @@ fn work(
         let row =
             if insert { end.fetch_add(1, Ordering::Relaxed) } else { rng.random_range(0..end.load(Ordering::Relaxed)) };
         let Some(cell) = table.get(row) else { continue };
-        // The table's first-updater-wins: whoever has the row changes it.
+        // The table's first-updater-wins rule: the thread that takes the row changes it.
         let old = cell.swap(BUSY, Ordering::Acquire);
         if old == BUSY {
             continue;
@@ -197,7 +198,7 @@ pub fn run(arguments: &CubitArguments, report: &mut Report) -> Result<(), String
                 handles.into_iter().map(|handle| handle.join().expect("a worker ends")).collect()
             });
             let seconds = started.elapsed().as_secs_f64();
-            // The answers, once more, from the table.
+            // The expected answers, counted in the table.
             let mut expected = vec![0u64; cardinality];
             table
                 .iter()

@@ -1,8 +1,8 @@
-//! The indexes of the evaluation, behind one face: ours and the peers (appendix §E), which are
-//! written here after their descriptions.
+//! The indexes of the evaluation, behind one trait: SeracDB's and the peers (appendix §E), which
+//! are written here after their descriptions.
 //!
-//! Every index is told a row's old value, as a database's table would tell it; so no peer pays for
-//! finding it.
+//! Every index gets a row's old value with a change, as from a database's table. So no peer pays
+//! for finding it.
 
 use super::wah::Wah;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
@@ -14,12 +14,13 @@ use serac_storage::{BlockNo, RowId, Slot, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An index under test. Values are numbers from 0, rows too.
+/// An index under test. Values and rows are numbers from 0.
 pub trait Index: Sync {
     fn count(&self, value: usize) -> u64;
     /// The value's rows, ascending.
     fn rows(&self, value: usize) -> Vec<u64>;
-    /// The row's value changes; None: the row was not there, or is gone.
+    /// Changes the row's value. `None` as the old value: the row is inserted; as the new one: it is
+    /// deleted.
     fn change(&self, row: u64, old: Option<usize>, new: Option<usize>);
     fn statistics(&self) -> Option<Statistics> {
         None
@@ -129,8 +130,9 @@ impl Index for InPlace {
     }
 }
 
-/// In place on our own bitvectors, whose containers can be changed one by one: not in the paper,
-/// for what the representation alone gives. No snapshots, no transactions.
+/// In-place changes of SeracDB's own bitvectors, whose containers can be changed one by one. It is
+/// not in the paper: it shows the gain of the representation alone, without snapshots or
+/// transactions.
 pub struct InPlaceRoaring(RwLock<Vec<Bitvector>>);
 
 impl InPlaceRoaring {
@@ -164,7 +166,7 @@ impl Index for InPlaceRoaring {
 /// reader-writer latch.
 pub struct Ucb {
     vectors: RwLock<(Vec<Wah>, Wah)>,
-    /// Where each row is now.
+    /// The present place of each row.
     places: Vec<AtomicU64>,
     end: AtomicU64,
 }
@@ -186,7 +188,7 @@ impl Index for Ucb {
         vectors.0[value].and_count(&vectors.1)
     }
 
-    /// Places, not rows: who wants rows has to look up which row each place is now.
+    /// Places, not rows: a caller that needs rows has to look up the row of each place.
     fn rows(&self, value: usize) -> Vec<u64> {
         let vectors = self.vectors.read();
         vectors.0[value].and(&vectors.1).rows()

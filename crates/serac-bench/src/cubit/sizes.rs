@@ -1,4 +1,4 @@
-//! What a bitmap index costs and what its queries cost when nothing else happens.
+//! The memory and build time of a bitmap index, and the time of its queries when nothing else runs.
 
 use super::peers::{Ours, key, row_id};
 use crate::report::{Report, median};

@@ -1,5 +1,5 @@
-//! The yardstick: a Flight server that does nothing but send record batches that it holds ready, in
-//! the ordinary way of arrow-flight on tonic.
+//! The baseline: a Flight server that only sends record batches that it holds ready, in the
+//! ordinary way of arrow-flight on tonic.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -26,7 +26,7 @@ impl BareServer {
     /// Serves the flights on a free port, as long as the runtime runs.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// When no port is free.
     pub fn start(flights: Vec<(String, SchemaRef, Vec<RecordBatch>)>) -> std::io::Result<SocketAddr> {
         let incoming = TcpIncoming::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?.with_nodelay(Some(true));
         let address = incoming.local_addr()?;

@@ -27,19 +27,19 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 
-/// Names of the client's threads begin so.
+/// The beginning of the names of the client's threads.
 pub const THREADS: &str = "figure-client";
 /// Bytes that may be on their way in HTTP/2. The default of 64 KiB would make the client the limit.
 const WINDOW_BYTES: u32 = 16 << 20;
 
-/// How the table gets to the client.
+/// The way by which the table gets to the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Mechanism {
     /// DoGet of Arrow Flight.
     Flight,
     /// The wire protocol of [`vectorised`].
     Vectorised,
-    /// PostgreSQL's, as the server speaks it to all clients, values as text.
+    /// PostgreSQL's wire protocol, as the server speaks it to all clients, with values as text.
     Postgres,
     /// The server writes into the client's memory.
     ClientRdma {
@@ -75,34 +75,34 @@ impl Mechanism {
         }
     }
 
-    /// Whether it goes over the loopback transport, within a process.
+    /// Whether the mechanism goes over the loopback transport, within a process.
     pub fn is_one_sided(self) -> bool {
         matches!(self, Self::ClientRdma { .. } | Self::ServerRdma)
     }
 }
 
-/// Where the client finds the table, and the weights of its linear unit.
+/// The places where the client finds the table, and the weights of its linear unit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Servers {
     pub table: String,
     pub flight: SocketAddr,
     pub vectorised: SocketAddr,
     pub postgres: SocketAddr,
-    /// The folder whose holder gives images; none where shared memory is not measured.
+    /// The folder whose holder gives images; `None` if shared memory is not measured.
     pub folder: Option<PathBuf>,
     pub weights: Vec<f64>,
 }
 
-/// What a run gave. Times begin with the request.
+/// The figures of a run. Times count from the request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// When the analysis could begin: with the first rows under partial availability, with the last
-    /// otherwise.
+    /// The time until the analysis could begin: with the first rows under partial availability,
+    /// with the last ones otherwise.
     pub begin_ms: f64,
-    /// When all rows were there. Under partial availability most have gone through the unit by
-    /// then.
+    /// The time until all rows were there. Under partial availability most rows have gone through
+    /// the unit by then.
     pub arrival_ms: f64,
-    /// When all rows had gone through the unit.
+    /// The time until all rows had gone through the unit.
     pub result_ms: f64,
     pub totals: Totals,
     /// Processor time of the client, the unit's included.
@@ -156,13 +156,13 @@ impl Postgres {
     }
 }
 
-/// See the module.
+/// The client of figure 15, connected to all servers.
 pub struct Client {
     servers: Servers,
     schema: SchemaRef,
     runtime: Runtime,
     flight: FlightClient,
-    /// None in a process of its own.
+    /// `None` for a client in a process of its own.
     rdma: Option<RdmaClient>,
     postgres: Postgres,
     folder: Option<FolderClient>,
@@ -291,7 +291,8 @@ impl Client {
         Ok(columns_of(&batches))
     }
 
-    /// Hands each batch to `take` as it comes; how many came by DoGet.
+    /// Hands each batch to `take` as it comes, and returns the number of batches that came by
+    /// DoGet.
     fn one_sided(
         &mut self,
         mechanism: Mechanism,
@@ -330,7 +331,7 @@ fn command(table: &str, snapshot: &str) -> String {
     json!({ "table": table, "decimals": "decimal64", "snapshot": snapshot, "endpoints": 1 }).to_string()
 }
 
-/// The client as a process: the first line says where the servers are, each further one names a
+/// The client as a process: the first line of its input has the servers, each further one names a
 /// mechanism.
 pub fn serve() -> Result<(), String> {
     let say = |answer: &Json| {

@@ -9,7 +9,7 @@ use arrow::compute::{cast, sum};
 use arrow::datatypes::{DataType, Date32Type, Decimal64Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType};
 use serde::{Deserialize, Serialize};
 
-/// What has gone through a unit.
+/// The sums over all rows that have gone through a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     pub rows: usize,
@@ -20,7 +20,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Whether the other's are the same, up to the rounding of sums in another order.
+    /// Whether two totals are equal, except for the rounding of sums in another order.
     pub fn agree(&self, other: &Self) -> bool {
         const PRECISION: f64 = 1e-9;
         let is_close = (self.output - other.output).abs() <= PRECISION * self.output.abs().max(other.output.abs());
@@ -28,7 +28,7 @@ impl Totals {
     }
 }
 
-/// See the module.
+/// A dense layer with one output.
 #[derive(Clone, Debug)]
 pub struct LinearUnit {
     weights: Vec<f64>,
@@ -54,7 +54,7 @@ impl LinearUnit {
         columns.iter().map(weight).collect()
     }
 
-    /// Puts rows through.
+    /// Puts rows through the unit.
     pub fn add(&mut self, columns: &[ArrayRef]) -> Result<(), String> {
         let [keys, ..] = columns else { return Ok(()) };
         if columns.len() != self.weights.len() {
@@ -72,7 +72,7 @@ impl LinearUnit {
         Ok(())
     }
 
-    /// What has gone through so far.
+    /// The totals so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -153,7 +153,7 @@ mod tests {
             unit.add(&columns).unwrap();
             assert_eq!(unit.totals(), Totals { rows: 6, keys: 12, output: 2.0 * output });
             assert!(unit.add(&columns[1..]).is_err());
-            // Of the three dates the mean is 20.
+            // The mean of the three dates is 20.
             assert_eq!(LinearUnit::fitting_weights(&columns).unwrap()[2], 0.05);
         }
     }

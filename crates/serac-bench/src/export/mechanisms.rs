@@ -1,5 +1,5 @@
-//! Figure 15 of the paper: the table to a client by each mechanism, with none to all of its blocks
-//! hot, and the processor time that the server spends on it.
+//! Figure 15 of the paper: the table goes to a client by each mechanism, with different shares of
+//! hot blocks. Measured are throughput and the processor time of the server.
 //!
 //! | mechanism | server | client |
 //! |---|---|---|
@@ -13,9 +13,9 @@
 //! The client ([`client`]) puts all rows through a linear unit. The server of all mechanisms is
 //! this process: its processor time is that of the process less that of the client's threads in it.
 //!
-//! RDMA goes over the loopback transport, which checks keys and copies as a device does, but by a
-//! thread: of the server where the server writes, of the client where the client reads. So it shows
-//! who copies and how often, and not the speed of a network card.
+//! RDMA goes over the loopback transport. It checks keys and copies as a device does, but by a
+//! thread: a thread of the server if the server writes, a thread of the client if the client reads.
+//! So it shows which side copies and how often, not the speed of a network card.
 
 use super::client::{Client, Measured, Mechanism, Servers, THREADS};
 use super::linear_unit::{LinearUnit, Totals};
@@ -42,8 +42,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// How long a client's thread may take to leave the processor after its answer: its time is exact
-/// only from then on.
+/// The time that a client's thread may take to leave the processor after its answer. Its processor
+/// time is exact only from then on.
 const SETTLING: Duration = Duration::from_millis(2);
 
 /// The same table in a folder, checkpointed, for shared memory. The order of the fields is that in
@@ -71,16 +71,16 @@ impl OnDisk {
     }
 }
 
-/// All servers, and what they serve.
+/// All servers, and the tables that they serve.
 struct Exporter {
-    /// In memory, for all mechanisms but shared memory.
+    /// The table in memory, for all mechanisms but shared memory.
     source: Source,
     on_disk: Option<OnDisk>,
     servers: Servers,
     loopback: Loopback,
-    /// What every client must find.
+    /// The totals that every client must find.
     totals: Totals,
-    /// What the table has in Arrow.
+    /// The bytes of the table in Arrow.
     bytes: usize,
     /// Runs the servers.
     _runtime: Runtime,
@@ -159,7 +159,7 @@ impl Exporter {
     }
 }
 
-/// Sends the table to each who connects, as long as the process runs.
+/// Sends the table to every client that connects, as long as the process runs.
 fn serve_vectorised(source: Source) -> Result<SocketAddr, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(text)?;
     let address = listener.local_addr().map_err(text)?;
@@ -230,7 +230,7 @@ impl Clients {
             process = Some(peer);
         }
         let threads = if mechanisms.iter().any(|mechanism| mechanism.is_one_sided()) {
-            // It has no use for the folder.
+            // This client does not use the folder.
             let servers = Servers { folder: None, ..exporter.servers.clone() };
             Some(ClientThreads::start(servers, Arc::new(exporter.loopback.clone()))?)
         } else {
@@ -239,7 +239,7 @@ impl Clients {
         Ok(Self { process, threads })
     }
 
-    /// A run, and the seconds of processor time that the server has spent on it.
+    /// Measures a run. Returns its figures and the seconds of processor time of the server.
     fn measure(&mut self, mechanism: Mechanism) -> Result<(Measured, f64), String> {
         let server_cpu = || cpu_seconds() - named_threads_cpu_seconds(THREADS);
         let before = server_cpu();
@@ -327,7 +327,8 @@ pub fn run(arguments: &ExportArguments, report: &mut Report) -> Result<(), Strin
     bar.finish_and_clear();
 
     recorder.chart(&format!("{table} to a client"), "% of blocks hot", "MB/s until all rows are there", false);
-    // Under partial availability the client computes meanwhile, so its arrival is another thing.
+    // Under partial availability the client computes while rows arrive, so its arrival time is not
+    // comparable.
     let waits = |point: &&Point| point.mechanism != Mechanism::ClientRdma { partial: true };
     for point in points.iter().filter(waits) {
         recorder.point(point.mechanism.name(), point.hot, point.megabytes_per_second);

@@ -1,11 +1,11 @@
-//! Lineitem, or TPC-C's ORDER_LINE, on its way out as Arrow (§5 and figure 15 of the paper), by
-//! several ways in turn, with none, some and all of its blocks hot.
+//! Lineitem, or TPC-C's ORDER_LINE, exported as Arrow (§5 and figure 15 of the paper) by several
+//! ways in turn, with no, some and all blocks hot.
 //!
 //! | way | server | client |
 //! |---|---|---|
 //! | in process | `scan_arrow` | keeps the batches |
 //! | Flight | `serac_export`'s | pyarrow in a process of its own: the call, all batches, one table |
-//! | bare Flight | [`bare`]: sends batches that it holds ready | the same process |
+//! | bare Flight | [`bare`]: sends batches that it holds ready | the process of pyarrow |
 //! | vectorised | [`vectorised`] over `scan_arrow` | makes Arrow arrays of it |
 //! | rows | [`rows`] over `scan_arrow` | makes Arrow arrays of it |
 //! | PostgreSQL's protocol | `serac_server`'s | connectorx in the process of pyarrow: the query, one Arrow table |
@@ -48,7 +48,7 @@ pub struct ExportArguments {
     /// Scale factor.
     #[arg(long, default_value_t = 1.0)]
     sf: f64,
-    /// Exports ORDER_LINE of so many warehouses in place of lineitem.
+    /// Exports ORDER_LINE of this number of warehouses in place of lineitem.
     #[arg(long, value_name = "WAREHOUSES")]
     order_line: Option<i32>,
     /// Percentages of blocks that are hot, ascending.
@@ -72,17 +72,17 @@ pub struct ExportArguments {
     client: bool,
 }
 
-/// What a run gave.
+/// The result of a run.
 struct Outcome {
     ms: f64,
-    /// Received by the client: of Arrow data, or from the wire.
+    /// Bytes that the client received: of Arrow data, or on the wire.
     bytes: usize,
     rows: usize,
-    /// Of the first column.
+    /// The sum of the first column.
     sum: i64,
 }
 
-/// Where the batches come from and go to.
+/// A way by which batches get from the server to the client.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     InProcess(DecimalForm),
@@ -128,7 +128,7 @@ impl Way {
 /// A way's server: sends batches into a socket.
 type Send =
     fn(&mut dyn Iterator<Item = Result<RecordBatch, arrow::error::ArrowError>>, &mut TcpStream) -> Result<(), String>;
-/// Its client: makes columns of what comes.
+/// A way's client: makes columns of the received bytes.
 type Receive = fn(&SchemaRef, &mut TcpStream) -> Result<(Vec<Vec<ArrayRef>>, usize), String>;
 
 /// The table that is exported.
@@ -162,11 +162,12 @@ impl Source {
         self.table.data.block(BlockNo(no)).is_some_and(|block| matches!(&*block, Block::Hot(_)))
     }
 
-    /// Thaws blocks until so many in a hundred are hot: a row of each is given the values that it
-    /// has. Gives the share that is hot then.
+    /// Thaws blocks until `percent` in a hundred are hot, by an update of a row in each to its own
+    /// values. Returns the percentage that is hot then.
     fn thaw(&self, percent: u32) -> Result<f64, String> {
         let blocks = self.table.data.block_count();
-        // Spread over the table, and those of a smaller share are among those of a greater one.
+        // The blocks are spread over the table. The blocks of a smaller share are among those of a
+        // greater one.
         let is_among = |no: u32| u64::from(no) * 37 % 100 < u64::from(percent);
         let mut txn = self.db.database().begin();
         for no in (0..blocks).filter(|&no| is_among(no) && !self.is_hot(no)) {
@@ -175,7 +176,7 @@ impl Source {
             txn.update_batch(&self.table, &[RowId::new(BlockNo(no), Slot(0))], &[3], &row).map_err(text)?;
         }
         txn.commit().map_err(text)?;
-        // Until no row has a version any more.
+        // The collector runs until no row has an old version any more.
         for _ in 0..4 {
             self.db.database().storage().run_gc();
             std::thread::sleep(Duration::from_millis(10));
@@ -184,7 +185,8 @@ impl Source {
     }
 }
 
-/// Runs each way by turns, so many times after one time that is not counted; the outcomes of each.
+/// Runs the ways by turns, `runs` times after a first time that is not counted. Returns the
+/// outcomes of each way.
 fn by_turns<W: Copy, T>(
     ways: &[W],
     runs: usize,
@@ -224,7 +226,7 @@ impl Export {
         self.ask(&json!({ "address": address.to_string(), "command": command }))
     }
 
-    /// Its bytes are those on the wire.
+    /// The query over PostgreSQL's protocol. Its bytes are those on the wire.
     fn by_postgres(&mut self) -> Result<Outcome, String> {
         let sent = |db: &SqlDatabase| db.connections().figures().bytes_out as usize;
         let before = sent(&self.source.db);
@@ -406,10 +408,10 @@ mod tests {
         (batches[0].schema(), batches)
     }
 
-    /// What a wire's receiver says of bytes: the columns of all chunks, and how many bytes it took.
+    /// The result of a receiver: the columns of all chunks, and the number of bytes that it read.
     type Received = Result<(Vec<Vec<ArrayRef>>, usize), String>;
 
-    /// What `send` puts on the wire, `receive` finds there, and an error where the wire is cut.
+    /// Checks that `receive` reads what `send` writes, and fails if the bytes are cut off.
     pub(super) fn arrives(
         send: impl Fn(Vec<RecordBatch>, &mut Vec<u8>),
         receive: impl Fn(&SchemaRef, &[u8]) -> Received,

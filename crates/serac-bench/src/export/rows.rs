@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Bytes that the server collects before it sends them, and that a client reads at once.
 pub const BUFFER_BYTES: usize = 1 << 20;
-/// Rows of which the client makes columns.
+/// The rows of a chunk, of which the client makes columns.
 const ROWS_PER_CHUNK: usize = 65_536;
 /// A message's type and length.
 const HEAD_BYTES: usize = 5;
@@ -94,7 +94,7 @@ fn finish(schema: &SchemaRef, columns: &mut [StringBuilder]) -> Result<Vec<Array
     columns.iter_mut().zip(schema.fields()).map(column).collect()
 }
 
-/// Reads a message: its type; its body goes to `body`.
+/// Reads a message. Returns its type, and puts its body into `body`.
 pub fn read_message(socket: &mut impl Read, body: &mut Vec<u8>) -> Result<u8, String> {
     let mut head = [0; HEAD_BYTES];
     socket.read_exact(&mut head).map_err(text)?;

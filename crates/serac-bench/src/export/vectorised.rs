@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Nothing is compressed, as the authors advise for a client on the same machine. Both ends know
-//! the schema. The server does the work that their measurements of MonetDB and PostgreSQL show as
-//! necessary: it writes every value into the chunk. The client makes columns of it.
+//! the schema. The server does the work that is necessary by the authors' measurements of MonetDB
+//! and PostgreSQL: it writes every value into the chunk. The client makes columns of the chunk.
 
 use crate::setup::text;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, make_array};
@@ -66,7 +66,7 @@ pub fn send(
     socket.write_all(&END).map_err(text)
 }
 
-/// The first `bytes` bytes of a chunk, which go from it.
+/// Takes the first `bytes` bytes off a chunk.
 fn take<'a>(chunk: &mut &'a [u8], bytes: usize) -> Result<&'a [u8], String> {
     let (taken, rest) = chunk.split_at_checked(bytes).ok_or("a chunk ends too early")?;
     *chunk = rest;

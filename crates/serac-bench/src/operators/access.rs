@@ -1,5 +1,4 @@
-//! Figure 8, and selects by the kind of index against scans: whether the chosen path is the better
-//! one.
+//! Figure 8, and selects by each kind of index against scans: is the chosen path the faster one?
 
 use super::Recorder;
 use super::language::{Client, bounds, write_csv};
@@ -8,7 +7,7 @@ use crate::setup::Folder;
 use serde_json::json;
 use std::time::Instant;
 
-/// A client with a table `d.t` whose column `a` has an index, if that is given.
+/// A client with a table `d.t`. Its column `a` has an index if one is given.
 fn client(rows: usize, index: Option<(&str, &str)>) -> Result<Client, String> {
     let folder = Folder::new("operators");
     let path = folder.0.join("t.csv");
@@ -22,8 +21,9 @@ fn client(rows: usize, index: Option<(&str, &str)>) -> Result<Client, String> {
     Ok(client)
 }
 
-/// Milliseconds of a select by each of the access paths, which take turns. A path's select runs
-/// once before each that is measured: what the path before has left behind falls on that.
+/// Milliseconds of a select by each of the access paths, which take turns. Before each measured
+/// select, the same select runs once: it bears the state of the caches that the path before has
+/// left.
 fn selects<const N: usize>(
     client: &mut Client,
     recorder: &Recorder<'_>,
@@ -72,7 +72,8 @@ pub(super) fn crossover(recorder: &mut Recorder<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// By the kind of index, from 0.01 to 100 % of the rows: each path, and the chosen one.
+/// Measures each path and the chosen one, for each kind of index and from 0.01 to 100 % of the
+/// rows.
 pub(super) fn kinds(recorder: &mut Recorder<'_>) -> Result<(), String> {
     for index in [("btree", "unclustered"), ("sorted", "unclustered"), ("btree", "clustered"), ("sorted", "clustered")]
     {

@@ -21,7 +21,7 @@ fn select(at: usize, selects: usize, share: f64) -> String {
     format!("s{at}=select(d.t.a,{low},{high})")
 }
 
-/// The part of the work that is done in parallel, by Amdahl's law, of a speed-up.
+/// The share of the work that runs in parallel, from a speed-up by Amdahl's law.
 fn amdahl(speedup: f64, threads: usize) -> Json {
     if threads < 2 {
         return Json::Null;
@@ -30,7 +30,7 @@ fn amdahl(speedup: f64, threads: usize) -> Json {
     json!((1.0 - 1.0 / speedup) * threads / (threads - 1.0))
 }
 
-/// The report's time with so many threads.
+/// The report's time with this number of threads.
 fn of_report(figures: &[(usize, f64)], threads: usize) -> Json {
     figures.iter().find(|(with, _)| *with == threads).map_or(Json::Null, |(_, ms)| json!(ms))
 }

@@ -4,13 +4,13 @@
 
 /// A table under test.
 pub trait IntegerTable {
-    /// A table for so many entries; 0 for one that is to grow.
+    /// A table with room for `entries` entries; 0 for a table that is to grow.
     fn with_capacity(entries: usize) -> Self;
     /// Adds an entry.
     fn insert(&mut self, key: i32, value: i32);
     /// The value of an entry with the key.
     fn get(&self, key: i32) -> Option<i32>;
-    /// Takes out an entry with the key, if there is one.
+    /// Removes an entry with the key, if there is one, and returns its value.
     fn remove(&mut self, key: i32) -> Option<i32>;
     /// Bytes in memory.
     fn bytes(&self) -> usize;
@@ -89,8 +89,7 @@ impl Pool {
     }
 }
 
-/// Buckets of linked chunks. It has twice as many buckets once it has more entries than 90 % of
-/// them.
+/// Buckets of linked chunks. The number of buckets doubles when the entries exceed 90 % of it.
 pub struct Chained {
     buckets: Vec<u32>,
     pool: Pool,
@@ -170,8 +169,8 @@ impl IntegerTable for Chained {
     }
 }
 
-/// A slot of an open table: 0 when it is free, else 1 more than the distance from where the key
-/// belongs.
+/// A slot of an open table. `distance` is 0 in a free slot, and otherwise 1 more than the distance
+/// from the key's home slot.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     key: i32,
@@ -179,10 +178,10 @@ struct Slot {
     distance: u32,
 }
 
-/// Open addressing: an entry that is further from where it belongs takes the slot of one that is
-/// less far (Celis, Larson and Munro 1985). It has twice as many slots once more than `MAX_LOAD`
-/// percent are taken; [`FALLING`] stands for fewer, the more slots there are. Removal moves the
-/// entries behind back by one.
+/// Open addressing: an entry that is further from its home slot takes the slot of an entry that is
+/// less far (Celis, Larson and Munro 1985). The number of slots doubles when more than `MAX_LOAD`
+/// percent are taken. With [`FALLING`], that percentage falls as the table grows. Removal moves the
+/// following entries back by one slot.
 pub struct RobinHood<const MAX_LOAD: usize> {
     slots: Vec<Slot>,
     len: usize,
@@ -192,7 +191,7 @@ pub struct RobinHood<const MAX_LOAD: usize> {
 pub const FALLING: usize = 0;
 
 impl<const MAX_LOAD: usize> RobinHood<MAX_LOAD> {
-    /// Percent of so many slots that may be taken.
+    /// The percentage of `slots` slots that may be taken.
     fn max_load(slots: usize) -> usize {
         match (MAX_LOAD, slots.ilog2()) {
             (FALLING, ..17) => 90,
@@ -233,7 +232,8 @@ impl<const MAX_LOAD: usize> RobinHood<MAX_LOAD> {
         let (mut at, mut distance) = (self.home(key), 1);
         loop {
             let slot = &self.slots[at];
-            // An entry that is less far stands where the key's would have taken the place.
+            // An entry with the key would have taken the slot of this entry, which is less far from
+            // its home.
             if slot.distance < distance {
                 return None;
             }
@@ -293,8 +293,8 @@ impl<const MAX_LOAD: usize> IntegerTable for RobinHood<MAX_LOAD> {
     }
 }
 
-/// hashbrown's table with the same hash, whose halves are folded: it takes the place from the lower
-/// bits.
+/// hashbrown's table with the same hash, its halves folded, because hashbrown takes the slot from
+/// the lower bits.
 pub struct Hashbrown(hashbrown::HashTable<(i32, i32)>);
 
 #[inline]

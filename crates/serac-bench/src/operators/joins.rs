@@ -7,7 +7,7 @@ use serac_operators::join::{JoinMethod, join_on_threads};
 use serde_json::{Value as Json, json};
 use std::convert::Infallible;
 
-/// Pairs of a join at the most, so that its result fits the memory of a small machine.
+/// The most pairs of a join, so that its result fits the memory of a small machine.
 const MOST_PAIRS: usize = 200_000_000;
 
 pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), String> {

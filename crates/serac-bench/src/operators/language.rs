@@ -20,7 +20,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// With a database `d` in memory.
+    /// A client with a database `d` in memory.
     pub(super) fn new() -> Result<Self, String> {
         let options = StorageOptions { freeze_after: None, ..Default::default() };
         let database = Database::open_with(options).map_err(text)?;
@@ -29,7 +29,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Runs the lines of a script, and gives what they print.
+    /// Runs the lines of a script, and returns their output.
     pub(super) fn run(&mut self, script: &str) -> Result<String, String> {
         let mut printed = String::new();
         for line in script.lines() {
@@ -63,7 +63,8 @@ impl Client {
     }
 }
 
-/// Writes a CSV file of uniform integers for a table of the language, and gives its bytes.
+/// Writes a CSV file of uniform integers for a table of the language, and returns its length in
+/// bytes.
 pub(super) fn write_csv(path: &Path, table: &str, columns: &[&str], rows: usize) -> Result<u64, String> {
     let values: Vec<Vec<i32>> = (0..columns.len()).map(|seed| uniform(rows, seed as u64 + 1)).collect();
     if let Some(folder) = path.parent() {

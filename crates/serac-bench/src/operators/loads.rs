@@ -11,13 +11,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 const COLUMNS: [&str; 2] = ["a", "b"];
-/// The report's sizes are so many.
+/// The number of sizes in the report.
 const STEPS: usize = 9;
-/// Milliseconds for one to nine million rows.
+/// The report's milliseconds for one to nine million rows.
 const REPORT_FAST: [f64; STEPS] = [103.0, 217.0, 317.0, 415.0, 515.0, 614.0, 714.0, 814.0, 916.0];
 const REPORT_CHECKED: [f64; STEPS] = [226.0, 478.0, 722.0, 957.0, 1186.0, 1414.0, 1652.0, 1878.0, 2111.0];
 
-/// One loop over the bytes of a file, which trusts them: parses, splits and pushes. A number may
+/// One loop over the bytes of a file, without any check: it parses, splits and pushes. A number may
 /// lie in two chunks.
 fn fast_load(path: &Path) -> Result<Vec<Vec<i32>>, String> {
     let mut file = BufReader::new(File::open(path).map_err(text)?);
@@ -64,8 +64,8 @@ pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), String> {
             client.run(&format!("set(threads,{threads})"))?;
             let mut table = 0;
             let ms = milliseconds(runs, || {
-                // A table of its own for each run: a load appends. Its header is the file's, so the
-                // last table makes place.
+                // Each run has a new table, because a load appends. The table's name stands in the
+                // header of the file, so a new database replaces the last one.
                 if table > 0 {
                     client = Client::new()?;
                     client.run(&format!("set(threads,{threads})"))?;

@@ -1,5 +1,5 @@
-//! The column operators: the figures of the column-store report with our sizes, and what shared
-//! scans, joins and hash tables can do.
+//! The column operators: the figures of the column-store report with sizes of one's own choice, and
+//! measurements of shared scans, joins and hash tables.
 //!
 //! Each figure is a subcommand. `--out` takes a directory for the results as JSON, with the command
 //! that made them, and `--plot` adds charts as SVG. The report's counts of cache misses (figures 2,
@@ -74,7 +74,7 @@ enum Figure {
 
 type Recorder<'r> = crate::recorder::Recorder<'r, OperatorsArguments>;
 
-/// DuckDB with so many threads; none, with a note, where it cannot be started.
+/// DuckDB with `threads` threads; `None`, with a note, if it cannot be started.
 fn duckdb(recorder: &mut Recorder<'_>, threads: usize) -> Option<Peer> {
     match Peer::start("duckdb_peer.py", [threads.to_string().as_str(), "."]) {
         Ok((peer, version)) => {

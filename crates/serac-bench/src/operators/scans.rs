@@ -65,7 +65,7 @@ pub(super) fn chunks(recorder: &mut Recorder<'_>) -> Result<(), String> {
     recorder.chart("Chunks of a column / selects of a task, NO_BLOCK (figure 6)", "selectivity", "ms", true);
     for &threads in &recorder.arguments.threads {
         for (chunks, selects_per_task) in [(1024, 1), (64, 4), (1, 1), (1, SELECTS), (0, 1), (0, SELECTS)] {
-            // 0: chunks of 512 KiB.
+            // 0 stands for chunks of the default size, 512 KiB.
             let of_chunk = MultiselectSettings::default().chunk_bytes;
             let chunk_bytes = (column.values.len() * 4).checked_div(chunks).unwrap_or(of_chunk);
             let settings = MultiselectSettings { chunk_bytes, selects_per_task, ..lists(threads, Append::NoBlock) };
@@ -138,8 +138,8 @@ pub(super) fn selects(recorder: &mut Recorder<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Counts what each of k predicates selects: no result but a number, so that nothing but the
-/// reading differs.
+/// Counts the rows that each of k predicates selects. The only result is a number, so that nothing
+/// but the reading differs.
 pub(super) fn ceiling(recorder: &mut Recorder<'_>) -> Result<(), String> {
     const INSIDE: usize = 2_000_000;
     for (place, rows) in [("inside", INSIDE.min(recorder.arguments.rows)), ("outside", recorder.arguments.rows)] {
@@ -190,8 +190,8 @@ pub(super) fn ceiling(recorder: &mut Recorder<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// By the number of selects and the rows that each has: where the costs in
-/// `serac_operators::multiselect` come from.
+/// Measures each method by the number of selects and the rows of each. The costs in
+/// `serac_operators::multiselect` come from these figures.
 pub(super) fn classify(recorder: &mut Recorder<'_>) -> Result<(), String> {
     let column = Column::new(recorder.arguments.rows);
     recorder.chart("Compare, encode, hand out", "selects", "ms", true);

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Different keys in an order that no table likes better than another: multiplication by an odd
-/// number permutes.
+/// Distinct keys in an order that favours no table: multiplication by an odd number permutes.
 fn key(at: usize) -> i32 {
     (at as u32).wrapping_mul(0x9e37_79b1).rotate_left(7).cast_signed()
 }
@@ -74,7 +73,7 @@ pub(super) fn operations(recorder: &mut Recorder<'_>) -> Result<(), String> {
     measure::<Hashbrown>("hashbrown", None, recorder)
 }
 
-/// Total milliseconds and bytes at so many points while a table grows.
+/// Total milliseconds and bytes at `points` points while a table grows.
 fn growth<T: IntegerTable>(entries: usize, points: usize) -> Vec<(usize, f64, usize)> {
     let mut table = T::with_capacity(0);
     let (mut at, begun) = (0, Instant::now());

@@ -1,10 +1,12 @@
-//! What SeracDB does not have, or shows in a form of its own, as data: each entry with its reason.
+//! The features that SeracDB lacks, or shows in a form of its own, as data: each entry with its
+//! reason.
 //!
-//! A statement that meets an entry counts as absent, not as a failure. The lists are read only
-//! where SeracDB fails.
+//! A statement that meets an entry counts as absent, not as a failure; one that meets an entry of
+//! [`UNSTABLE`] counts as unstable. [`TOLD`] and [`UNSTABLE`] are read if the rows differ, the
+//! other lists only if SeracDB fails.
 
-/// How statements begin that are about a feature that is absent (`OR REPLACE`, `TEMP` and such
-/// words left out).
+/// The first words of statements about an absent feature, without words such as `OR REPLACE` and
+/// `TEMP`.
 pub const STATEMENTS: &[(&str, &str)] = &[
     ("create trigger", "triggers"),
     ("create constraint trigger", "triggers"),
@@ -98,7 +100,7 @@ pub const STATEMENTS: &[(&str, &str)] = &[
     ("reindex", "REINDEX"),
 ];
 
-/// Words in a row, anywhere in a statement, that are about a feature that is absent.
+/// Adjacent words, anywhere in a statement, that name an absent feature.
 pub const PHRASES: &[(&str, &str)] = &[
     ("attach partition", "partitions"),
     ("detach partition", "partitions"),
@@ -164,7 +166,7 @@ pub const PHRASES: &[(&str, &str)] = &[
     ("cmin", "numbers of transactions"),
 ];
 
-/// Settings that are absent, or that have one value only. A star stands for any end.
+/// Settings that are absent, or have one value only. A star stands for any end.
 pub const SETTINGS: &[(&str, &str)] = &[
     ("enable_*", "settings of PostgreSQL's planner"),
     ("parallel_*", "settings of PostgreSQL's planner"),
@@ -218,7 +220,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("bytea_output", "one format of bytes"),
 ];
 
-/// Parts of SeracDB's messages, in lower case, that name a limit that the book tells.
+/// Parts of SeracDB's messages, in lower case, that name a limit that the book describes.
 pub const MESSAGES: &[(&str, &str)] = &[
     ("numeric(38", "NUMERIC beyond 38 digits"),
     ("numeric: \"nan\"", "NaN and infinity of NUMERIC"),
@@ -326,7 +328,8 @@ pub const NAMES: &[(&str, &str)] = &[
     ("en_us", "collations"),
 ];
 
-/// Relations, columns and functions of the catalog that tell of absent features: their rows differ.
+/// Relations, columns and functions of the catalog that show absent features, so that their rows
+/// differ.
 pub const TOLD: &[(&str, &str)] = &[
     ("is_updatable", "changes of views"),
     ("is_insertable_into", "changes of views"),
@@ -377,7 +380,7 @@ pub const TOLD: &[(&str, &str)] = &[
     ("pg_seclabel*", "security labels"),
 ];
 
-/// Whether a name is that of an entry.
+/// Whether a name matches an entry.
 pub fn matches(entry: &str, name: &str) -> bool {
     let Some((start, end)) = entry.split_once('*') else { return entry == name };
     if let Some(middle) = end.strip_suffix('*') {
@@ -386,8 +389,8 @@ pub fn matches(entry: &str, name: &str) -> bool {
     name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
 }
 
-/// Words that give a value of the moment, of chance, or of a server's inside. Rows of a statement
-/// with one may differ.
+/// Words whose values depend on the time, on chance, or on a server's internals. Rows of a
+/// statement with such a word may differ.
 pub const UNSTABLE: &[(&str, &str)] = &[
     ("now", "the time"),
     ("current_timestamp", "the time"),

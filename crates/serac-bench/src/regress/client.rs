@@ -1,4 +1,4 @@
-//! A client of the simple-query protocol that keeps what the server answers: columns, rows as text,
+//! A client of the simple-query protocol that keeps the server's answers: columns, rows as text,
 //! tags, errors.
 
 use crate::connections::put;
@@ -17,10 +17,10 @@ const MAX_ROWS: usize = 400_000;
 /// A row as text; `None` is NULL.
 pub type Row = Vec<Option<String>>;
 
-/// What one statement of a query gave.
+/// The result of one statement of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResultSet {
-    /// Names and type OIDs. None for a statement without rows.
+    /// Names and type OIDs; empty for a statement without rows.
     pub columns: Vec<(String, u32)>,
     pub rows: Vec<Row>,
     /// Rows that were not kept.
@@ -35,18 +35,18 @@ pub struct ServerError {
     pub message: String,
 }
 
-/// What a server answered to a query.
+/// The answer of a server to a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub results: Vec<ResultSet>,
     pub error: Option<ServerError>,
 }
 
-/// How a query ended.
+/// The end of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Answered(Answer),
-    /// It was cancelled, or its connection given up.
+    /// The query was cancelled, or its connection was given up.
     TimedOut,
     /// The connection broke.
     Lost(String),
@@ -144,11 +144,11 @@ impl Client {
         }
     }
 
-    /// Runs a query. `copy_data` gives the rows for each COPY that asks for some; without them it
-    /// fails.
+    /// Runs a query. `copy_data` gives the rows for each COPY that asks for data; if it returns
+    /// `None`, the COPY fails.
     pub fn query(&mut self, sql: &str, copy_data: &mut dyn FnMut() -> Option<String>) -> Outcome {
         let mut out = Vec::new();
-        // The protocol has no way to say a zero byte.
+        // The protocol cannot represent a zero byte in a query.
         put(&mut out, b'Q', &[sql.replace('\0', "").as_bytes(), b"\0"]);
         match self.socket.write_all(&out) {
             Ok(()) => self.read_answer(copy_data),
@@ -213,7 +213,7 @@ impl Client {
                     continue;
                 }
                 Err(error) if cancelled || error.kind() == ErrorKind::TimedOut => {
-                    // Whoever reads on would take the late answer for the next one's.
+                    // The late answer would be taken for that of the next query.
                     self.broken = true;
                     return Outcome::TimedOut;
                 }

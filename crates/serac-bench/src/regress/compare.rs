@@ -1,4 +1,4 @@
-//! How two servers' answers to a statement differ.
+//! The comparison of two servers' answers to a statement.
 
 use super::absent::{MESSAGES, PHRASES, SETTINGS, STATEMENTS, TOLD, UNSTABLE, matches};
 use super::client::{Answer, Outcome, ResultSet, Row, ServerError};
@@ -6,10 +6,10 @@ use super::follow::{self, Effect, Taint, absent_name};
 use super::lexer::{Kind, Token};
 use std::collections::HashMap;
 
-/// OIDs from here on are given to what users make.
+/// OIDs from here on belong to objects that users make.
 const FIRST_USER_OID: u32 = 16_384;
 
-/// What a comparison has found.
+/// The class of a statement by the two answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Both succeed, with the same rows.
@@ -22,13 +22,14 @@ pub enum Class {
     DifferentRows,
     /// Both fail, with another SQLSTATE.
     DifferentError,
-    /// SeracDB fails, not as PostgreSQL may, for a feature that is absent.
+    /// SeracDB lacks the feature: it fails with another SQLSTATE than PostgreSQL's or alone, or its
+    /// rows show the absence.
     Absent,
-    /// PostgreSQL succeeds and SeracDB fails, for no reason that is known.
+    /// PostgreSQL succeeds and SeracDB fails, for no known reason.
     Failure,
     /// PostgreSQL fails and SeracDB succeeds.
     Lenient,
-    /// The rows are of the moment, of chance, or of a server's inside.
+    /// The rows differ, and depend on the time, on chance, or on a server's internals.
     Unstable,
     /// SeracDB takes too long.
     TimedOut,
@@ -57,13 +58,13 @@ impl Class {
     }
 }
 
-/// A class, and why.
+/// A class, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub class: Class,
-    /// The tainted name, if this follows from an earlier difference.
+    /// The tainted name, if this difference follows from an earlier one.
     pub follows: Option<String>,
-    /// What is absent or unstable.
+    /// The absent feature, or the cause of unstable rows.
     pub reason: Option<&'static str>,
     pub names_differ: bool,
     pub types_differ: bool,
@@ -77,7 +78,8 @@ pub fn is_ordered(tokens: &[Token]) -> bool {
         .any(|pair| pair[0].is("order") && pair[1].is("by") && (pair[0].depth == 0 || (copies && pair[0].depth == 1)))
 }
 
-/// Rows that only one of two results has, each as often as it has them more.
+/// The surplus of `rows` over `others`: a row that stands more often in `rows` comes as often as
+/// the difference.
 pub fn only_in<'a>(rows: &'a [Row], others: &[Row]) -> Vec<&'a Row> {
     let mut counts: HashMap<&Row, usize> = HashMap::new();
     others.iter().for_each(|row| *counts.entry(row).or_default() += 1);
@@ -100,7 +102,7 @@ fn compare_results(theirs: &ResultSet, ours: &ResultSet, ordered: bool) -> Class
     if theirs.rows == ours.rows && theirs.further_rows == ours.further_rows {
         return if affected(&theirs.tag) == affected(&ours.tag) { Class::Same } else { Class::DifferentRows };
     }
-    // Of what was not kept, only the number is known.
+    // If rows were not kept, only their number is known.
     let kept_all = theirs.further_rows == 0 && ours.further_rows == 0;
     let same_number = theirs.rows.len() + theirs.further_rows == ours.rows.len() + ours.further_rows;
     let same_rows = same_number && (!kept_all || only_in(&theirs.rows, &ours.rows).is_empty());
@@ -156,7 +158,7 @@ fn absent(tokens: &[Token], code: &str, message: &str) -> Option<&'static str> {
         })
 }
 
-/// The absent feature that a statement reads of in the catalog.
+/// The absent feature that a statement reads about in the catalog.
 fn told_of_absent(tokens: &[Token]) -> Option<&'static str> {
     let names = tokens.iter().filter(|token| token.is_name());
     names
@@ -170,7 +172,7 @@ fn unstable(tokens: &[Token]) -> Option<&'static str> {
     words.map(|token| &token.text).find_map(|text| UNSTABLE.iter().find(|(word, _)| word == text)).map(|(_, why)| *why)
 }
 
-/// Compares what PostgreSQL and SeracDB made of a statement.
+/// Compares the outcomes of a statement in PostgreSQL and SeracDB.
 pub fn judge(tokens: &[Token], theirs: &Outcome, ours: &Outcome, taint: &Taint) -> Verdict {
     let mut verdict =
         Verdict { class: Class::Same, follows: None, reason: None, names_differ: false, types_differ: false };
@@ -228,7 +230,7 @@ pub fn judge(tokens: &[Token], theirs: &Outcome, ours: &Outcome, taint: &Taint) 
     verdict
 }
 
-/// What follows from nothing may be about an absent feature.
+/// An error that follows from no earlier difference may be about an absent feature.
 fn absence(verdict: &mut Verdict, tokens: &[Token], ours: &ServerError) {
     verdict.reason = if verdict.follows.is_none() { absent(tokens, &ours.code, &ours.message) } else { None };
     if verdict.reason.is_some() {
@@ -236,15 +238,15 @@ fn absence(verdict: &mut Verdict, tokens: &[Token], ours: &ServerError) {
     }
 }
 
-/// The tainted name that an error of SeracDB's comes of.
+/// The tainted name that has caused an error of SeracDB.
 fn follows_error(tokens: &[Token], code: &str, message: &str, taint: &Taint) -> Option<String> {
     match code {
         sqlstate::IN_FAILED_SQL_TRANSACTION => Some("the open block".into()),
-        // These are about the statement itself.
+        // These errors are about the statement itself.
         sqlstate::FEATURE_NOT_SUPPORTED | sqlstate::SYNTAX_ERROR | sqlstate::INTERNAL_ERROR => None,
-        // A value that the statement itself has.
+        // The error is about a value in the statement itself.
         _ if code.starts_with("22") && quotes_own_text(tokens, message) => None,
-        // Values and rows: what is there already decides.
+        // Errors of values and rows depend on the stored rows.
         _ if ["22", "23", "2B", "55", "21"].contains(&&code[..2.min(code.len())]) => {
             taint.in_error(message).or_else(|| taint.mentioned(tokens).map(str::to_owned))
         }
@@ -260,7 +262,7 @@ fn quotes_own_text(tokens: &[Token], message: &str) -> bool {
     quoted.iter().any(|text| literals().any(|token| token.text.contains(text)))
 }
 
-/// Keeps in mind what a statement has made different. `ran`: PostgreSQL has carried it out.
+/// Notes the differences that a statement has made. `ran`: PostgreSQL has carried it out.
 pub fn remember(taint: &mut Taint, tokens: &[Token], effect: &Effect, verdict: &Verdict, ran: bool) {
     if ran {
         taint.learn(tokens, effect);
@@ -269,12 +271,12 @@ pub fn remember(taint: &mut Taint, tokens: &[Token], effect: &Effect, verdict: &
         Class::Same => taint.succeeded(tokens, effect),
         Class::SameError | Class::DifferentError => {}
         Class::Absent if !ran => {}
-        // Rows that were read in another way change nothing, but by RETURNING and the like.
+        // A statement whose rows differ changes nothing, unless it has a change with RETURNING.
         _ => taint.add(tokens, effect),
     }
 }
 
-/// What is different in rows: their number, or the type of the first value that differs.
+/// The difference of rows: their number, or the type of the first value that differs.
 pub fn difference(theirs: &Answer, ours: &Answer) -> String {
     for (theirs, ours) in theirs.results.iter().zip(&ours.results) {
         if theirs.rows.len() != ours.rows.len() {
@@ -298,7 +300,7 @@ pub fn difference(theirs: &Answer, ours: &Answer) -> String {
     "number of results".into()
 }
 
-/// How two texts differ that mean the same.
+/// The difference of two texts that mean the same.
 fn written_otherwise(theirs: &str, ours: &str) -> &'static str {
     let without_blanks = |text: &str| text.split_whitespace().collect::<String>();
     let number = |text: &str| text.contains('.').then(|| text.trim_end_matches('0').trim_end_matches('.').to_owned());
@@ -349,7 +351,7 @@ fn type_name(oid: u32) -> String {
     name.into()
 }
 
-/// An error without names and numbers, to count those of a kind together.
+/// The message of an error without names and numbers, to count errors of a kind together.
 pub fn blanked(message: &str) -> String {
     let (mut blank, mut quote) = (String::new(), None);
     for c in message.chars() {

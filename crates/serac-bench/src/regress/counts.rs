@@ -1,4 +1,4 @@
-//! How many statements ended how, by file and in all.
+//! The numbers of statements by class, for each file and in all.
 
 use super::compare::{Class, Verdict};
 use crate::report::Report;
@@ -9,18 +9,19 @@ use std::collections::HashMap;
 #[derive(Clone, Default)]
 pub struct Counts {
     statements: usize,
-    /// PostgreSQL carries it out.
+    /// Statements that PostgreSQL carries out.
     ran: usize,
     follow_ups: usize,
-    /// What is left without follow-ups.
+    /// Statements by class, without follow-ups.
     classes: HashMap<Class, usize>,
-    /// Of those that PostgreSQL carries out, without what is absent, unstable and follow-ups.
+    /// Statements that PostgreSQL carries out, without absent features, unstable rows and
+    /// follow-ups.
     comparable: usize,
-    /// Of those that PostgreSQL rejects, without what is absent and follow-ups.
+    /// Statements that PostgreSQL rejects, without absent features and follow-ups.
     rejected: usize,
     names_differ: usize,
     types_differ: usize,
-    /// Times that the server had to be started again.
+    /// The number of times that the server had to be started again.
     pub restarts: usize,
 }
 

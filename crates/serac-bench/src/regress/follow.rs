@@ -1,15 +1,15 @@
-//! Follow-ups: differences that come of an earlier one.
+//! Follow-ups: differences that an earlier difference has caused.
 //!
-//! Once a statement that makes or changes something has ended differently on the two servers, the
-//! names that it is about are tainted. A later difference about a tainted name says nothing new.
-//! Taint goes through views to those who read them, and through views, triggers, rules, functions
-//! and foreign keys to what a change of one relation changes in others.
+//! If a statement that makes or changes an object ends differently on the two servers, its names
+//! are tainted. A later difference about a tainted name shows nothing new. Taint spreads through
+//! views to the statements that read them. Through views, triggers, rules, functions and foreign
+//! keys it spreads to the relations that change along with a tainted one.
 
 use super::absent::{NAMES, matches};
 use super::lexer::{Kind, Token, next};
 use std::collections::{HashMap, HashSet};
 
-/// Words before the kind of a thing, or between that and its name.
+/// Words before the kind of an object, or between the kind and its name.
 const FILLERS: [&str; 24] = [
     "or",
     "replace",
@@ -36,7 +36,7 @@ const FILLERS: [&str; 24] = [
     "access",
     "user",
 ];
-/// Kinds of things that CREATE, ALTER and DROP are about, as their last word.
+/// The kinds of objects of CREATE, ALTER and DROP, by the last word of each.
 const KINDS: [&str; 30] = [
     "view",
     "index",
@@ -69,10 +69,10 @@ const KINDS: [&str; 30] = [
     "method",
     "class",
 ];
-/// Keywords that stand where a name is left out.
+/// Keywords that may stand in place of an omitted name.
 const NO_NAMES: [&str; 12] =
     ["on", "as", "select", "insert", "update", "delete", "to", "for", "from", "text", "unbounded", "of"];
-/// What an ALTER, GRANT or COMMENT names beside things.
+/// Words in an ALTER, GRANT or COMMENT that are not names.
 const KEYWORDS: [&str; 40] = [
     "add",
     "drop",
@@ -116,7 +116,7 @@ const KEYWORDS: [&str; 40] = [
     "values",
 ];
 
-/// What a statement does to what is kept.
+/// The effect of a statement on stored objects and on the session.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Effect {
     /// Relations, types, functions, roles, prepared statements and cursors that it makes, changes
@@ -130,7 +130,7 @@ pub struct Effect {
     pub drops: bool,
     /// It changes their rows.
     pub changes: bool,
-    /// It changes who the session is.
+    /// It changes the session's role.
     pub role: bool,
 }
 
@@ -160,7 +160,7 @@ fn skip(tokens: &[Token], at: usize, words: &[&str]) -> usize {
     at + tokens[at.min(tokens.len())..].iter().take_while(|token| words.iter().any(|word| token.is(word))).count()
 }
 
-/// What a statement changes, as far as its text shows it.
+/// The effect of a statement, as far as its text shows it.
 pub fn effect(tokens: &[Token]) -> Effect {
     let mut effect = Effect::default();
     let first = tokens.first().map_or("", |token| token.text.as_str());
@@ -170,7 +170,7 @@ pub fn effect(tokens: &[Token]) -> Effect {
             (effect.creates, effect.drops) = (first == "create", first == "drop");
             let words: Vec<&str> = FILLERS.iter().chain(&KINDS).copied().collect();
             names_at(tokens, skip(tokens, 1, &words), &mut effect.objects);
-            // A schema may be made with what is in it.
+            // A CREATE SCHEMA may contain the objects of the schema.
             for at in 2..tokens.len() {
                 if tokens[at].is("create") && tokens[at].depth == 0 {
                     names_at(tokens, skip(tokens, at + 1, &words), &mut effect.objects);
@@ -200,7 +200,7 @@ pub fn effect(tokens: &[Token]) -> Effect {
             names_at(tokens, at, &mut effect.objects);
             effect.changes = matches!(first, "truncate" | "copy");
         }
-        // What a transaction begins with, SHOW tells.
+        // SHOW returns the settings with which a transaction begins.
         "begin" | "start" => {
             let settings = ["transaction_isolation", "transaction_read_only", "transaction_deferrable"];
             effect.objects.extend(settings.map(str::to_owned));
@@ -231,7 +231,7 @@ pub fn effect(tokens: &[Token]) -> Effect {
     effect
 }
 
-/// Names that an error is about: what stands in quotes, before a parenthesis, or behind `column`.
+/// The names in an error: words in quotes, before a parenthesis, or behind `column`.
 pub fn names_in_error(message: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut add = |name: &str| names.extend(name.split('.').map(|part| part.to_lowercase()));
@@ -297,7 +297,7 @@ pub fn names_as_texts(sql: &str) -> String {
     text
 }
 
-/// Relations that statements have made, and how they hang together.
+/// Relations that statements have made, and their dependencies.
 #[derive(Clone, Default)]
 struct Relations {
     made: HashSet<String>,
@@ -308,7 +308,7 @@ struct Relations {
 }
 
 impl Relations {
-    /// Keeps what a statement that PostgreSQL has carried out makes.
+    /// Notes the relations of a statement that PostgreSQL has carried out.
     fn learn(&mut self, tokens: &[Token], effect: &Effect) {
         if effect.drops {
             for name in &effect.objects {
@@ -362,7 +362,7 @@ impl Relations {
         words.map(str::to_lowercase).filter(known).collect::<HashSet<_>>().into_iter().collect()
     }
 
-    /// The names, and all that is reached from them by one of the maps.
+    /// The names, and all names that the maps reach from them.
     fn closure(&self, names: &[String], by: &[&HashMap<String, Vec<String>>]) -> Vec<String> {
         let mut found: Vec<String> = names.to_vec();
         let mut at = 0;
@@ -378,27 +378,27 @@ impl Relations {
     }
 }
 
-/// What is tainted in a session.
+/// The tainted names in a session.
 #[derive(Clone, Default)]
 pub struct Taint {
     objects: HashSet<String>,
     parts: HashSet<String>,
     relations: Relations,
-    /// SeracDB's session is not who PostgreSQL's is.
+    /// SeracDB's session has another role than PostgreSQL's.
     role: bool,
-    /// What SeracDB has changed in the open block.
+    /// The objects that SeracDB has changed in the open block.
     block: Vec<String>,
-    /// Temporary things, which go with the connection.
+    /// Temporary objects, which end with the connection.
     temporary: Vec<String>,
 }
 
 impl Taint {
-    /// PostgreSQL has carried a statement out.
+    /// Notes a statement that PostgreSQL has carried out.
     pub fn learn(&mut self, tokens: &[Token], effect: &Effect) {
         self.relations.learn(tokens, effect);
     }
 
-    /// A statement has ended differently.
+    /// Notes a statement that has ended differently.
     pub fn add(&mut self, tokens: &[Token], effect: &Effect) {
         self.taint(effect);
         // A function that is absent has changed nothing here.
@@ -412,10 +412,10 @@ impl Taint {
         self.role |= effect.role;
     }
 
-    /// A statement has succeeded on both sides, in the same way.
+    /// Notes a statement that has succeeded on both sides in the same way.
     pub fn succeeded(&mut self, tokens: &[Token], effect: &Effect) {
         if self.mentioned(tokens).is_some() && !effect.creates && !effect.drops {
-            // What is computed from tainted rows is tainted.
+            // A value that is computed from tainted rows is tainted.
             self.taint(effect);
         }
         if effect.drops {
@@ -436,7 +436,7 @@ impl Taint {
         }
     }
 
-    /// The block has ended; on one side only it was undone.
+    /// Notes the end of a block. `differently`: only one side has undone it.
     pub fn block_ended(&mut self, differently: bool) {
         let block = std::mem::take(&mut self.block);
         if differently {
@@ -444,12 +444,12 @@ impl Taint {
         }
     }
 
-    /// SeracDB's session is a new one.
+    /// Notes that SeracDB has a new session.
     pub fn reconnected(&mut self) {
         self.objects.extend(self.temporary.drain(..).chain(self.block.drain(..)));
     }
 
-    /// A tainted thing that a statement mentions.
+    /// A tainted object that a statement mentions.
     pub fn mentioned(&self, tokens: &[Token]) -> Option<&str> {
         // A name may stand in a literal, too: nextval('s'), 't'::regclass.
         let name = |token: &Token| match token.kind {

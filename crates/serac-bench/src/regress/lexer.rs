@@ -1,7 +1,7 @@
-//! PostgreSQL's lexical rules, as far as psql and a comparison need them: where a quoted text, a
-//! comment, a name ends.
+//! PostgreSQL's lexical rules, as far as psql and a comparison need them: the ends of quoted texts,
+//! comments and names.
 
-/// What a piece of SQL is.
+/// The kind of a piece of SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Space,
@@ -11,7 +11,7 @@ pub enum Kind {
     QuotedName,
     Word,
     Number,
-    /// One character that is none of the others.
+    /// One character that belongs to no other kind.
     Symbol,
 }
 
@@ -28,7 +28,7 @@ fn while_at(sql: &[u8], at: usize, holds: impl Fn(u8) -> bool) -> usize {
     sql[at..].iter().position(|&byte| !holds(byte)).map_or(sql.len(), |count| at + count)
 }
 
-/// Behind the closing quote; two quotes are one that belongs to the text.
+/// The place behind the closing quote. Two quotes stand for one that belongs to the text.
 fn quoted(sql: &[u8], mut at: usize, quote: u8, escapes: bool) -> usize {
     while at < sql.len() {
         match sql[at] {
@@ -41,7 +41,7 @@ fn quoted(sql: &[u8], mut at: usize, quote: u8, escapes: bool) -> usize {
     sql.len()
 }
 
-/// Behind a comment that may contain others.
+/// The place behind a comment, which may contain others.
 fn comment(sql: &[u8], mut at: usize) -> usize {
     let mut depth = 0;
     while at < sql.len() {
@@ -55,7 +55,7 @@ fn comment(sql: &[u8], mut at: usize) -> usize {
     sql.len()
 }
 
-/// Behind a text between dollars, if one begins here.
+/// The place behind a text between dollars, if one begins here.
 fn between_dollars(sql: &[u8], at: usize) -> Option<usize> {
     let tag_end = match sql.get(at + 1) {
         Some(&byte) if starts_name(byte) => while_at(sql, at + 1, |byte| in_name(byte) && byte != b'$'),
@@ -67,10 +67,10 @@ fn between_dollars(sql: &[u8], at: usize) -> Option<usize> {
     Some(length.map_or(sql.len(), |length| tag_end + 1 + length + tag.len()))
 }
 
-/// The kind of what begins at `at`, and where it ends.
+/// The kind of the piece that begins at `at`, and its end.
 ///
-/// `standard_strings`: a backslash in `'…'` is a character as others are
-/// (`standard_conforming_strings`). What is not closed goes up to the end.
+/// `standard_strings`: a backslash in `'…'` is an ordinary character
+/// (`standard_conforming_strings`). A piece that is not closed goes up to the end.
 pub fn next(sql: &[u8], at: usize, standard_strings: bool) -> (Kind, usize) {
     let rest = &sql[at..];
     match rest {
@@ -101,7 +101,7 @@ pub struct Token {
     pub kind: Kind,
     /// Words in lower case, quoted names without their quotes.
     pub text: String,
-    /// How many parentheses are open around it.
+    /// The number of parentheses that are open around it.
     pub depth: usize,
 }
 
@@ -116,7 +116,7 @@ impl Token {
     }
 }
 
-/// All of a statement but blanks and comments.
+/// The tokens of a statement: all but blanks and comments.
 pub fn tokens(sql: &str) -> Vec<Token> {
     let (bytes, mut at, mut depth, mut tokens) = (sql.as_bytes(), 0, 0_usize, Vec::new());
     while at < bytes.len() {

@@ -1,5 +1,5 @@
 //! PostgreSQL's regression suite against SeracDB: each statement of its scripts goes to PostgreSQL
-//! 15 and to `serac serve`, and what the two answer is compared.
+//! and to `serac serve`, and the two answers are compared.
 //!
 //! ```text
 //! script ── script.rs ──> statement ──┬──> PostgreSQL ──┐
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Each script finds the tables of `test_setup.sql` and nothing else: PostgreSQL copies a template
-//! database, SeracDB's server starts on a copy of a folder. After each statement SeracDB's session
-//! is brought to the state of the transaction that PostgreSQL's is in, where that can be done.
+//! database, and SeracDB's server starts on a copy of a folder. After each statement, SeracDB's
+//! session is brought into the transaction state of PostgreSQL's, if that is possible.
 
 mod absent;
 mod client;
@@ -65,7 +65,7 @@ pub struct RegressArguments {
 const SETUP: &str = "test_setup";
 const TEMPLATE: &str = "regression_setup";
 const DATABASE: &str = "regression";
-/// What pg_regress sets for its sessions.
+/// The settings that pg_regress gives its sessions.
 const SETTINGS: [(&str, &str); 3] =
     [("TimeZone", "PST8PDT"), ("DateStyle", "Postgres, MDY"), ("IntervalStyle", "postgres_verbose")];
 const UNDO: &str = "ROLLBACK TO SAVEPOINT before_statement";
@@ -76,7 +76,7 @@ const LIBRARIES: [&str; 3] = ["regresslib", "autoinclib", "refintlib"];
 const SHOWN_ROWS: usize = 8;
 /// Characters of a statement or a value that are written out.
 const SHOWN_CHARACTERS: usize = 4_000;
-/// Kinds of differences that are said at the end.
+/// Kinds of differences that are shown at the end.
 const SHOWN_CLASSES: usize = 15;
 
 fn shortened(text: &str) -> String {
@@ -122,7 +122,7 @@ struct Findings {
     file: String,
     counts: Counts,
     kinds: HashMap<(&'static str, String), Kind>,
-    /// What was not sent, by reason.
+    /// The number of statements and commands that were not sent, by reason.
     skipped: HashMap<String, usize>,
     out: Option<BufWriter<File>>,
 }
@@ -195,16 +195,16 @@ impl Findings {
     }
 }
 
-/// The two servers, and what is known of one script.
+/// The two servers, and the state of one script.
 struct Runner {
     postgres: Side,
     serac: Side,
     server: SeracServer,
     taint: Taint,
-    /// What is tainted since the set-up.
+    /// The names that are tainted since the set-up.
     set_up_taint: Taint,
     findings: Findings,
-    /// What `\getenv` finds, for PostgreSQL and for SeracDB.
+    /// The variables that `\getenv` finds, for PostgreSQL and for SeracDB.
     environment: [HashMap<&'static str, String>; 2],
 }
 
@@ -229,7 +229,7 @@ impl Runner {
         if self.serac.connect().is_ok() {
             return Ok(());
         }
-        // It runs, and takes no connection.
+        // The server runs, but accepts no connection.
         self.findings.counts.restarts += 1;
         self.server.start()?;
         self.serac.connect().map_err(|error| format!("SeracDB: {error}"))
@@ -262,7 +262,7 @@ impl Runner {
         }
     }
 
-    /// Runs a statement on both servers and compares what they answer. Gives both outcomes.
+    /// Runs a statement on both servers and compares their answers. Returns both outcomes.
     fn statement(&mut self, statement: &Statement, script: &mut Script) -> Result<Option<[Outcome; 2]>, String> {
         if LIBRARIES.iter().any(|library| statement.names_variable(library)) {
             self.findings.skip("a library in C");
@@ -304,8 +304,8 @@ impl Runner {
         Ok(Some([theirs, ours]))
     }
 
-    /// In a block, a savepoint of SeracDB's before the statement keeps the block alive where only
-    /// SeracDB fails, as `ON_ERROR_ROLLBACK` of psql does. True if there is one.
+    /// In a block, sets a savepoint in SeracDB before the statement. It keeps the block alive if
+    /// only SeracDB fails, as psql's `ON_ERROR_ROLLBACK` does. True if the savepoint was set.
     fn guard(&mut self, tokens: &[Token]) -> bool {
         const CONTROLS: [&str; 12] = [
             "begin",
@@ -328,8 +328,8 @@ impl Runner {
         in_block && (!controls || is_set) && self.serac.run("SAVEPOINT before_statement").is_ok()
     }
 
-    /// What fails only for a column of type `name` or for COPY's usual format is said in another
-    /// way: many scripts read these tables. True if that has worked.
+    /// Rephrases a statement that may fail only for a column of type `name` or for COPY's default
+    /// format, because many scripts read its table. True if the other statement has worked.
     fn said_otherwise(&mut self, sql: &str, copied: &[String], guarded: bool) -> bool {
         if !guarded && self.serac.status() != b'I' {
             return false;
@@ -350,8 +350,7 @@ impl Runner {
         worked
     }
 
-    /// A setting that SeracDB does not take is taken back from PostgreSQL, so that later rows look
-    /// alike.
+    /// Resets a setting in PostgreSQL that SeracDB does not accept, so that later rows look alike.
     fn undo_setting(&mut self, tokens: &[Token], theirs: &Outcome, ours: &Outcome) {
         let Some(setting) = follow::setting(tokens) else { return };
         if theirs.succeeded() && ours.error().is_some() {
@@ -359,8 +358,8 @@ impl Runner {
         }
     }
 
-    /// Keeps a row's values as variables. SeracDB's has PostgreSQL's values where it has none of
-    /// its own.
+    /// Keeps a row's values as variables. SeracDB's variables get PostgreSQL's values if SeracDB's
+    /// result is not a single row.
     fn set_from_row(&mut self, outcomes: &[Outcome; 2], prefix: &str) {
         let [theirs, ours] = [0, 1].map(|at| match &outcomes[at] {
             Outcome::Answered(Answer { error: None, results }) => {
@@ -437,7 +436,7 @@ impl Runner {
                 }
                 self.findings.skip("\\copy");
             }
-            // They change how psql shows things.
+            // These commands change how psql shows results.
             ("pset" | "x" | "echo" | "t" | "a" | "timing" | "qecho" | "warn" | "p" | "o", _) => {}
             _ => self.findings.skip(&format!("\\{name}")),
         }
@@ -451,7 +450,7 @@ impl Runner {
             self.serac.user.clone_from(user);
         }
         if self.postgres.connect().is_err() {
-            // psql would end here. The script goes on as who it began as.
+            // psql would end here. The script goes on with its first user.
             self.postgres.user = "serac".into();
             self.serac.user = "serac".into();
             self.postgres.connect()?;
@@ -476,7 +475,7 @@ impl Runner {
         }
         self.connect()?;
         let mut script = Script::new(source);
-        // Open \if: whether this branch runs, and whether one has.
+        // The open \if commands: whether this branch runs, and whether one has run.
         let mut conditions: Vec<(bool, bool)> = Vec::new();
         let (begun, mut last) = (bar.position(), None);
         while let Some(item) = script.next() {
@@ -532,7 +531,8 @@ impl Runner {
     }
 }
 
-/// Gives PostgreSQL a fresh database, and takes away what an earlier script has left beside it.
+/// Gives PostgreSQL a fresh database, and removes the roles and settings that an earlier script has
+/// left.
 fn refresh_postgres(owner: &mut Side, template: &str) -> Result<(), String> {
     if !owner.is_connected() {
         owner.connect()?;
@@ -543,7 +543,7 @@ fn refresh_postgres(owner: &mut Side, template: &str) -> Result<(), String> {
         }
     }
     for role in owner.values("SELECT rolname FROM pg_roles WHERE rolname !~ '^pg_' AND rolname <> current_user") {
-        // One that something else still needs stays.
+        // A role on which other objects depend stays.
         let _ = owner.run(&format!("DROP ROLE \"{}\"", role.replace('"', "\"\"")));
     }
     let _ = owner.run("ALTER SYSTEM RESET ALL");
@@ -554,8 +554,8 @@ fn refresh_postgres(owner: &mut Side, template: &str) -> Result<(), String> {
 /// Names of settings and their values.
 type Settings = Vec<(String, String)>;
 
-/// pg_regress's settings, each with SeracDB's value if SeracDB does not take that, and the names of
-/// these.
+/// pg_regress's settings. A setting that SeracDB does not accept has SeracDB's own value. Also
+/// returns the names of those settings.
 fn settings(serac: &mut Side) -> Result<(Settings, Vec<&'static str>), String> {
     let (mut settings, mut refused) = (Settings::new(), Vec::new());
     serac.connect()?;
@@ -585,7 +585,7 @@ fn scripts(arguments: &RegressArguments) -> Result<Vec<(String, String)>, String
         return Err(format!("the suite has no script {missing}"));
     }
     names.retain(|name| name == SETUP || wanted.is_empty() || wanted.contains(&name.as_str()));
-    // The others need what the set-up makes.
+    // The other scripts need the tables of the set-up.
     names.sort_by_key(|name| (name != SETUP, name.clone()));
     let read = |name: String| {
         let bytes = fs::read(folder.join(format!("{name}.sql"))).map_err(text)?;
@@ -594,7 +594,7 @@ fn scripts(arguments: &RegressArguments) -> Result<Vec<(String, String)>, String
     names.into_iter().map(read).collect()
 }
 
-/// Where scripts find files, and write them.
+/// The variables that name the folders from which scripts read files, and to which they write.
 fn environment(suite: &Path, written: &Path) -> Result<HashMap<&'static str, String>, String> {
     fs::create_dir_all(written.join("results")).map_err(text)?;
     fs::set_permissions(written.join("results"), fs::Permissions::from_mode(0o777)).map_err(text)?;
@@ -634,7 +634,7 @@ fn write_kinds(findings: &Findings, folder: &Path) -> Result<(), String> {
 pub fn run(arguments: &RegressArguments, report: &mut Report) -> Result<(), String> {
     let installation = Installation::find(arguments.postgres.major)?;
     let scripts = scripts(arguments)?;
-    // PostgreSQL has a user of its own, who may not be able to enter the project's folder.
+    // PostgreSQL runs as a user of its own, which may not be able to enter the project's folder.
     let parent = arguments.cluster.clone().unwrap_or_else(std::env::temp_dir);
     let folder = Folder(parent.join(format!("serac-regress-{}", std::process::id())));
     fs::create_dir_all(&folder.0).map_err(text)?;

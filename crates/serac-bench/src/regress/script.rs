@@ -1,8 +1,8 @@
 //! A script of psql, cut into statements and backslash commands by psql's rules.
 //!
-//! The cutting is lazy, because some of it depends on the server: the rows of `COPY … FROM STDIN`
-//! are in the script only where the server asks for them, and `standard_conforming_strings` says
-//! what a backslash in quotes means.
+//! The script is cut lazily, because the cuts depend on the server: the rows of `COPY … FROM STDIN`
+//! are in the script only where the server asks for them, and `standard_conforming_strings`
+//! determines the meaning of a backslash in quotes.
 
 use super::lexer::{Kind, next};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// psql's variables.
 pub type Variables = HashMap<String, String>;
 
-/// How a variable's value is put into a text.
+/// The form in which a variable's value is put into a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quoting {
     /// `:name`
@@ -19,7 +19,7 @@ pub enum Quoting {
     Literal,
     /// `:"name"`
     Name,
-    /// `:{?name}`: TRUE or FALSE, whether there is one.
+    /// `:{?name}`: TRUE if the variable exists, otherwise FALSE.
     Exists,
 }
 
@@ -71,11 +71,11 @@ impl Statement {
     }
 }
 
-/// What stands next in a script.
+/// The next part of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     Statement(Statement),
-    /// A backslash command, with what was in the buffer if it is one that sends that.
+    /// A backslash command, with the content of the buffer if the command sends it.
     Command {
         name: String,
         arguments: Vec<Vec<Piece>>,
@@ -87,8 +87,8 @@ pub enum Item {
 /// Commands that send the buffer.
 const SENDERS: [&str; 7] = ["g", "gx", "gset", "gexec", "gdesc", "crosstabview", "watch"];
 
-/// Where psql is in a statement: a semicolon ends it outside of parentheses and of `BEGIN ATOMIC …
-/// END`.
+/// The nesting at a place in a statement. A semicolon ends the statement outside of parentheses and
+/// of `BEGIN ATOMIC … END`.
 #[derive(Default)]
 struct Nesting {
     parentheses: usize,
@@ -135,12 +135,12 @@ impl<'a> Script<'a> {
         Self { text, at: 0, line: 1, buffer, nesting, standard_strings: true }
     }
 
-    /// Bytes that have been read.
+    /// The number of bytes that have been read.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Forgets the statement that has begun.
+    /// Drops the statement that has begun.
     pub fn reset(&mut self) {
         self.take();
     }
@@ -150,10 +150,10 @@ impl<'a> Script<'a> {
         std::mem::take(&mut self.buffer)
     }
 
-    /// Goes on to a place and gives what has been passed.
+    /// Goes on to a place, and returns the text up to it.
     fn advance(&mut self, end: usize) -> &'a str {
-        // A place within a character comes of a lone backslash before one; the whole character is
-        // passed.
+        // A lone backslash before a character leads to a place within the character. The whole
+        // character is passed.
         let end = (end.min(self.text.len())..=self.text.len()).find(|&end| self.text.is_char_boundary(end));
         let passed = &self.text[self.at..end.unwrap_or(self.text.len())];
         self.line += passed.matches('\n').count();
@@ -258,7 +258,7 @@ impl<'a> Script<'a> {
         arguments
     }
 
-    /// A backslash command. `None`: what it does concerns the buffer only.
+    /// A backslash command; `None` if it concerns the buffer only.
     fn command(&mut self) -> Option<Item> {
         let line = self.line;
         self.advance(self.at + 1);
@@ -340,7 +340,7 @@ impl Iterator for Script<'_> {
 mod tests {
     use super::*;
 
-    /// Statements as text, with their lines, and names of commands with what they send.
+    /// Statements as text, with their lines, and names of commands with the buffers that they send.
     fn cut(text: &str) -> Vec<String> {
         let none = Variables::new();
         Script::new(text)

@@ -125,7 +125,7 @@ impl SeracServer {
         self.process.as_mut().is_some_and(Serac::is_running)
     }
 
-    /// Starts on a copy of a folder, in place of what was there.
+    /// Starts on a copy of a folder, which replaces the server's former folder.
     pub fn start_from(&mut self, template: &Path) -> Result<(), String> {
         self.stop();
         let _ = fs::remove_dir_all(&self.folder);

@@ -34,7 +34,7 @@ pub struct Series {
     /// The measurement, in a line.
     pub shows: String,
     pub columns: Vec<Column>,
-    /// How the pages show the latest run; without it they do not.
+    /// The form in which the pages show the latest run; without it they do not show it.
     #[serde(default)]
     pub table: Option<Table>,
     /// From the oldest to the latest.
@@ -49,7 +49,7 @@ pub struct Column {
     /// Heading in tables and legends, where it is not the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The quantity. A column without it says what the row is about.
+    /// The quantity. A column without a quantity names the subject of the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ pub struct Run {
     /// Versions by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub peers: BTreeMap<String, String>,
-    /// Under what conditions the figures were made.
+    /// The conditions of the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Whether figures of the table are missing, so that the table does not show this run.
@@ -148,7 +148,7 @@ pub struct Plot {
     pub values: Vec<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub only: Selection,
-    /// Where a line is drawn to compare with.
+    /// The value at which a line for comparison is drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<f64>,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -173,8 +173,8 @@ pub fn is_selected(row: &Row, only: &Selection) -> bool {
     only.iter().all(|(column, values)| values.contains(row.get(column).unwrap_or(&Value::Null)))
 }
 
-/// A figure with at most six significant digits: more are noise, and so many are the same figure
-/// again when they are read.
+/// A figure with at most six significant digits. More digits are noise, and six digits read back as
+/// the same figure.
 pub fn rounded(value: Value) -> Value {
     let Some(figure) = value.as_f64().filter(|_| value.is_f64()) else { return value };
     let short: f64 = format!("{figure:.5e}").parse().unwrap_or(figure);
@@ -194,7 +194,7 @@ impl Question {
         Ok(question)
     }
 
-    /// That names lead to something and runs follow each other in time.
+    /// Checks that names refer to series and columns, and that runs are in the order of time.
     fn verify(&self) -> Result<(), String> {
         for series in &self.series {
             let known: HashSet<&str> = series.columns.iter().map(|column| column.name.as_str()).collect();

@@ -7,7 +7,7 @@ pub fn day(date: &str) -> Option<i64> {
     let parts: Vec<i64> = date.split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [year, month, day] = parts[..] else { return None };
     ((1..=12).contains(&month) && (1..=31).contains(&day)).then(|| {
-        // Years begin in March, so that the day that some years lack is the last of a year.
+        // Years begin in March here, so that the leap day is the last day of a year.
         let year = if month <= 2 { year - 1 } else { year };
         let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
         365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468

@@ -1,9 +1,8 @@
-//! `serac-bench report`: results that are kept as data, and the tables and plots that are made of
-//! them.
+//! `serac-bench report`: the results, kept as data, and the tables and plots made from them.
 //!
 //! `docs/benchmarks/results` has a file per question, with every run. The pages show the latest run
-//! of each series between markers, and `docs/figures` has the plots. Both are written by this
-//! command, and a test asks with `--check` whether they are what the data gives.
+//! of each series between markers, and `docs/figures` has the plots. This command writes both. A
+//! test checks with `--check` that they agree with the data.
 
 mod data;
 mod dates;
@@ -52,7 +51,7 @@ pub struct ReportArguments {
     peer: Vec<String>,
 }
 
-/// Adds a run if there is one, and writes or checks everything that is made of the data.
+/// Adds a run if one is given, and writes or checks all files that are made from the data.
 pub fn run(arguments: &ReportArguments) -> Result<(), String> {
     let mut questions = data::read_all(&arguments.docs.join("benchmarks/results"))?;
     if let (Some(file), Some(series), Some(command)) = (&arguments.add, &arguments.series, &arguments.command) {
@@ -76,7 +75,7 @@ pub fn run(arguments: &ReportArguments) -> Result<(), String> {
     }
 }
 
-/// Every file that is made of the data, with its content.
+/// Every file that is made from the data, with its content.
 fn outcome(docs: &Path, questions: &[Question]) -> Result<Vec<(PathBuf, String)>, String> {
     let mut files = Vec::new();
     let mut pages = String::new();
@@ -208,7 +207,8 @@ fn add(
     Ok(())
 }
 
-/// Rows as `--json` prints them, one a line, if the series has all of their columns.
+/// Reads rows as `--json` prints them, one a line. An error if the series lacks one of their
+/// columns.
 fn known_rows(series: &Series, text: &str) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -10,7 +10,7 @@ pub fn markers(page: &str) -> impl Iterator<Item = &str> {
     page.lines().filter_map(|line| line.strip_prefix("<!-- table: ")?.strip_suffix(" -->"))
 }
 
-/// The page with what `table` gives between the markers.
+/// The page with the texts of `table` between the markers.
 pub fn with_tables(page: &str, mut table: impl FnMut(&str) -> Result<String, String>) -> Result<String, String> {
     let mut out = String::new();
     let mut lines = page.lines();
@@ -56,7 +56,7 @@ pub fn table(question: &Question, series: &Series) -> Result<String, String> {
 struct Lines {
     /// The first line is the header.
     cells: Vec<Vec<String>>,
-    /// Which columns have figures.
+    /// Whether each column has figures.
     is_figure: Vec<bool>,
 }
 
@@ -102,7 +102,7 @@ fn pivoted(series: &Series, pivot: &Pivot, rows: &[&Row]) -> Result<Lines, Strin
     Ok(Lines { cells, is_figure })
 }
 
-/// Command, day, machine, peers, and where all runs are.
+/// Command, day, machine, peers, and a link to all runs.
 fn circumstances(question: &Question, series: &Series, run: &Run) -> String {
     let mut parts = vec![format!("`{}`", run.command), run.date.clone(), run.machine.clone()];
     parts.extend(run.commit.as_ref().map(|commit| format!("commit {commit}")));
@@ -151,7 +151,7 @@ fn text(column: &Column, value: Option<&Value>) -> String {
     }
 }
 
-/// A figure with as many digits as can matter to a reader.
+/// A figure with a number of decimals that suits its size.
 fn short(figure: f64) -> String {
     let decimals = match figure.abs() {
         1000.0.. => return format!("{figure:.0}"),

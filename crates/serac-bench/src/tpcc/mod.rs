@@ -28,15 +28,15 @@ pub struct TpccArguments {
     /// When commits are acknowledged: off, relaxed, full.
     #[arg(long, value_delimiter = ',', default_value = "relaxed", value_parser = durability)]
     durability: Vec<Durability>,
-    /// Transactions that each thread has under way at a time: so many clients wait for the log
-    /// while the thread works for others. Matters with full durability.
+    /// Transactions that each thread has under way at a time: its clients wait for the log while
+    /// the thread works for others. Matters with full durability.
     #[arg(long, default_value_t = 64)]
     clients: usize,
     /// Transformation of the blocks of orders, order_line, history and item: off, or the format
     /// they freeze in (view: gather; dictionary).
     #[arg(long, value_delimiter = ',', default_value = "off", value_parser = transformation)]
     transformation: Vec<FreezeFormat>,
-    /// Blocks are cold after so many milliseconds.
+    /// Milliseconds without a change after which a block is cold.
     #[arg(long, default_value_t = 10)]
     threshold: u64,
     /// How Stock-Level finds items of which there are few.
@@ -86,7 +86,7 @@ fn transformation(name: &str) -> Result<FreezeFormat, String> {
     if name == "off" { Ok(FreezeFormat::Never) } else { name.parse().map_err(text) }
 }
 
-/// What is compared in a run.
+/// The settings that are compared.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Kind {
     durability: Durability,
@@ -116,7 +116,8 @@ pub fn run(arguments: &TpccArguments, report: &mut Report) -> Result<(), String>
     for &threads in &arguments.threads {
         let mut outcomes: Vec<Vec<Outcome>> = kinds.iter().map(|_| Vec::new()).collect();
         for round in 0..arguments.rounds {
-            // Each kind is first in its turn: what a round does to the machine is shared out.
+            // The kinds take turns at being the first of a round, so that the state of the machine
+            // affects all alike.
             for kind in (0..kinds.len()).map(|i| (i + round) % kinds.len()) {
                 outcomes[kind].push(measure(arguments, threads, kinds[kind])?);
                 bar.inc(1);

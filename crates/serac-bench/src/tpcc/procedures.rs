@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Why New-Order is rolled back.
 pub const INVALID_ITEM: &str = "Item number is not valid";
-/// C_DATA has so many bytes at the most.
+/// The most bytes of C_DATA.
 const CUSTOMER_DATA_BYTES: usize = 500;
 /// Orders that Stock-Level looks at.
 const RECENT_ORDERS: i32 = 20;
@@ -22,8 +22,8 @@ const ITEMS_AHEAD: usize = 32;
 pub enum StockLevel {
     /// Each item's stock through the primary key.
     Ordered,
-    /// A bitmap index on S_QUANTITY says which rows have few; the primary key says which row an
-    /// item's stock is.
+    /// A bitmap index on S_QUANTITY gives the rows with a small quantity; the primary key gives the
+    /// row of an item's stock.
     Bitmap,
 }
 
@@ -44,7 +44,7 @@ struct Plans {
     customer_payment: Vec<ColumnId>,
     customer_status: Vec<ColumnId>,
     item: IndexAccess,
-    /// With the information of one district each.
+    /// Access by the primary key of STOCK, with the S_DIST column of one district each.
     stock: Vec<IndexAccess>,
     stock_quantity: IndexAccess,
     stock_key: IndexAccess,
@@ -160,12 +160,12 @@ struct Undelivered {
     district: i32,
     order: i32,
     new_order: RowId,
-    /// In ORDER.
+    /// The order's row in ORDERS.
     row: RowId,
     customer: i32,
 }
 
-/// What a worker keeps from transaction to transaction.
+/// Buffers that a worker keeps from transaction to transaction.
 #[derive(Default)]
 struct Buffers {
     row: RowBuffer,
@@ -184,12 +184,12 @@ pub struct Procedures {
     stock_level: StockLevel,
 }
 
-/// What a transaction answers its terminal, as far as the measurement needs it.
+/// The answer of a transaction to its terminal, as far as the measurement needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// District and number of a new order.
     NewOrder(i32, i32),
-    /// Of another transaction: a figure that depends on all that it has read.
+    /// The answer of another transaction: a figure that depends on all values that it has read.
     Other(i64),
 }
 
@@ -205,7 +205,7 @@ impl Procedures {
     /// Runs the transaction for a terminal's input.
     pub fn run(&self, txn: &mut Transaction, warehouse: i32, input: &Input, now: i64) -> Result<Answer> {
         let plans = self.plans.get(txn, Plans::new)?;
-        // Each of them is short: one fence for all of its steps.
+        // Each transaction is short: one fence serves all of its steps.
         let _pinned = serac_storage::pin();
         BUFFERS.with_borrow_mut(|buffers| match input {
             Input::NewOrder(order) => new_order(&plans, buffers, txn, warehouse, order, now),

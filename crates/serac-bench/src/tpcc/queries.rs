@@ -1,5 +1,5 @@
-//! Analytical queries beside the transactions: some of the CH-benCHmark's, which asks the tables of
-//! TPC-C questions like those of TPC-H.
+//! Analytical queries beside the transactions: some of the CH-benCHmark, whose queries on the
+//! tables of TPC-C are like those of TPC-H.
 
 use super::database::Loaded;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,10 +21,10 @@ const QUERIES: [&str; 5] = [
      WHERE ol_i_id = i_id AND ol_delivery_d >= '2007-01-02 00:00:00' AND ol_delivery_d < '2100-01-02 00:00:00'",
 ];
 
-/// New orders so far that their clients know of.
+/// The number of new orders that have been acknowledged so far.
 pub type Acknowledged = AtomicU64;
 
-/// What the queries gave.
+/// The figures of the queries.
 #[derive(Default)]
 pub struct Answered {
     pub queries: u64,
@@ -32,8 +32,8 @@ pub struct Answered {
     pub latencies: Vec<f64>,
 }
 
-/// Asks one query after the other until it is time to stop. Checks between them that an order which
-/// was acknowledged before a query began is seen by it.
+/// Runs one query after the other until it is time to stop. Checks between them that a query sees
+/// every order that was acknowledged before it began.
 pub fn ask(loaded: &Loaded, acknowledged: &Acknowledged, stop: &AtomicBool) -> Result<Answered, String> {
     let before = loaded.count("SELECT count(*) FROM orders")?;
     let known = acknowledged.load(Ordering::Acquire);

@@ -31,26 +31,27 @@ pub struct Run {
     pub pin: bool,
 }
 
-/// What a run gave.
+/// The figures of a run.
 pub struct Outcome {
     pub seconds: f64,
-    /// Acknowledged, those that were to be rolled back included.
+    /// Acknowledged transactions, including those that had to be rolled back.
     pub transactions: u64,
     pub new_orders: u64,
     pub retries: u64,
-    /// Microseconds of processor time that a transaction took of its worker.
+    /// Microseconds of processor time of the worker per transaction.
     pub worker_cpu: f64,
-    /// And of all threads.
+    /// Microseconds of processor time of all threads per transaction.
     pub all_cpu: f64,
     /// Microseconds until the acknowledgement at the 50th, 99th and 99.9th percentile.
     pub latencies: [f64; 3],
     /// Median of Stock-Level, in microseconds.
     pub stock_level_median: f64,
-    /// Of queries beside the transactions.
+    /// The rate of the queries beside the transactions.
     pub queries_per_second: f64,
     /// Their median, in milliseconds.
     pub query_median: f64,
-    /// Shares of the cold tables' blocks that are cooling, and frozen.
+    /// For each cold table, the shares of blocks that are cooling or freezing, and of those that
+    /// are frozen.
     pub shares: [(f64, f64); 4],
 }
 
