@@ -211,6 +211,7 @@ impl Chosen {
     fn arguments(&self, name: &str, binder: &Binder<'_>, given: Vec<Bound>, schema: &DFSchema) -> Result<Vec<Expr>> {
         let mut exprs = Vec::new();
         let mut has_numbers = false;
+        let is_document = name.contains("json");
         for ((argument, to), declared) in given.into_iter().zip(&self.signature.arguments).zip(&self.declared) {
             let argument = match *declared {
                 // The number of an object is not its shown form.
@@ -227,17 +228,22 @@ impl Chosen {
             };
             // Functions that write values of any type take numbers as their texts, but for those
             // that make documents.
-            let is_free = resolve::is_polymorphic(*declared) && argument.expr.get_type(schema)? == FREE;
+            let is_any = resolve::is_polymorphic(*declared);
+            let is_array = argument.id.element() == Some(TypeId::NUMERIC);
             let is_written = *declared == TypeId::ANY || name.starts_with("quote_");
-            let argument = match is_free && is_written && !name.contains("json") {
+            let is_text = is_any && is_written && !is_document;
+            let argument = match is_text && (is_array || argument.expr.get_type(schema)? == FREE) {
                 true => binder.cast(argument, TypeId::TEXT, schema)?,
                 false => argument,
             };
-            has_numbers |= resolve::is_polymorphic(*declared) && to.element() == Some(TypeId::NUMERIC);
+            has_numbers |= is_any && !is_text && to.element() == Some(TypeId::NUMERIC);
             exprs.push(argument.expr);
         }
-        // Numbers beside an array are compared with its elements, or become elements.
-        if has_numbers { arrays_of_one_form(exprs, self.is_kept, schema) } else { Ok(exprs) }
+        // Numbers beside an array are compared with its elements, or become elements or documents.
+        match has_numbers {
+            true => arrays_of_one_form(exprs, self.is_kept || is_document, schema),
+            false => Ok(exprs),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::binder::Binder;
 use crate::bound::{Bound, is_alike, no_cast, number_constant};
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::limits::{LEVELS_OF_COPIES, MOST_IN_A_ROW};
+use crate::number_forms::arrays_of_one_form;
 use crate::operators::{checked, comparable, comparison, resolved, shown, symbol, taken, types_of};
 use crate::plan_parts::{binary, joined, levels_of, repeatable, with_elements};
 use crate::row;
@@ -694,7 +695,7 @@ impl Binder<'_> {
             exprs.push(self.implicitly(operand, *to, context.schema)?.expr);
         }
         if signature.arguments.iter().all(|id| id.element().is_some()) {
-            exprs = crate::number_forms::arrays_of_one_form(exprs, false, context.schema)?;
+            exprs = arrays_of_one_form(exprs, false, context.schema)?;
         }
         if symbol == "<@" && name == "array_has_all" {
             exprs.reverse();
@@ -1232,6 +1233,7 @@ impl Binder<'_> {
         let exprs = self.of_type(all, to, schema)?;
         match to {
             TypeId::NUMERIC => crate::number_forms::of_one_form(exprs, schema),
+            _ if to.element() == Some(TypeId::NUMERIC) => arrays_of_one_form(exprs, true, schema),
             _ => Ok(exprs),
         }
     }

@@ -186,11 +186,15 @@ pub(crate) fn first_of_key(value: Expr, key: Expr) -> Expr {
     Expr::AggregateFunction(call)
 }
 
-/// The form of a value beside the others of its column: of a number the same as in
-/// [`of_one_form`], over plans.
+/// The form of a value beside the others of its column: of a number, or of an array of numbers, the
+/// same as in [`of_one_form`], over plans.
 pub(crate) fn common_form(types: &[DataType]) -> Result<DataType> {
     if types.iter().all(is_text) {
         return Ok(DataType::Utf8View);
+    }
+    if types.iter().all(|data_type| element_type(data_type).is_some()) {
+        let elements: Vec<DataType> = types.iter().map(|data_type| innermost(data_type).clone()).collect();
+        return Ok(with_elements(&types[0], common_form(&elements)?));
     }
     let mut common: Option<(u8, i8)> = None;
     for data_type in types {
@@ -211,6 +215,7 @@ pub(crate) fn in_form(expr: Expr, form: &DataType, schema: &DFSchema) -> Result<
     match form {
         form if expr.get_type(schema)? == *form => Ok(expr),
         DataType::LargeBinary => free(expr, schema),
+        form if *innermost(form) == FREE => Ok(lists::free(expr)),
         form => Ok(cast(expr, form.clone())),
     }
 }

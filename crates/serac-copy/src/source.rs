@@ -58,7 +58,7 @@ impl<R: CopyInput> CopyInput for Counted<R> {
 
 type Batches = Box<dyn Iterator<Item = Result<Rows>>>;
 
-/// Batches of a reader whose format has no lines.
+/// Batches of a reader of Arrow's types.
 fn without_lines<E>(reader: impl Iterator<Item = Result<RecordBatch, E>> + 'static) -> Batches
 where
     SqlError: From<E>,
@@ -75,7 +75,9 @@ fn row_batches(input: impl CopyInput + 'static, options: &Options, types: &[Colu
     match options.format {
         Format::Csv => Some(Box::new(CsvReader::new(input, options, types))),
         Format::Text => Some(Box::new(TextReader::new(buffered(input), options, types.len()))),
-        Format::Binary => Some(without_lines(BinaryReader::new(buffered(input), types.to_vec()))),
+        Format::Binary => {
+            Some(Box::new(BinaryReader::new(buffered(input), types.to_vec()).map(|batch| Ok(batch?.into()))))
+        }
         Format::Parquet | Format::Arrow => None,
     }
 }

@@ -46,8 +46,8 @@ async fn into(session: &mut Session, copy: &str, text: impl Into<String>) -> Res
 #[tokio::test]
 async fn what_goes_out_comes_in_again() {
     let mut session = session();
-    let columns =
-        "id INT, t TEXT, b BOOLEAN, n NUMERIC(20,3), f DOUBLE PRECISION, d DATE, ts TIMESTAMP, raw BYTEA, i BIGINT";
+    let columns = "id INT, t TEXT, b BOOLEAN, n NUMERIC(20,3), f DOUBLE PRECISION, d DATE, ts TIMESTAMP, raw BYTEA, \
+        i BIGINT, free NUMERIC";
     session.execute(&format!("CREATE TABLE t ({columns}); CREATE TABLE u ({columns})")).await.unwrap();
     let texts = [
         "''",
@@ -66,9 +66,9 @@ async fn what_goes_out_comes_in_again() {
     ];
     for (id, text) in texts.iter().enumerate() {
         let rest = match id % 3 {
-            0 => "true, 1.5, 0.1, '2020-02-29', '2020-02-29 12:34:56.789', '\\x00ff', -9223372036854775807",
-            1 => "false, -0.001, -1e300, '0001-01-01', '9999-12-31 00:00:00', '\\x', 0",
-            _ => "NULL, NULL, NULL, NULL, NULL, NULL, NULL",
+            0 => "true, 1.5, 0.1, '2020-02-29', '2020-02-29 12:34:56.789', '\\x00ff', -9223372036854775807, 1.500",
+            1 => "false, -0.001, -1e300, '0001-01-01', '9999-12-31 00:00:00', '\\x', 0, 'NaN'",
+            _ => "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL",
         };
         session.execute(&format!("INSERT INTO t VALUES ({id}, {text}, {rest})")).await.unwrap();
     }
