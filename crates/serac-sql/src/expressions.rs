@@ -4,8 +4,10 @@
 use crate::error::{Result, SqlError};
 use crate::identifiers::quote;
 use crate::kept_expression::KeptExpression;
+use crate::limits::check_statement;
 use crate::{binding, deep};
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
+use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Column, DFSchema};
 use datafusion::execution::SessionState;
@@ -69,12 +71,24 @@ impl KeptExpression<'_> {
     /// # Errors
     /// As there, and the errors for a row.
     pub(crate) fn values(&self, state: &SessionState, batch: &RecordBatch) -> Result<ArrayRef> {
-        let values = || {
+        let physical = || {
             let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
-            let expr = state.create_physical_expr(self.planned(state, &schema)?, &schema)?;
-            Ok(expr.evaluate(batch)?.into_array(batch.num_rows())?)
+            Ok(state.create_physical_expr(self.planned(state, &schema)?, &schema)?)
         };
-        if self.text.len() > SHORT { deep::with_room(values) } else { values() }
+        let is_short = self.text.len() <= SHORT;
+        let expr = if is_short { physical()? } else { deep::with_room(physical)? };
+        let piece = |start: usize| {
+            // The statement can end between pieces, which do not wait for anything.
+            check_statement()?;
+            let rows = batch.slice(start, PIECE.min(batch.num_rows() - start));
+            let values = || Ok(expr.evaluate(&rows)?.into_array(rows.num_rows())?);
+            if is_short { values() } else { deep::with_room(values) }
+        };
+        if batch.num_rows() <= PIECE {
+            return piece(0);
+        }
+        let pieces = (0..batch.num_rows()).step_by(PIECE).map(piece).collect::<Result<Vec<ArrayRef>>>()?;
+        Ok(concat(&pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())?)
     }
 
     /// Its values as those of the column to which they are assigned.
@@ -116,6 +130,9 @@ pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> 
     let places = names.iter().filter_map(|name| name.parts.last()).filter(|last| last.name == from);
     Ok(replaced(expression, places.map(|last| (last.span, quote(to))).collect()))
 }
+
+/// Rows for which an expression is evaluated at a time.
+const PIECE: usize = 1024;
 
 /// Bytes of an expression that cannot be deep, and takes no time to plan.
 pub(crate) const SHORT: usize = 64;

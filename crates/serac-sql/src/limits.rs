@@ -1,9 +1,14 @@
 //! Reasons that end a statement from outside: cancellation, its timeout, a panic.
+//!
+//! A part of a statement that waits is dropped ([`Limits::keep`]). A part that computes for long asks
+//! now and then: [`Limits::check`], or [`check_statement`] where the limits are out of reach.
 
 use crate::error::{Result, SqlError};
 use futures::FutureExt;
+use std::cell::RefCell;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,6 +37,8 @@ pub struct SessionDefaults {
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle {
     cancelled: Arc<Notify>,
+    /// How often it was cancelled. Relaxed: a late read computes some more rows.
+    cancels: Arc<AtomicU64>,
     /// The number of its transaction, 0 without one. Relaxed: a reader learns of a moment that may
     /// have passed.
     transaction: Arc<AtomicU64>,
@@ -40,6 +47,7 @@ pub struct CancelHandle {
 impl CancelHandle {
     /// Cancels the running statement, if there is one.
     pub fn cancel(&self) {
+        self.cancels.fetch_add(1, Ordering::Relaxed);
         self.cancelled.notify_waiters();
     }
 
@@ -69,15 +77,66 @@ fn timed_out() -> SqlError {
 /// The limits of one statement: it may be cancelled, and has a time to run.
 pub struct Limits {
     cancelled: Pin<Box<OwnedNotified>>,
+    end: End,
+}
+
+/// The time at which a statement has to end.
+#[derive(Clone)]
+struct End {
+    cancels: Arc<AtomicU64>,
+    /// The session's cancellations before the statement.
+    before: u64,
     deadline: Option<Instant>,
+}
+
+impl End {
+    fn check_deadline(&self) -> Result<()> {
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) { Err(timed_out()) } else { Ok(()) }
+    }
+
+    /// Runs `part` as a part of this statement.
+    fn within<T>(&self, part: impl FnOnce() -> T) -> T {
+        /// Puts back what was there, also after a panic.
+        struct Outer(Option<End>);
+        impl Drop for Outer {
+            fn drop(&mut self) {
+                RUNNING.set(self.0.take());
+            }
+        }
+        let _outer = Outer(RUNNING.replace(Some(self.clone())));
+        part()
+    }
+}
+
+thread_local! {
+    /// The end of the statement of which this thread runs a part.
+    static RUNNING: RefCell<Option<End>> = const { RefCell::new(None) };
+}
+
+/// To be called now and then by code that runs on its statement's thread and does not wait.
+///
+/// # Errors
+/// 57014 when the statement is cancelled or its time is over.
+pub(crate) fn check_statement() -> Result<()> {
+    RUNNING.with_borrow(|end| match end {
+        // Relaxed: as in `CancelHandle`.
+        Some(end) if end.cancels.load(Ordering::Relaxed) != end.before => Err(cancelled()),
+        Some(end) => end.check_deadline(),
+        None => Ok(()),
+    })
 }
 
 impl Limits {
     /// For a statement that starts now.
     pub(crate) fn new(cancel: &CancelHandle, timeout: Option<Duration>) -> Self {
         Self {
+            end: End {
+                cancels: cancel.cancels.clone(),
+                // Relaxed: as in `CancelHandle`.
+                before: cancel.cancels.load(Ordering::Relaxed),
+                deadline: timeout.map(|timeout| Instant::now() + timeout),
+            },
             cancelled: Box::pin(cancel.cancelled.clone().notified_owned()),
-            deadline: timeout.map(|timeout| Instant::now() + timeout),
         }
     }
 
@@ -86,7 +145,10 @@ impl Limits {
     /// # Errors
     /// 57014 when the statement is cancelled or its time is over.
     pub async fn keep<T>(&mut self, part: impl Future<Output = Result<T>>) -> Result<T> {
-        let deadline = self.deadline;
+        let end = &self.end;
+        let deadline = end.deadline;
+        let mut part = pin!(AssertUnwindSafe(part).catch_unwind());
+        let part = poll_fn(|context| end.within(|| part.as_mut().poll(context)));
         let time_out = async {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -96,7 +158,7 @@ impl Limits {
         tokio::select! {
             biased;
             () = &mut self.cancelled => Err(cancelled()),
-            result = AssertUnwindSafe(part).catch_unwind() => result.unwrap_or_else(|panic| Err(SqlError::of_panic(&*panic))),
+            result = part => result.unwrap_or_else(|panic| Err(SqlError::of_panic(&*panic))),
             () = time_out => Err(timed_out()),
         }
     }
@@ -109,6 +171,6 @@ impl Limits {
         if self.cancelled.as_mut().now_or_never().is_some() {
             return Err(cancelled());
         }
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) { Err(timed_out()) } else { Ok(()) }
+        self.end.check_deadline()
     }
 }

@@ -257,6 +257,41 @@ async fn a_definition_ends_at_its_timeout_while_it_is_planned() {
     assert_eq!(number(&mut session, "SELECT count(*) FROM t WHERE n IS NULL").await, 1);
 }
 
+/// Expressions that a table keeps compute for each row, and never wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn expressions_of_a_table_end_with_their_statement() {
+    let db = database(None);
+    let mut session = Session::new(&db);
+    session.execute("CREATE TABLE t (n INT, v NUMERIC)").await.unwrap();
+    session.execute("INSERT INTO t SELECT n, n FROM generate_series(1, 40000) s(n)").await.unwrap();
+    let slow = "power(v + 1, 100.5)";
+    session
+        .execute(&format!(
+            "CREATE TABLE c (v NUMERIC CHECK ({slow} > 0)); CREATE TABLE g (v NUMERIC, w NUMERIC GENERATED ALWAYS AS ({slow}) STORED)"
+        ))
+        .await
+        .unwrap();
+    let long = [
+        format!("CREATE INDEX i ON t (n) WHERE {slow} > 0"),
+        format!("CREATE INDEX i ON t (({slow}))"),
+        format!("ALTER TABLE t ADD w NUMERIC GENERATED ALWAYS AS ({slow}) STORED"),
+        "INSERT INTO c SELECT v FROM t".to_owned(),
+        "INSERT INTO g SELECT v FROM t".to_owned(),
+    ];
+    for sql in &long {
+        assert_eq!(cancel_after_a_moment(&mut session, sql).await, "57014", "{sql}");
+    }
+    session.execute("SET statement_timeout = 100").await.unwrap();
+    for sql in &long {
+        let started = Instant::now();
+        let error = session.execute(sql).await.unwrap_err();
+        assert_eq!(error.sqlstate, "57014", "{sql}: {error}");
+        assert!(started.elapsed() < SOON, "{sql}");
+    }
+    session.execute("SET statement_timeout = 0; CREATE INDEX i ON t (n)").await.unwrap();
+    assert_eq!(number(&mut session, "SELECT (SELECT count(*) FROM c) + (SELECT count(*) FROM g)").await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_the_memory_limit_a_query_spills_or_fails() {
     let db = database(Some(16 << 20));
