@@ -1,7 +1,7 @@
 //! Reasons that end a statement from outside: cancellation, its timeout, a panic.
 //!
-//! A part of a statement that waits is dropped ([`Limits::keep`]). A part that computes for long asks
-//! now and then: [`Limits::check`], or [`check_statement`] where the limits are out of reach.
+//! A part of a statement that waits is dropped ([`Limits::keep`]). A part that computes for long
+//! asks now and then: [`Limits::check`], or [`check_statement`] where the limits are out of reach.
 
 use crate::error::{Result, SqlError};
 use futures::FutureExt;
