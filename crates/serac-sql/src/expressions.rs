@@ -15,6 +15,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_plan::PhysicalExpr;
 use serac_binder::{Definition, Place};
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_engine::{EngineError, ExpressionError, Table};
@@ -71,7 +72,7 @@ impl KeptExpression<'_> {
     /// # Errors
     /// As there, and the errors for a row.
     pub(crate) fn values(&self, state: &SessionState, batch: &RecordBatch) -> Result<ArrayRef> {
-        let physical = || {
+        let physical = || -> Result<Arc<dyn PhysicalExpr>> {
             let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
             Ok(state.create_physical_expr(self.planned(state, &schema)?, &schema)?)
         };
@@ -81,7 +82,7 @@ impl KeptExpression<'_> {
             // The statement can end between pieces, which do not wait for anything.
             check_statement()?;
             let rows = batch.slice(start, PIECE.min(batch.num_rows() - start));
-            let values = || Ok(expr.evaluate(&rows)?.into_array(rows.num_rows())?);
+            let values = || -> Result<ArrayRef> { Ok(expr.evaluate(&rows)?.into_array(rows.num_rows())?) };
             if is_short { values() } else { deep::with_room(values) }
         };
         if batch.num_rows() <= PIECE {
