@@ -17,7 +17,7 @@ slt +NAME:
 tidy:
     cargo xtask tidy
 
-# Checks spelling, dependencies and rustdoc.
+# Checks spelling and dependencies.
 lint:
     scripts/lint
 
