@@ -101,7 +101,7 @@ impl Access {
 
     /// Whether the role has any privilege on an object, or on one of its columns.
     pub fn may_see(&self, object: &Object) -> bool {
-        self.owns(object) || self.both(|security| security.may_any(self.role, object))
+        self.is_superuser || self.both(|security| security.may_any(self.role, object))
     }
 
     /// The columns of a table on which the role has a privilege.

@@ -266,28 +266,30 @@ impl Security {
 
     /// Whether a role has a privilege on a column of an object, or on all of it.
     pub fn may_column(&self, role: RoleId, object: &Object, column: Option<&str>, privilege: Privilege) -> bool {
-        if self.owns(role, object) {
-            return true;
-        }
-        let roles = self.inherited(role);
-        let of_all_data = everywhere(object, privilege).iter().any(|role| roles.contains(role));
-        !roles.is_empty()
-            && (of_all_data
-                || self.grants(object).iter().any(|grant| {
-                    grant.privileges.contains(privilege)
-                        && (grant.column.is_none() || grant.column.as_deref() == column)
-                        && (grant.grantee == RoleId::PUBLIC || roles.contains(&grant.grantee))
-                }))
+        let has = |grant: &Grant| {
+            grant.privileges.contains(privilege) && (grant.column.is_none() || grant.column.as_deref() == column)
+        };
+        self.has_grant(role, object, &[privilege], has)
     }
 
     /// Whether a role has any privilege on an object, or on one of its columns.
     pub fn may_any(&self, role: RoleId, object: &Object) -> bool {
+        self.has_grant(role, object, &ALL_DATA, |_| true)
+    }
+
+    /// Whether a role owns an object, has one of `privileges` on all objects of its kind, or one of
+    /// the grants on it that `has` selects.
+    fn has_grant(&self, role: RoleId, object: &Object, privileges: &[Privilege], has: impl Fn(&Grant) -> bool) -> bool {
+        if self.owns(role, object) {
+            return true;
+        }
         let roles = self.inherited(role);
-        let may_everywhere =
+        let of_all_data =
             |&privilege: &Privilege| everywhere(object, privilege).iter().any(|role| roles.contains(role));
         let of_role = |grantee: RoleId| grantee == RoleId::PUBLIC || roles.contains(&grantee);
         !roles.is_empty()
-            && (ALL_DATA.iter().any(may_everywhere) || self.grants(object).iter().any(|grant| of_role(grant.grantee)))
+            && (privileges.iter().any(of_all_data)
+                || self.grants(object).iter().any(|grant| of_role(grant.grantee) && has(grant)))
     }
 
     // ---- what differs from another version
