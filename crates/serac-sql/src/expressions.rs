@@ -15,7 +15,6 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::physical_plan::PhysicalExpr;
 use serac_binder::{Definition, Place};
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition, TableDefinition};
 use serac_engine::{EngineError, ExpressionError, Table};
@@ -45,7 +44,7 @@ impl KeptExpression<'_> {
             }
             Ok(bound)
         };
-        if self.text.len() > SHORT { deep::with_room(bound) } else { bound() }
+        deep::with_room_if(self.text.len() > SHORT, bound)
     }
 
     /// The same with its types coerced, and simplified as in a query.
@@ -72,24 +71,21 @@ impl KeptExpression<'_> {
     /// # Errors
     /// As there, and the errors for a row.
     pub(crate) fn values(&self, state: &SessionState, batch: &RecordBatch) -> Result<ArrayRef> {
-        let physical = || -> Result<Arc<dyn PhysicalExpr>> {
+        deep::with_room_if(self.text.len() > SHORT, || {
             let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
-            Ok(state.create_physical_expr(self.planned(state, &schema)?, &schema)?)
-        };
-        let is_short = self.text.len() <= SHORT;
-        let expr = if is_short { physical()? } else { deep::with_room(physical)? };
-        let piece = |start: usize| {
-            // The statement can end between pieces, which do not wait for anything.
-            check_statement()?;
-            let rows = batch.slice(start, PIECE.min(batch.num_rows() - start));
-            let values = || -> Result<ArrayRef> { Ok(expr.evaluate(&rows)?.into_array(rows.num_rows())?) };
-            if is_short { values() } else { deep::with_room(values) }
-        };
-        if batch.num_rows() <= PIECE {
-            return piece(0);
-        }
-        let pieces = (0..batch.num_rows()).step_by(PIECE).map(piece).collect::<Result<Vec<ArrayRef>>>()?;
-        Ok(concat(&pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())?)
+            let expr = state.create_physical_expr(self.planned(state, &schema)?, &schema)?;
+            let piece = |start: usize| -> Result<ArrayRef> {
+                // The statement can end between pieces, which do not wait for anything.
+                check_statement()?;
+                let rows = batch.slice(start, PIECE.min(batch.num_rows() - start));
+                Ok(expr.evaluate(&rows)?.into_array(rows.num_rows())?)
+            };
+            if batch.num_rows() <= PIECE {
+                return piece(0);
+            }
+            let pieces = (0..batch.num_rows()).step_by(PIECE).map(piece).collect::<Result<Vec<_>>>()?;
+            Ok(concat(&pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())?)
+        })
     }
 
     /// Its values as those of the column to which they are assigned.

@@ -90,7 +90,11 @@ struct End {
 }
 
 impl End {
-    fn check_deadline(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
+        // Relaxed: as in `CancelHandle`.
+        if self.cancels.load(Ordering::Relaxed) != self.before {
+            return Err(cancelled());
+        }
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) { Err(timed_out()) } else { Ok(()) }
     }
 
@@ -118,12 +122,7 @@ thread_local! {
 /// # Errors
 /// 57014 when the statement is cancelled or its time is over.
 pub(crate) fn check_statement() -> Result<()> {
-    RUNNING.with_borrow(|end| match end {
-        // Relaxed: as in `CancelHandle`.
-        Some(end) if end.cancels.load(Ordering::Relaxed) != end.before => Err(cancelled()),
-        Some(end) => end.check_deadline(),
-        None => Ok(()),
-    })
+    RUNNING.with_borrow(|end| end.as_ref().map_or(Ok(()), End::check))
 }
 
 impl Limits {
@@ -167,10 +166,7 @@ impl Limits {
     ///
     /// # Errors
     /// As for [`keep`](Self::keep).
-    pub(crate) fn check(&mut self) -> Result<()> {
-        if self.cancelled.as_mut().now_or_never().is_some() {
-            return Err(cancelled());
-        }
-        self.end.check_deadline()
+    pub(crate) fn check(&self) -> Result<()> {
+        self.end.check()
     }
 }

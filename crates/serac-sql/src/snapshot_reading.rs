@@ -6,14 +6,13 @@ use crate::session::Session;
 use crate::transactions::OpenStatement;
 use serac_engine::Transaction;
 use serac_engine::security::Access;
-use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 
 /// A session's snapshot for reads beside SQL. All of it is durable.
 pub struct SnapshotReading<'s> {
     txn: &'s Transaction,
     access: Access,
-    limits: RefCell<&'s mut Limits>,
+    limits: &'s Limits,
 }
 
 impl std::fmt::Debug for SnapshotReading<'_> {
@@ -38,7 +37,7 @@ impl SnapshotReading<'_> {
     /// # Errors
     /// 57014 when the reading is cancelled or its time is over.
     pub fn check(&self) -> Result<()> {
-        self.limits.borrow_mut().check()
+        self.limits.check()
     }
 }
 
@@ -57,8 +56,7 @@ impl Session {
             Err(error) => Err(error),
             Ok(()) => {
                 let running = open.running.as_ref().expect("a statement is running");
-                let (access, limits) = (open.access(), RefCell::new(&mut limits));
-                let reading = SnapshotReading { txn: &running.txn, access, limits };
+                let reading = SnapshotReading { txn: &running.txn, access: open.access(), limits: &limits };
                 let made = std::panic::catch_unwind(AssertUnwindSafe(|| read(&reading)));
                 made.unwrap_or_else(|panic| Err(SqlError::of_panic(&*panic)))
             }
