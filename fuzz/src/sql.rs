@@ -115,7 +115,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Of this many statements of a script, one is a seed.
+/// Every so many statements of a script, one becomes a seed.
 const STEP: usize = 6;
 
 /// Statements on the target's own tables.

@@ -90,8 +90,8 @@ impl Default for Options {
 /// The error of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody answers at the folder's socket. Either nobody has the folder open, or its holder
-    /// takes no clients, takes none yet, or takes none any more.
+    /// The folder's socket gives no answer. No process has the folder open, or its holder takes no
+    /// clients, takes none yet, or takes none any more.
     #[error("nobody answers at the folder's socket: {0}")]
     Nobody(#[source] io::Error),
     /// The system refuses to connect.

@@ -4,8 +4,8 @@
 //! integers. Complete lines are parsed where they lie in the chunk. An incomplete line at a chunk's
 //! end is kept until the rest of the line comes. Rows go into blocks of one transaction, batch by
 //! batch, so memory is bounded. Rows of a clustered table are kept, within the memory of variables,
-//! and sorted at the end. Nobody sees a row before [`Load::finish`] has returned. If there is any
-//! error in the file, nobody ever sees one.
+//! and sorted at the end. The rows become visible when [`Load::finish`] has returned. If the file
+//! has any error, no row becomes visible.
 
 use crate::change::{check_writable, commit};
 use crate::context::{Cancel, Operators};

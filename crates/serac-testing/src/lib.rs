@@ -1,5 +1,5 @@
-//! What tests of SeracDB share. This crate uses no crate of SeracDB, so unit tests of each crate
-//! may use it.
+//! Seeds, waiting, processes and servers for tests of SeracDB. This crate uses no crate of SeracDB,
+//! so unit tests of each crate may use it.
 //!
 //! | module | what |
 //! |---|---|

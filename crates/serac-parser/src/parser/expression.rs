@@ -129,7 +129,7 @@ impl Parser<'_> {
     /// A row of NOTs is a tower of nodes. Two of them only require that the operand is a condition.
     fn negated(&self, operand: Expr, count: usize, start: Span) -> Expr {
         let span = start.to(operand.span);
-        // Of an even number two are kept, which still require that the operand is a condition.
+        // An even number keeps two NOTs, which still require that the operand is a condition.
         let kept = if count > 2 { 2 - count % 2 } else { count };
         (0..kept).fold(operand, |operand, _| Expr { kind: ExprKind::Not(Box::new(operand)), span })
     }

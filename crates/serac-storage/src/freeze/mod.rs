@@ -6,8 +6,8 @@
 //!  +------ a transaction writes -----+                                                                                  |
 //!  +---------------------------------------- a transaction writes: the block is thawed ----------------------------------+
 //! ```
-//! **A block is cold** ([`is_cold`]) when the collector has met no change of it for a wait, which
-//! [`StorageOptions::freeze_after`](crate::StorageOptions::freeze_after) says. Each thaw of the block
+//! **A block is cold** ([`is_cold`]) when the collector has met no change of it for a wait. The
+//! first wait is [`freeze_after`](crate::StorageOptions::freeze_after). Each thaw of the block
 //! doubles its wait, up to 64 times the first.
 //!
 //! **A frozen block** is not the hot block in another state, as in the text. It is a block of its

@@ -101,8 +101,8 @@ impl Clock {
         self.active.lock().leave(start.0);
     }
 
-    /// The running transactions and held snapshots. Nobody else needs a version that was replaced
-    /// up to the clock.
+    /// The running transactions and held snapshots. No other reader needs a version that was
+    /// replaced up to the clock.
     pub(crate) fn readers(&self) -> Readers {
         let active = self.active.lock();
         let starts = active.starts.iter().map(|entry| entry.0).collect();
