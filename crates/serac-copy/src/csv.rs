@@ -417,8 +417,8 @@ impl<R: CopyInput> CsvReader<R> {
         }
         if std::mem::take(&mut self.is_new) {
             self.input.skip_mark()?;
-            if self.header {
-                self.read_row()?;
+            if self.header && let Some(line) = self.read_row()? {
+                text_in_line(&self.bytes, line)?;
             }
         }
         if let Some(rows) = self.plain_rows()? {
@@ -522,6 +522,15 @@ pub(super) mod tests {
                     assert_eq!(lines, wanted, "{text:?} in pieces of {size}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn headers_are_text() {
+        for column_type in [ColumnType::Utf8, ColumnType::Int32] {
+            let input = Pieces(b"a\xff\n1\n", 3);
+            let mut rows = CsvReader::new(input, &Options::csv(true, b',', ""), &[column_type]);
+            assert_eq!(rows.next().unwrap().unwrap_err().sqlstate, "22021");
         }
     }
 

@@ -161,6 +161,7 @@ impl<R: CopyInput> TextReader<R> {
         let (mut failed, mut line, mut value) = (None, Vec::new(), Vec::new());
         if std::mem::take(&mut self.header) {
             self.next_line(&mut line)?;
+            text_in_line(&line, self.line)?;
         }
         let wanted = self.columns;
         let read = |columns: &mut [StringViewBuilder], has_rows: bool| match has_rows && !self.has_row_soon() {
@@ -310,6 +311,14 @@ mod tests {
             }
         }
         (rows, lines, String::new())
+    }
+
+    #[test]
+    fn headers_are_text() {
+        let options = Options { header: true, ..Options::new("", Format::Text) };
+        let input = BufReader::with_capacity(3, Pieces(b"a\xff\n1\n", 3));
+        let read = TextReader::new(input, &options, 1).next().unwrap();
+        assert_eq!(read.unwrap_err().sqlstate, "22021");
     }
 
     #[test]

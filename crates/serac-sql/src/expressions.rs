@@ -36,9 +36,8 @@ impl KeptExpression<'_> {
     pub(crate) fn bound(&self, state: &SessionState, schema: &DFSchema) -> Result<Definition> {
         let bound = || {
             let mut bound = binding::definition(state, self, schema)?;
-            // An index has the keys of numbers with digits of their own, unless it was made
-            // otherwise.
-            let has_keys = self.column.is_none_or(|column| column.sql_type.column_type == ColumnType::Binary);
+            // Indexes of older versions have the keys of numbers with digits of their own.
+            let has_keys = self.column.is_some_and(|column| column.sql_type.column_type == ColumnType::Binary);
             if self.place == Place::Index && has_keys && bound.expr.get_type(schema)? == FREE {
                 bound.expr = keys::of_numeric(bound.expr);
             }
@@ -152,6 +151,8 @@ pub(crate) fn indexed_expressions(state: &SessionState, table: &TableDefinition)
         let expression = plan(text, Place::Index, Some(hidden))?;
         // The column may have been made when the expression had another type.
         let data_type = expression.get_type(&schema).ok()?;
+        // Queries compare the keys of such numbers.
+        let expression = if data_type == FREE { keys::of_numeric(expression) } else { expression };
         let is_same = data_type == hidden.sql_type.column_type.arrow()
             || is_text(&data_type)
             || (data_type == DataType::Binary && hidden.sql_type.column_type == ColumnType::Binary);

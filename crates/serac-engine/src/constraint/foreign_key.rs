@@ -41,6 +41,15 @@ pub(crate) enum PendingForeignKey {
     Parent { parent: Arc<Table>, child: Arc<Table>, foreign_key: usize, restrict: bool, key: EndKey },
 }
 
+/// Whether two values are the same, bit by bit.
+fn is_same_form(a: &Value<'_>, b: &Value<'_>) -> bool {
+    match (a, b) {
+        (Value::Float32(a), Value::Float32(b)) => a.to_bits() == b.to_bits(),
+        (Value::Float64(a), Value::Float64(b)) => a.to_bits() == b.to_bits(),
+        _ => a == b,
+    }
+}
+
 /// A key of one end of a foreign key.
 #[derive(Debug)]
 pub(crate) struct EndKey {
@@ -145,8 +154,8 @@ impl Transaction {
             let definition = &child.definition.foreign_keys[i];
             let columns = &definition.parent_columns;
             let Some(key) = EndKey::of(parent, before, columns) else { continue };
-            let index = parent.index_for_key(columns);
-            if after.is_some_and(|after| index.key_of(after).0 == key.bytes) {
+            // Equal keys of other forms, as 1.0 and 1.00, go on to the children, too.
+            if after.is_some_and(|after| columns.iter().all(|&c| is_same_form(&before[c], &after[c]))) {
                 continue;
             }
             gone = true;

@@ -26,6 +26,7 @@ use serac_engine::EngineError;
 use serac_engine::catalog::definition::{
     BitmapDefinition, ColumnDefinition, ColumnOrder, KeyDefinition, TableDefinition,
 };
+use serac_numeric_functions::FREE;
 use serac_parser::tree::{CreateIndex, Expr, ExprKind, IndexElement, KeptExpr};
 
 /// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless
@@ -256,6 +257,7 @@ impl Session {
         let data_type = computed.data_type().clone();
         let sql_type = match data_type {
             DataType::LargeUtf8 => return Err(SqlError::unsupported("an index on documents")),
+            FREE => ColumnType::Numeric.into(),
             other => stored_type(&other)?,
         };
         Ok(ColumnDefinition {

@@ -111,6 +111,7 @@ impl Layout {
             // Their values are seen as names.
             match column.type_name {
                 "regproc" => with_type(field, TypeId::REGPROC.0, NO_MODIFIER),
+                "regtype" => with_type(field, TypeId::REGTYPE.0, NO_MODIFIER),
                 "regtype[]" => with_type(field, TypeId::REGTYPE.array().expect("it has arrays").0, NO_MODIFIER),
                 _ => field,
             }
