@@ -1,4 +1,5 @@
-//! No circle of files in the SQL crates has more than [`MOST`] files.
+//! No circle of files has more than [`MOST`] files. [`LARGER`] has the crates where one still has
+//! more; these may only shrink.
 //!
 //! **The measure.** A file uses another one if a path in it leads there: in a `use` item or written
 //! out, and beginning with `crate`, `self`, `super`, a child module or an imported name. The path
@@ -13,15 +14,20 @@
 
 use crate::source::{Module, Written, modules};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::Path;
-
-/// The crates that are checked.
-const CRATES: [&str; 7] =
-    ["serac-binder", "serac-functions", "serac-parser", "serac-pg", "serac-query", "serac-sql", "serac-values"];
+use std::{fs, io};
 
 /// The most files that a circle may have.
 const MOST: usize = 6;
+
+/// Crates with larger circles, and the files of the largest one.
+const LARGER: [(&str, usize); 5] = [
+    ("serac-column-language", 12),
+    ("serac-engine", 25),
+    ("serac-index", 8),
+    ("serac-server", 9),
+    ("serac-storage", 33),
+];
 
 /// Folders, by their crate, whose files are the parts of one recursive type: a statement has
 /// queries, a query has expressions, and a query of WITH is a statement.
@@ -31,31 +37,45 @@ const ONE_TYPE: [(&str, &str); 1] = [("serac-parser", "tree")];
 const IMPORTS: usize = 16;
 
 /// The names by which one file uses another one, by the modules of both.
-type Arrows = BTreeMap<(usize, usize), BTreeSet<String>>;
+pub type Arrows = BTreeMap<(usize, usize), BTreeSet<String>>;
 
-/// Complaints about circles that are too large, each with the arrows inside it.
+/// Complaints about circles that are too large, each with the arrows inside it, and about entries
+/// of [`LARGER`] that can be lowered.
 ///
 /// # Errors
 /// If a file cannot be read.
 pub fn check(workspace: &Path) -> io::Result<Vec<String>> {
     let mut complaints = Vec::new();
-    for name in CRATES {
-        let modules = modules(&workspace.join("crates").join(name).join("src"))?;
+    for entry in fs::read_dir(workspace.join("crates"))? {
+        let (name, src) = entry.map(|entry| (entry.file_name(), entry.path().join("src")))?;
+        let name = name.to_string_lossy();
+        if !src.join("lib.rs").exists() {
+            continue;
+        }
+        let modules = modules(&src)?;
         let arrows = arrows(&modules);
         let is_one_type = |circle: &BTreeSet<usize>| {
             ONE_TYPE
                 .iter()
-                .any(|(one, folder)| one == &name && circle.iter().all(|at| modules[*at].file.starts_with(folder)))
+                .any(|(one, folder)| *one == name && circle.iter().all(|at| modules[*at].file.starts_with(folder)))
         };
-        let circles = circles(modules.len(), &arrows).into_iter();
-        let large = circles.filter(|circle| circle.len() > MOST && !is_one_type(circle));
-        complaints.extend(large.map(|circle| complaint(name, &modules, &arrows, &circle)));
+        let ceiling = LARGER.iter().find(|(one, _)| *one == name).map_or(MOST, |(_, files)| *files);
+        let circles = circles(modules.len(), &arrows).into_iter().filter(|circle| !is_one_type(circle));
+        let circles: Vec<_> = circles.collect();
+        let largest = circles.iter().map(BTreeSet::len).max().unwrap_or(0).max(MOST);
+        if largest < ceiling {
+            complaints.push(format!("{name}: its largest circle has {largest} files, and LARGER says {ceiling}"));
+        }
+        let large = circles.iter().filter(|circle| circle.len() > ceiling);
+        complaints.extend(large.map(|circle| complaint(&name, ceiling, &modules, &arrows, circle)));
     }
+    complaints.sort();
     Ok(complaints)
 }
 
-fn complaint(name: &str, modules: &[Module], arrows: &Arrows, circle: &BTreeSet<usize>) -> String {
-    let mut text = format!("{name}: a circle of {} files, of which at most {MOST} may use each other:", circle.len());
+fn complaint(name: &str, ceiling: usize, modules: &[Module], arrows: &Arrows, circle: &BTreeSet<usize>) -> String {
+    let mut text =
+        format!("{name}: a circle of {} files, of which at most {ceiling} may use each other:", circle.len());
     for ((from, to), names) in arrows {
         if circle.contains(from) && circle.contains(to) {
             let [from, to] = [from, to].map(|module| modules[*module].file.display());
@@ -66,7 +86,8 @@ fn complaint(name: &str, modules: &[Module], arrows: &Arrows, circle: &BTreeSet<
     text
 }
 
-fn arrows(modules: &[Module]) -> Arrows {
+/// The uses between the files of a crate.
+pub fn arrows(modules: &[Module]) -> Arrows {
     let mut arrows = Arrows::new();
     for (from, module) in modules.iter().enumerate() {
         let mut add = |path: &[String], to: Option<usize>| {

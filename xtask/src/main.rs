@@ -3,6 +3,7 @@
 //! | module | rule |
 //! |---|---|
 //! | [`circles`] | files use each other in small circles |
+//! | [`floors`] | files use files of their own floor of a crate and of those below |
 //! | [`crate_table`] | crates use what the table in ARCHITECTURE.md says |
 //! | [`headers`] | every source file begins with a header |
 //! | [`models`] | a protocol names its model, and the model names the protocol |
@@ -15,6 +16,7 @@ mod ceilings;
 mod circles;
 mod crate_table;
 mod files;
+mod floors;
 mod headers;
 mod long_lines;
 mod models;
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
 
 fn tidy(workspace: &Path) -> io::Result<Vec<String>> {
     let mut complaints = circles::check(workspace)?;
+    complaints.extend(floors::check(workspace)?);
     let sources = files::sources(workspace)?;
     complaints.extend(crate_table::check(workspace)?);
     complaints.extend(headers::check(&sources));

@@ -1,19 +1,16 @@
 //! SQL on SeracDB. The binder decides the meaning of queries and changes, DataFusion optimizes and
 //! runs their plans over our scans, and all other statements are ours.
 //!
-//! The state of a session stands below [`Session`], the code that runs its statements above it. A
-//! module uses those of its own line and of the lines before it; `cargo xtask tidy` keeps circles
-//! small.
+//! The state of a session stands below [`Session`], the code that runs its statements above it.
+//! A module uses those of its own line and of the lines before it.
 //!
 //! | modules | what |
 //! |---|---|
-//! | `parsed` `transaction` `cursors` `channels` `advisory_locks` `identity` `notices` `limits` `setting_values` `session_roles` `kept_plans` `activity` `statement_snapshot` `session_env` `database` `programs::job` `copy::streams` `pg_catalog::image` `point::{literal, expression, rows}` … | what a session and its database hold |
-//! | `planner` `pipeline::rules` `binding` `expressions` `generated` `programs::table` | from a tree to a plan |
-//! | `pg_catalog` `serac_views` `backends` `session_functions` `resolver` `registry` | system tables, functions, and what names mean |
-//! | `point::{plan, execute, prepared, state}` | compiled statements |
-//! | `session` `transactions` `query` `settings` `conflicts` `row_stream` | a session, its transactions, and its queries |
-//! | `changes` `ddl` `copy` `roles` `point` `cursor_statements` `notify` `explain` `maintenance` `programs::call` … | statements |
-//! | `front` | which of these runs a statement |
+//! | `advisory_locks` `ast_types` `beginning` `channels` `clock` `column_types` `copy::{options, streams}` `cursors` `database` `ddl::relations` `description` `activity` `explain_json` `identifiers` `identity` `index_names` `kept_expression` `limits` `notices` `pg_catalog::sequence_relation` `pipeline::pass` `plan_text` `point::{access, compiler, expression, literal, plan, rows, shape}` `programs::job` `query_runtime` `roles::password` `row_locks` `rows_to_come` `sequence_values` `session_roles` `setting_values` `table_schema` `transaction` `work_memory` | what a session and its database hold |
+//! | `backends` `error_position` `kept_plans` `metrics` `parameter_marks` `parsed` `pg_catalog::{definitions, fixed, image, information_schema, layout, relations, routines, scope, system_table, type_rows}` `planner` `point::{execute, prepared, state}` `programs::rows` `result` `session_env` `session_functions` `setting_changes` `setting_list` `statement_snapshot` | what a statement sees, and its text |
+//! | `binding` `expressions` `generated` `pg_catalog` `pipeline` `point::parameters` `programs` `registry` `resolver` `serac_views` `session_expressions` | what names mean, and plans |
+//! | `session` | a session |
+//! | `changes` `conflicts` `copy` `cursor_statements` `ddl` `describe` `dml` `explain` `failing_row` `front` `ingest` `maintenance` `notify` `pipeline::steps` `point` `procedures` `programs::call` `query` `roles` `row_stream` `session_state` `settings` `snapshot_reading` `transactions` | its statements; `front` is where each begins |
 #![warn(missing_docs)]
 
 pub mod activity;
