@@ -141,6 +141,12 @@ impl Bound {
                 let bits = bitwise_and(cast_to(expr, DataType::Int64), lit(i64::from(u32::MAX)));
                 Some(cast_to(bits, DataType::UInt32))
             }
+            // The same bits with a sign.
+            (from, TypeId::INT4) if from == TypeId::OID || is_registered(from) => {
+                const HALF: i64 = 1 << 31;
+                let bits = bitwise_and(cast_to(expr, DataType::Int64) + lit(HALF), lit(i64::from(u32::MAX)));
+                Some(cast_to(bits - lit(HALF), DataType::Int32))
+            }
             _ => arrow_type(to).filter(|_| is_alike(id, to)).map(|stored| cast_to(expr, stored)),
         };
         Ok(expr.map(|expr| Self::new(expr, to, span)))

@@ -20,7 +20,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Unnest};
-use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, ScalarUDF, SortExpr, cast};
+use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable, Operator, ScalarUDF, SortExpr, cast};
 use serac_numeric_functions::FREE;
 use serac_numeric_functions::aggregates::{Choice, by_key, of_numbers};
 use serac_parser::tree::{Call, Span};
@@ -645,7 +645,7 @@ impl Binder<'_> {
             };
             let calls = parts.into_iter().map(|part| self.aggregate_of(owner, call(part), span));
             let calls = calls.collect::<Result<_>>()?;
-            return checked(finished(calls, finish), result, span, context.schema).map_err(refused);
+            return checked(self.finished(calls, finish, context.schema)?, result, span, context.schema).map_err(refused);
         }
         if let Some(clause) = context.without_aggregates {
             let message = match clause {
@@ -658,7 +658,7 @@ impl Binder<'_> {
             let (filter, order_by) = (filter.clone(), order_by.clone());
             Expr::AggregateFunction(AggregateFunction::new_udf(function, exprs, call.distinct, filter, order_by, None))
         });
-        let value = checked(finished(calls.collect(), finish), result, span, context.schema);
+        let value = checked(self.finished(calls.collect(), finish, context.schema)?, result, span, context.schema);
         value.map_err(refused)
     }
 
@@ -846,7 +846,7 @@ impl Binder<'_> {
                 (_, TypeId::JSON) => "json_object_of_arrays",
                 _ => "jsonb_object_of_arrays",
             };
-            let finish = Some(self.known_scalar(finish)?);
+            let finish = Some(Finish::Function(self.known_scalar(finish)?));
             let mut parts = Vec::with_capacity(exprs.len());
             for expr in exprs {
                 if call.distinct && self.own_key(&expr, context.schema)?.is_some() {
@@ -896,8 +896,8 @@ impl Binder<'_> {
         Ok(AggregateCall { parts, filter, finish, order_by, result: signature.result })
     }
 
-    /// The aggregates of a plan that compute this one of `exprs`, and the function that finishes
-    /// it.
+    /// The aggregates of a plan that compute this one of `exprs`, and how their results become its
+    /// value.
     fn parts(
         &self,
         name: &str,
@@ -905,7 +905,7 @@ impl Binder<'_> {
         result: TypeId,
         is_distinct: bool,
         schema: &DFSchema,
-    ) -> Result<(AggregateParts, Option<Arc<ScalarUDF>>)> {
+    ) -> Result<(AggregateParts, Option<Finish>)> {
         let known = |name| self.known_aggregate(name);
         let [expr] = &mut exprs[..] else {
             return match result {
@@ -935,7 +935,11 @@ impl Binder<'_> {
                 _ => expr.clone(),
             };
             let parts = vec![(known("sum")?, vec![added]), (known("count")?, exprs)];
-            return Ok((parts, Some(function_of_numbers("numeric_div")?)));
+            return Ok((parts, Some(Finish::Function(function_of_numbers("numeric_div")?))));
+        }
+        if name == "avg" && result == TypeId::INTERVAL {
+            let parts = vec![(known("sum")?, exprs.clone()), (known("count")?, exprs)];
+            return Ok((parts, Some(Finish::IntervalQuotient)));
         }
         let function = match result == TypeId::NUMERIC && (is_free || !matches!(name, "sum" | "min" | "max")) {
             true if is_distinct => return Err(distinct(name)),
@@ -990,6 +994,18 @@ impl Binder<'_> {
         }
         let parts = vec![(function, exprs)];
         Ok(AggregateCall { parts, filter, finish: None, order_by, result: found.signature.result })
+    }
+
+    /// The value of a call, from the results of the aggregates that compute it.
+    pub(crate) fn finished(&self, mut calls: Vec<Expr>, finish: Option<Finish>, schema: &DFSchema) -> Result<Expr> {
+        match finish {
+            None => Ok(calls.swap_remove(0)),
+            Some(Finish::Function(function)) => Ok(function.call(calls)),
+            Some(Finish::IntervalQuotient) => {
+                let count = cast(calls.swap_remove(1), DataType::Float64);
+                self.environment.operate(Operator::Divide, calls.swap_remove(0), count, schema)
+            }
+        }
     }
 
     fn counted(&self) -> Result<Arc<AggregateUDF>> {
@@ -1097,20 +1113,19 @@ pub(crate) struct AggregateCall {
     /// The parts of the plan, and their arguments.
     pub(crate) parts: AggregateParts,
     pub(crate) filter: Option<Box<Expr>>,
-    /// The function that takes their results; `None` if the only result is that of the call.
-    pub(crate) finish: Option<Arc<ScalarUDF>>,
+    /// How their results become the value; `None` if the only result is the value.
+    pub(crate) finish: Option<Finish>,
     /// The order of the rows that they take.
     pub(crate) order_by: Vec<SortExpr>,
     pub(crate) result: TypeId,
 }
 
-/// The value of a call that several aggregates in the plan compute; of a single one without a final
-/// function.
-pub(crate) fn finished(mut calls: Vec<Expr>, finish: Option<Arc<ScalarUDF>>) -> Expr {
-    match finish {
-        Some(finish) => finish.call(calls),
-        None => calls.swap_remove(0),
-    }
+/// The last step of a call that several aggregates in the plan compute.
+pub(crate) enum Finish {
+    /// A function of their results.
+    Function(Arc<ScalarUDF>),
+    /// The first, an interval, by the second, a count.
+    IntervalQuotient,
 }
 
 #[cfg(test)]

@@ -1308,11 +1308,6 @@ impl Binder<'_> {
                 _ => self.cast(Bound::new(value, TypeId::NUMERIC, span), to, schema),
             };
         }
-        if matches!(from, TypeId::INT2 | TypeId::INT4) && (to == TypeId::OID || types::is_registered(to)) {
-            // The bits of a negative number equal those of a large one.
-            let bits = cast_to(bound.expr, DataType::Int64) & lit(i64::from(u32::MAX));
-            return Ok(Bound::new(cast_to(bits, DataType::UInt32), to, span));
-        }
         if to == TypeId::NAME
             && from.category() == Category::String
             && let Some(function) = self.environment.scalar("text_name")

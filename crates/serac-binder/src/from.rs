@@ -322,11 +322,13 @@ impl Binder<'_> {
             let nothing = Scope::default();
             let context = Context::new(&nothing, &pairs, None).in_clause("JOIN conditions");
             let (mut exprs, of) = self.unified("JOIN/USING", vec![in_left.clone(), in_right.clone()], &pairs)?;
+            // Of equal values, that which has the common type already: 1.00, not 1 as a number.
+            let is_right_alike = kind == JoinType::Inner && in_left.id != of.id && in_right.id == of.id;
             conditions.push(self.operate("=", name.span, vec![in_left, in_right], context)?.expr);
             let expr = match kind {
                 JoinType::Full => self.known_scalar("coalesce")?.call(exprs),
                 JoinType::Right => exprs.swap_remove(1),
-                _ => exprs.swap_remove(0),
+                _ => exprs.swap_remove(usize::from(is_right_alike)),
             };
             merged.push(ScopeColumn { item: None, name: name.name.clone(), expr, of, is_merged: false });
         }

@@ -2,7 +2,7 @@
 
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::plan_parts::with_elements;
-use crate::types::element_type;
+use crate::types::{dimensions, element_type};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction;
@@ -193,6 +193,9 @@ pub(crate) fn common_form(types: &[DataType]) -> Result<DataType> {
         return Ok(DataType::Utf8View);
     }
     if types.iter().all(|data_type| element_type(data_type).is_some()) {
+        if types.iter().any(|data_type| dimensions(data_type) != dimensions(&types[0])) {
+            return Err(BindError::unsupported("a column of arrays of several depths", NO_PLACE));
+        }
         let elements: Vec<DataType> = types.iter().map(|data_type| innermost(data_type).clone()).collect();
         return Ok(with_elements(&types[0], common_form(&elements)?));
     }

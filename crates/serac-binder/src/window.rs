@@ -6,9 +6,9 @@
 
 use crate::binder::Binder;
 use crate::bound::Bound;
-use crate::calls::{AggregateCall, chosen, finished, of_aggregates};
+use crate::calls::{AggregateCall, chosen, of_aggregates};
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::number_forms::of_one_form;
+use crate::number_forms::{arrays_of_one_form, of_one_form};
 use crate::operators::{checked, types_of};
 use crate::plan_parts::{has_part, levels_of, sorted};
 use crate::scope::Context;
@@ -150,12 +150,12 @@ impl Binder<'_> {
         });
         let mut calls: Vec<Expr> = calls.collect();
         let value = match default {
-            None => finished(calls, finish),
+            None => self.finished(calls, finish, context.schema)?,
             // The last function tells whether there is a row at the distance.
             Some(default) => {
                 let is_there = calls.swap_remove(1);
                 let whens = vec![(Box::new(Expr::IsNull(Box::new(is_there))), Box::new(default))];
-                Expr::Case(Case::new(None, whens, Some(Box::new(finished(calls, None)))))
+                Expr::Case(Case::new(None, whens, Some(Box::new(calls.swap_remove(0)))))
             }
         };
         checked(value, result, span, context.schema)
@@ -187,10 +187,12 @@ impl Binder<'_> {
         for (argument, to) in arguments.into_iter().zip(&found.signature.arguments) {
             exprs.push(self.implicitly(argument, *to, context.schema)?.expr);
         }
-        if let [value, distance, default] = &exprs[..]
-            && result == TypeId::NUMERIC
-        {
-            let mut both = of_one_form(vec![value.clone(), default.clone()], context.schema)?;
+        if let [value, distance, default] = &exprs[..] {
+            let both = vec![value.clone(), default.clone()];
+            let mut both = match result {
+                TypeId::NUMERIC => of_one_form(both, context.schema)?,
+                _ => arrays_of_one_form(both, true, context.schema)?,
+            };
             both.insert(1, distance.clone());
             exprs = both;
         }

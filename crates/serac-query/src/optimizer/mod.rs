@@ -12,7 +12,8 @@
 //! | `unnest` | correlated subqueries as joins |
 //! | `volatile_columns` | volatile functions in columns that nobody reads |
 //! | `volatile_calls` | calls of volatile functions that are written alike |
-//! | `grouping_sets`, `true_keys`, `repeated_keys` | what DataFusion concludes without reason |
+//! | `grouping_sets`, `join_claims`, `true_keys`, `repeated_keys` | what DataFusion concludes without reason |
+//! | `unknown` | an operator that states nothing about its rows |
 //! | `given_orders`, `source_order`, `lost_orders` | orders of rows that DataFusion does not keep |
 //! | `filters`, `cross_joins`, `empty_branches` | rules of DataFusion, kept from what they would lose |
 //! | `date_comparisons` | dates compared with times, as dates |
@@ -33,6 +34,7 @@ mod float_zeros;
 mod given_orders;
 mod grouping_sets;
 mod in_lists;
+mod join_claims;
 mod join_order;
 mod list_guards;
 mod lost_orders;
@@ -42,6 +44,7 @@ mod set_operations;
 mod source_order;
 mod text_predicates;
 mod true_keys;
+mod unknown;
 mod unnest;
 mod volatile_calls;
 mod volatile_columns;
@@ -58,6 +61,7 @@ pub use float_zeros::FloatZeros;
 pub use given_orders::GivenOrders;
 pub use grouping_sets::GroupingSets;
 pub use in_lists::{InLists, without_lists_of_expressions};
+pub use join_claims::JoinClaims;
 pub use join_order::JoinOrder;
 pub use lost_orders::LostOrders;
 pub use null_safe::NullSafe;

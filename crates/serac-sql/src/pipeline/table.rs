@@ -6,7 +6,7 @@ use crate::pipeline::pass::{Origin, Pass, Stage, Work};
 use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, UuidTypes};
 use serac_query::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
-    FloatZeros, GivenOrders, GroupingSets, InLists, JoinOrder, LostOrders, NullSafe, Optimizing, Physical,
+    FloatZeros, GivenOrders, GroupingSets, InLists, JoinClaims, JoinOrder, LostOrders, NullSafe, Optimizing, Physical,
     RepeatedKeys, SetOperations, SourceOrder, TextPredicates, Unnest, VolatileCalls, VolatileColumns,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
@@ -95,6 +95,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(physical("LimitedDistinctAggregation", DataFusion, "Ends a DISTINCT once it has as many rows as its limit.")),
     optional(physical("FilterPushdown", Around(ByNames::around), "Hands filters down to the scans.")),
     optional(physical("WindowTopN", DataFusion, "Keeps the first rows of each partition of a window alone.")),
+    physical("join_claims", Ours(|_| Arc::new(JoinClaims)), "Keeps joins from false conclusions about the order of their rows."),
     physical("EnsureRequirements", DataFusion, "Sorts and distributes rows as operators need them."),
     physical("source_order", Ours(|_| Arc::new(SourceOrder)), "Keeps the order of a single stream of rows."),
     optional(physical("CombinePartialFinalAggregate", DataFusion, "Makes one aggregation of two steps between which nothing is distributed.")),
