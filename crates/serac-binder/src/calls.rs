@@ -645,7 +645,8 @@ impl Binder<'_> {
             };
             let calls = parts.into_iter().map(|part| self.aggregate_of(owner, call(part), span));
             let calls = calls.collect::<Result<_>>()?;
-            return checked(self.finished(calls, finish, context.schema)?, result, span, context.schema).map_err(refused);
+            return checked(self.finished(calls, finish, context.schema)?, result, span, context.schema)
+                .map_err(refused);
         }
         if let Some(clause) = context.without_aggregates {
             let message = match clause {

@@ -417,7 +417,9 @@ impl<R: CopyInput> CsvReader<R> {
         }
         if std::mem::take(&mut self.is_new) {
             self.input.skip_mark()?;
-            if self.header && let Some(line) = self.read_row()? {
+            if self.header
+                && let Some(line) = self.read_row()?
+            {
                 text_in_line(&self.bytes, line)?;
             }
         }

@@ -316,9 +316,9 @@ fn named(bound: BoundStatement, source: &Source, postgresql_names: bool) -> Boun
     BoundWithNames { parts, body, names, parameters }
 }
 
-/// A query or a change that reads a single table, and no view, for the point path: without the
-/// locking clause that it may have. `digits` are those of parameters that are fixed numbers. `None`
-/// if it reads another relation, or has an error.
+/// A query or a change that reads a single table, and no view, or a query that reads nothing, for
+/// the point path: without the locking clause that it may have. `digits` are those of parameters
+/// that are fixed numbers. `None` if it reads another relation, or has an error.
 pub(crate) fn of_one_table(
     state: &SessionState,
     source: &Source,
@@ -329,7 +329,7 @@ pub(crate) fn of_one_table(
     let is_query = matches!(source.statement(), StatementKind::Query(_));
     let read = serac_binder::relations_of_statement(source.statement());
     let tables = InSession::over_nothing(state, &shared);
-    if read.len() != usize::from(is_query) || !read.iter().all(|name| tables.table(name).is_ok()) {
+    if read.len() > usize::from(is_query) || !read.iter().all(|name| tables.table(name).is_ok()) {
         return None;
     }
     // Tables are found without waiting.

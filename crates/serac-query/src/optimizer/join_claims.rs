@@ -41,7 +41,9 @@ impl PhysicalOptimizerRule for JoinClaims {
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            if node.is::<SortMergeJoinExec>() || node.is::<PiecewiseMergeJoinExec>() || node.is::<SymmetricHashJoinExec>()
+            if node.is::<SortMergeJoinExec>()
+                || node.is::<PiecewiseMergeJoinExec>()
+                || node.is::<SymmetricHashJoinExec>()
             {
                 return Ok(Transformed::yes(unknown(node)));
             }

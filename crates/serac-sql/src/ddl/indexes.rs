@@ -28,6 +28,7 @@ use serac_engine::catalog::definition::{
 };
 use serac_numeric_functions::FREE;
 use serac_parser::tree::{CreateIndex, Expr, ExprKind, IndexElement, KeptExpr};
+use serac_storage::ColumnType;
 
 /// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless
 /// it is said where they are.

@@ -235,7 +235,8 @@ impl Compilation<'_> {
         Some((access, filters, ordered))
     }
 
-    fn plan(&self, action: Action, table: Arc<Table>, returns: Option<Returned>) -> Option<Plan> {
+    /// `table` is the one that the action reads or changes.
+    fn plan(&self, action: Action, table: Option<&Table>, returns: Option<Returned>) -> Option<Plan> {
         let (schema, types) = match returns {
             Some((schema, mut types)) => {
                 // Expressions do not tell JSON from JSONB.
@@ -248,18 +249,22 @@ impl Compilation<'_> {
             }
             None => (None, Vec::new()),
         };
-        let is_referenced = self.catalog()?.children_of(&table.definition).next().is_some();
+        let catalog = self.catalog()?;
+        let is_referenced = table.is_some_and(|table| catalog.children_of(&table.definition).next().is_some());
         let needs_view = is_referenced || self.is_volatile.get();
         let (parameters, has_time) = (self.parameters.clone(), self.has_time.get());
         let widths = schema.as_ref().map_or_else(Vec::new, |schema| widths(schema));
         if widths.iter().flatten().sum::<usize>() > MOST_WIDTH {
             return None;
         }
-        Some(Plan { action, parameters, has_time, schema, types, widths, table, needs_view })
+        Some(Plan { action, parameters, has_time, schema, types, widths, needs_view })
     }
 
     fn select(&self, plan: LogicalPlan, lock: Option<OnHeld>) -> Option<Plan> {
         let (mut shape, result) = self.shape(plan)?;
+        if shape.is_row() && lock.is_none() {
+            return self.row(&shape, &result);
+        }
         let table = shape.table.clone()?;
         let may_claim = || shape.aggregates.is_none() && self.session.may_with_all(&table, &[Privilege::Update]);
         // Rows that OFFSET skips are claimed, too: the other path does that.
@@ -315,7 +320,19 @@ impl Compilation<'_> {
         let find = Find { access, index_access, filters };
         let (outputs, returned) = self.returned(outputs, &result);
         let query = Query { find, aggregates, first_is_enough, outputs, order, skip, fetch };
-        self.plan(Action::Select { query, lock }, table, Some(returned))
+        self.plan(Action::Select { table: table.clone(), query, lock }, Some(&table), Some(returned))
+    }
+
+    /// SELECT without FROM.
+    fn row(&self, shape: &Shape, result: &Schema) -> Option<Plan> {
+        let mut compiler = self.compiler(std::iter::empty(), false)?;
+        let outputs = shape.outputs.iter().map(|expr| self.compile(expr.clone(), &mut compiler));
+        let (outputs, returned) = self.returned(outputs.collect::<Option<_>>()?, result);
+        // What such functions do to the session or its transaction is left to the other path.
+        if self.is_volatile.get() || outputs.is_empty() {
+            return None;
+        }
+        self.plan(Action::Row(outputs), None, Some(returned))
     }
 
     /// The expressions of a result, and its columns.
@@ -434,11 +451,11 @@ impl Compilation<'_> {
         let action = match is_update {
             true => {
                 let update = ColumnUpdate::new(&self.catalog()?, &table, &change.columns);
-                Action::Update { find, change, after, update }
+                Action::Update { table: table.clone(), find, change, after, update }
             }
-            false => Action::Delete { find, change, after },
+            false => Action::Delete { table: table.clone(), find, change, after },
         };
-        self.plan(action, table, returned)
+        self.plan(action, Some(&table), returned)
     }
 
     fn insert(&self, insert: BoundInsert) -> Option<Plan> {
@@ -493,7 +510,8 @@ impl Compilation<'_> {
             Some(conflict) => Some(self.on_conflict(&table, conflict)?),
         };
         let (after, _, returned) = self.after(&table, returning, true, false)?;
-        self.plan(Action::Insert(Insert { rows, generated, on_conflict, after }), table, returned)
+        let insert = Insert { rows, generated, on_conflict, after };
+        self.plan(Action::Insert { table: table.clone(), insert }, Some(&table), returned)
     }
 
     fn on_conflict(&self, table: &Arc<Table>, conflict: BoundConflict) -> Option<OnConflict> {

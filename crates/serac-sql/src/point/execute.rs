@@ -35,17 +35,25 @@ impl Plan {
     ) -> Result<Option<u64>> {
         rows.clear(self.types.len());
         match &self.action {
-            Action::Select { query, lock } => {
+            Action::Row(outputs) => {
+                let none = constants.row();
+                for output in outputs {
+                    rows.push(output.evaluate(&none)?);
+                }
+                rows.end_row();
+                Ok(Some(1))
+            }
+            Action::Select { table, query, lock } => {
                 let skip_held = *lock == Some(OnHeld::Skip);
                 loop {
                     rows.clear(self.types.len());
-                    if !query.run(txn, constants, scratch, rows, skip_held.then_some(&*self.table))? {
+                    if !query.run(txn, constants, scratch, rows, skip_held.then_some(&**table))? {
                         return Ok(None);
                     }
                     let Some(lock) = lock else { break };
                     let mut claimed = true;
                     for &row in &scratch.ids {
-                        claimed &= lock.claim(txn, &self.table, row)?;
+                        claimed &= lock.claim(txn, table, row)?;
                     }
                     if claimed {
                         break;
@@ -55,21 +63,21 @@ impl Plan {
                 }
                 Ok(Some(rows.len() as u64))
             }
-            Action::Insert(insert) => insert.run(&self.table, txn, constants, scratch, rows).map(Some),
-            Action::Update { find, change, after, update } => {
+            Action::Insert { table, insert } => insert.run(table, txn, constants, scratch, rows).map(Some),
+            Action::Update { table, find, change, after, update } => {
                 if !find.collect(txn, constants, scratch, change)? {
                     return Ok(None);
                 }
-                change.write(&self.table, txn, update, scratch)?;
-                change.follow(&self.table, txn, after, constants, scratch, rows)?;
+                change.write(table, txn, update, scratch)?;
+                change.follow(table, txn, after, constants, scratch, rows)?;
                 Ok(Some(scratch.ids.len() as u64))
             }
-            Action::Delete { find, change, after } => {
+            Action::Delete { table, find, change, after } => {
                 if !find.collect(txn, constants, scratch, change)? {
                     return Ok(None);
                 }
-                change.follow(&self.table, txn, after, constants, scratch, rows)?;
-                txn.delete_batch(&self.table, &scratch.ids)?;
+                change.follow(table, txn, after, constants, scratch, rows)?;
+                txn.delete_batch(table, &scratch.ids)?;
                 Ok(Some(scratch.ids.len() as u64))
             }
         }

@@ -7,9 +7,10 @@
 //!                                         ▼
 //!                             the session's other path, each time
 //! ```
-//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table. Its filter is an equality, a
-//! list or a range on the first columns of an ordered index ([`access`]), with any other
-//! conditions. It may have RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates over all rows.
+//! A [`Plan`] is SELECT, INSERT … VALUES, UPDATE or DELETE on a table, or SELECT without FROM. Its
+//! filter is an equality, a list or a range on the first columns of an ordered index ([`access`]),
+//! with any other conditions. It may have RETURNING, ON CONFLICT, ORDER BY, LIMIT, and aggregates
+//! over all rows.
 //! The binder decides the meaning of expressions, as on the other path; [`expression`] evaluates
 //! them. Rows are written by the engine as on the other path, so constraints, indexes and errors
 //! are the same.
@@ -89,8 +90,8 @@ type Exact<'a> = dyn Fn(&[ColumnType]) -> Option<Vec<OwnedValue>> + Sync + 'a;
 impl Plan {
     fn result(&self, affected: u64, rows: &Rows) -> Result<StatementResult> {
         let tag = match &self.action {
-            Action::Select { .. } => "SELECT",
-            Action::Insert(_) => "INSERT 0",
+            Action::Row(_) | Action::Select { .. } => "SELECT",
+            Action::Insert { .. } => "INSERT 0",
             Action::Update { .. } => "UPDATE",
             Action::Delete { .. } => "DELETE",
         };
@@ -600,7 +601,7 @@ impl Session {
             parameters
         };
         let running = self.running.as_mut().expect("a statement is open");
-        let writes = !matches!(plan.action, Action::Select { lock: None, .. });
+        let writes = !matches!(plan.action, Action::Row(_) | Action::Select { lock: None, .. });
         let txn = if writes { self.txn()? } else { &mut running.txn };
         let arena = Bump::new();
         let affected = plan.run(txn, Constants { parameters, arena: &arena }, scratch, rows)?;

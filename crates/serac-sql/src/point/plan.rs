@@ -21,7 +21,6 @@ pub(crate) struct Plan {
     pub(super) types: Vec<ColumnType>,
     /// The number of characters that the columns of CHAR(n) show ([`crate::wire::widths`]).
     pub(super) widths: Vec<Option<usize>>,
-    pub(super) table: Arc<Table>,
     /// Whether sequence functions, also those in defaults that referential actions may call for,
     /// look at the session's view of the database.
     pub(super) needs_view: bool,
@@ -30,12 +29,12 @@ pub(crate) struct Plan {
 impl Plan {
     /// Its access to rows, for EXPLAIN; `None` if it finds no rows.
     pub(super) fn shown(&self) -> Option<String> {
-        let (find, sorted) = match &self.action {
-            Action::Select { query, .. } => (&query.find, !query.order.is_empty()),
-            Action::Update { find, .. } | Action::Delete { find, .. } => (find, false),
-            Action::Insert(_) => return None,
+        let (table, find, sorted) = match &self.action {
+            Action::Select { table, query, .. } => (table, &query.find, !query.order.is_empty()),
+            Action::Update { table, find, .. } | Action::Delete { table, find, .. } => (table, find, false),
+            Action::Row(_) | Action::Insert { .. } => return None,
         };
-        let (table, access, filters) = (self.table.name(), find.access.shown(), find.filters.len());
+        let (table, access, filters) = (table.name(), find.access.shown(), find.filters.len());
         let filters = if filters > 0 { format!(", filters={filters}") } else { String::new() };
         let sorted = if sorted { ", sorted" } else { "" };
         Some(format!("SeracPointExec: table={table}, {access}{filters}{sorted}"))
@@ -45,10 +44,30 @@ impl Plan {
 /// The action of a statement.
 #[derive(Debug)]
 pub(super) enum Action {
-    Select { query: Query, lock: Option<OnHeld> },
-    Insert(Insert),
-    Update { find: Find, change: Change, after: After, update: ColumnUpdate },
-    Delete { find: Find, change: Change, after: After },
+    /// One row, of no table.
+    Row(Vec<RowExpr>),
+    Select {
+        table: Arc<Table>,
+        query: Query,
+        lock: Option<OnHeld>,
+    },
+    Insert {
+        table: Arc<Table>,
+        insert: Insert,
+    },
+    Update {
+        table: Arc<Table>,
+        find: Find,
+        change: Change,
+        after: After,
+        update: ColumnUpdate,
+    },
+    Delete {
+        table: Arc<Table>,
+        find: Find,
+        change: Change,
+        after: After,
+    },
 }
 
 /// The rows of a table that pass a filter.

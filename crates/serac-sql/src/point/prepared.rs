@@ -240,7 +240,7 @@ impl Prepared {
 pub(crate) fn may_be_point(source: &Source) -> bool {
     let is_short = source.len() <= MOST_BYTES;
     match source.statement() {
-        StatementKind::Query(query) => is_short && query.with.is_none() && is_of_a_relation(query),
+        StatementKind::Query(query) => is_short && query.with.is_none() && is_of_a_relation_or_none(query),
         StatementKind::Insert(insert) => {
             let has_few_rows = |query: &tree::Query| match &query.body {
                 QueryBody::Values(rows) => rows.len() <= MOST_ROWS,
@@ -254,9 +254,9 @@ pub(crate) fn may_be_point(source: &Source) -> bool {
     }
 }
 
-pub(crate) fn is_of_a_relation(query: &tree::Query) -> bool {
+fn is_of_a_relation_or_none(query: &tree::Query) -> bool {
     let QueryBody::Select(select) = &query.body else { return false };
-    matches!(&select.from[..], [TableExpr { kind: TableKind::Relation { sample: None, .. }, .. }])
+    matches!(&select.from[..], [] | [TableExpr { kind: TableKind::Relation { sample: None, .. }, .. }])
 }
 
 /// A query's action at rows that another transaction holds; an inner `None` if it claims no rows.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// A planned query in the form of the point path.
 pub(super) struct Shape {
-    /// The table; `None` for rows from elsewhere.
+    /// The table; `None` for rows from elsewhere, or for the row of a SELECT without FROM.
     pub(super) table: Option<Arc<Table>>,
     /// The types of the scan's columns.
     pub(super) columns: Vec<DataType>,
@@ -87,6 +87,16 @@ impl Shape {
                     fetch: None,
                 })
             }
+            LogicalPlan::EmptyRelation(relation) if relation.produce_one_row => Some(Self {
+                table: None,
+                columns: Vec::new(),
+                filters: Vec::new(),
+                aggregates: None,
+                outputs: Vec::new(),
+                order: Vec::new(),
+                skip: None,
+                fetch: None,
+            }),
             LogicalPlan::SubqueryAlias(alias) => Self::of(&alias.input),
             LogicalPlan::Filter(filter) => {
                 let mut shape = Self::of(&filter.input)?;
@@ -144,6 +154,12 @@ impl Shape {
             }
             _ => None,
         }
+    }
+
+    /// Whether it is one row of expressions.
+    pub(super) fn is_row(&self) -> bool {
+        let is_plain = self.filters.is_empty() && self.aggregates.is_none() && self.order.is_empty();
+        self.table.is_none() && self.columns.is_empty() && is_plain && !self.is_limited()
     }
 
     pub(super) fn is_limited(&self) -> bool {

@@ -791,3 +791,61 @@ async fn parameters_have_the_types_that_are_named_or_found_out() {
         assert_eq!(sessions[0].point_executions() > before, is_point, "{sql} {named:?}");
     }
 }
+
+/// A SELECT without FROM gives on the point path what it gives on the other path.
+#[tokio::test]
+async fn rows_of_no_table_are_the_same_on_both_paths() {
+    let mut sessions = Vec::new();
+    for is_on in [true, false] {
+        let mut session = Session::new(&database());
+        session.execute("CREATE TABLE t (a INT); INSERT INTO t VALUES (3)").await.unwrap();
+        session.execute(if is_on { "BEGIN" } else { "SET enable_point_path = off; BEGIN" }).await.unwrap();
+        sessions.push(session);
+    }
+    for (sql, is_point) in [
+        ("SELECT 1", true),
+        ("SELECT 1 AS one, 'two' AS two, NULL AS three", true),
+        ("SELECT 1.50 + 2, 7 / 2, -7 % 3, 2.0 ^ 3", true),
+        ("SELECT upper('a') || 'b', length('äö'), '5'::int + 1, 'x'::char(3)", true),
+        ("SELECT now() - now()", true),
+        ("SELECT 1 / 0", false),
+        ("SELECT 'x'::int", false),
+        ("SELECT 1 WHERE false", false),
+        ("SELECT 1 LIMIT 0", false),
+        ("SELECT count(*)", false),
+        ("SELECT (SELECT max(a) FROM t)", false),
+        ("SELECT generate_series(1, 2)", false),
+        ("SELECT 1 UNION SELECT 2", false),
+        ("SELECT 1 FOR UPDATE", false),
+        ("SELECT", false),
+    ] {
+        for round in 0..3 {
+            let before = sessions[0].point_executions();
+            let mut results = Vec::new();
+            for session in &mut sessions {
+                session.execute("SAVEPOINT s").await.unwrap();
+                results.push(shown(session.execute(sql).await, true));
+                session.execute("ROLLBACK TO s").await.unwrap();
+            }
+            assert_eq!(results[0], results[1], "{sql}");
+            // A text is compiled when it is seen for the second time.
+            let is_seen = is_point && round > 0;
+            assert!(!is_seen || sessions[0].point_executions() > before, "{sql} takes the point path");
+        }
+    }
+    // Values that change between executions.
+    let mut session = Session::new(&database());
+    session.execute("CREATE SEQUENCE s").await.unwrap();
+    for wanted in 1..4 {
+        assert_eq!(shown(session.execute("SELECT nextval('s')").await, true)[1], wanted.to_string());
+        session.execute(&format!("SET statement_timeout = {wanted}000")).await.unwrap();
+        let timeout = shown(session.execute("SELECT current_setting('statement_timeout')").await, true);
+        assert_eq!(timeout[1], format!("{wanted}s"));
+    }
+    let mut prepared = session.prepare("SELECT $1::int * 2, $2::text").unwrap();
+    assert!(prepared.is_point());
+    let mut rows = Rows::default();
+    let ran = session.run_prepared(&mut prepared, &[Value::Int32(21), Value::Bytes(b"x")], &mut rows).unwrap();
+    assert_eq!(ran, Some(1));
+    assert_eq!((rows.value(0, 0), rows.value(0, 1)), (Value::Int32(42), Value::Bytes(b"x")));
+}
