@@ -292,7 +292,7 @@ impl Binder<'_> {
         for item in window.order_by {
             let bound = value(&item.expr, ordered_values)?;
             let key = self.key(bound.expr.clone(), context.schema)?;
-            is_keyed |= key != bound.expr;
+            is_keyed |= key != bound.expr || is_without_ranges(&key.get_type(context.schema)?);
             let bound = Bound { expr: key, ..bound };
             if order_by.iter().all(|other| other.expr != bound.expr) {
                 order_by.push(sorted(item, bound.expr)?);
@@ -305,7 +305,11 @@ impl Binder<'_> {
             Some(frame) => self.frame(frame, window.span, &mut order_by, &ids, context)?,
         };
         // A RANGE without offsets is one of GROUPS, which DataFusion has over keys of any type.
-        let frame = match is_keyed && frame.units == WindowFrameUnits::Range {
+        let has_offset = [&frame.start_bound, &frame.end_bound].into_iter().any(|bound| match bound {
+            WindowFrameBound::Preceding(offset) | WindowFrameBound::Following(offset) => !offset.is_null(),
+            WindowFrameBound::CurrentRow => false,
+        });
+        let frame = match is_keyed && frame.units == WindowFrameUnits::Range && !has_offset {
             true => {
                 let all = |bound: WindowFrameBound| match bound {
                     WindowFrameBound::Preceding(_) => WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
@@ -670,4 +674,12 @@ fn is_negative(offset: &ScalarValue, id: TypeId) -> bool {
         }
         _ => false,
     }
+}
+/// Whether DataFusion has no frames of RANGE over an order by such values.
+fn is_without_ranges(data_type: &DataType) -> bool {
+    use DataType as D;
+    matches!(
+        data_type,
+        D::Time32(_) | D::Time64(_) | D::FixedSizeBinary(_) | D::Binary | D::LargeBinary | D::BinaryView
+    )
 }

@@ -532,7 +532,7 @@ pub(super) mod tests {
         for column_type in [ColumnType::Utf8, ColumnType::Int32] {
             let input = Pieces(b"a\xff\n1\n", 3);
             let mut rows = CsvReader::new(input, &Options::csv(true, b',', ""), &[column_type]);
-            assert_eq!(rows.next().unwrap().unwrap_err().sqlstate, sqlstate::CHARACTER_NOT_IN_REPERTOIRE);
+            assert_eq!(rows.next().unwrap().err().unwrap().sqlstate, sqlstate::CHARACTER_NOT_IN_REPERTOIRE);
         }
     }
 

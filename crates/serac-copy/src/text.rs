@@ -318,7 +318,7 @@ mod tests {
         let options = Options { header: true, ..Options::new("", Format::Text) };
         let input = BufReader::with_capacity(3, Pieces(b"a\xff\n1\n", 3));
         let read = TextReader::new(input, &options, 1).next().unwrap();
-        assert_eq!(read.unwrap_err().sqlstate, sqlstate::CHARACTER_NOT_IN_REPERTOIRE);
+        assert_eq!(read.err().unwrap().sqlstate, sqlstate::CHARACTER_NOT_IN_REPERTOIRE);
     }
 
     #[test]

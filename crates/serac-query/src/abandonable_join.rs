@@ -1,4 +1,4 @@
-//! Joins that end when their rows are not wanted any more.
+//! Joins, and calls of functions, that end when their rows are not wanted any more.
 //!
 //! DataFusion's operators give their thread back with the rows that they find. A join may compare
 //! many pairs of rows and find no pair for which its condition holds. Such a join keeps its thread
@@ -11,6 +11,9 @@
 //! one batch of its input lasts. That may be billions of rows of a product. Tokio ends a task only
 //! where the task gives its thread back. So each join here, and the input that it reads, gives its
 //! thread back after some time ([`InTurns`]).
+//!
+//! An operator calls functions for all rows of a batch. One call may take milliseconds, so the rows
+//! come to such an operator in pieces, few at first.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Schema};
@@ -18,7 +21,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
@@ -110,8 +113,12 @@ impl PhysicalExpr for WantedExpr {
 /// differ widely: the batches of a product are ready at once, and those above it may take seconds.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Rows of a batch that a hash join takes at a time, at the least.
+/// Rows of a batch that an operator takes at a time, at the least.
 const LEAST_ROWS: usize = 64;
+
+/// Rows of the first piece for which functions are called. Rows that are inserted into a table are
+/// appended in such batches, and results of so many rows show what a statement will need.
+const FIRST_ROWS: usize = 1_024;
 
 /// The time since a task got its thread; `None` before it has done anything.
 #[derive(Default)]
@@ -152,16 +159,17 @@ fn in_turns(mut rows: SendableRecordBatchStream, wanted: IsWanted) -> SendableRe
 }
 
 /// The rows in pieces of batches. The time that the reader spent on a piece sets the size of the
-/// next one, so that a piece keeps the reader for less than a turn. A join that only asks which
+/// next one, so that a piece keeps the reader for less than a turn; the first has `most` rows. A join that only asks which
 /// rows have partners compares all pairs of a batch before it asks for the next.
-fn in_pieces(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
-    let (schema, mut most) = (rows.schema(), usize::MAX);
+fn in_pieces(mut rows: SendableRecordBatchStream, mut most: usize) -> SendableRecordBatchStream {
+    let schema = rows.schema();
     let (mut rest, mut given): (Option<RecordBatch>, Option<(usize, Instant)>) = (None, None);
     let rows = poll_fn(move |context| {
         if let Some((count, since)) = given.take() {
-            most = match since.elapsed() < TURN {
-                true => most.saturating_mul(2),
-                false => (count / 8).max(LEAST_ROWS),
+            most = match since.elapsed() {
+                little if little < TURN / 16 => most.saturating_mul(16),
+                some if some < TURN => most.saturating_mul(2),
+                _ => (count / 8).max(LEAST_ROWS),
             };
         }
         let batch = match rest.take() {
@@ -189,14 +197,14 @@ fn in_pieces(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
 struct InTurns {
     plan: Arc<dyn ExecutionPlan>,
     wanted: IsWanted,
-    /// Whether batches come in pieces.
-    in_pieces: bool,
+    /// Rows of the first piece in which batches come; `None` for whole batches.
+    first_piece: Option<usize>,
 }
 
 impl InTurns {
     /// The same of another plan.
     fn of(&self, plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(Self { plan, wanted: self.wanted.clone(), in_pieces: self.in_pieces })
+        Arc::new(Self { plan, wanted: self.wanted.clone(), first_piece: self.first_piece })
     }
 }
 
@@ -246,7 +254,10 @@ impl ExecutionPlan for InTurns {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = self.plan.execute(partition, context)?;
-        let rows = if self.in_pieces { in_pieces(rows) } else { rows };
+        let rows = match self.first_piece {
+            Some(most) => in_pieces(rows, most),
+            None => rows,
+        };
         Ok(in_turns(rows, self.wanted.clone()))
     }
 }
@@ -287,24 +298,47 @@ fn with_wanted_filter(plan: &Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Resul
 /// A join that takes turns. The rows that it compares with those that it keeps also come in turns:
 /// the join may take many of them before it gives one.
 fn abandonable(join: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Arc<dyn ExecutionPlan>> {
-    let of = |plan: Arc<dyn ExecutionPlan>, in_pieces| {
-        Arc::new(InTurns { plan, wanted: wanted.clone(), in_pieces }) as Arc<dyn ExecutionPlan>
-    };
+    let of = |plan, first_piece| in_turns_of(plan, wanted, first_piece);
     // The first input is the one that is kept; a merge keeps rows of both, and counts their bytes.
     let (is_hashed, is_merged) = (join.is::<HashJoinExec>(), join.is::<SortMergeJoinExec>());
     let input = |(at, input): (usize, &Arc<dyn ExecutionPlan>)| match at == 1 || is_merged {
-        true => of(input.clone(), is_hashed),
+        true => of(input.clone(), is_hashed.then_some(usize::MAX)),
         false => input.clone(),
     };
     let inputs = join.children().into_iter().enumerate().map(input).collect::<Vec<_>>();
-    Ok(of(replace_children_if_necessary(join, inputs)?, false))
+    Ok(of(replace_children_if_necessary(join, inputs)?, None))
 }
 
-/// The plan, with joins that give their threads back, and ask whether they are wanted.
+fn in_turns_of(plan: Arc<dyn ExecutionPlan>, wanted: &IsWanted, first_piece: Option<usize>) -> Arc<dyn ExecutionPlan> {
+    Arc::new(InTurns { plan, wanted: wanted.clone(), first_piece })
+}
+
+/// Whether an operator itself calls functions.
+fn has_calls(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let mut found = false;
+    let _ = node.apply_expressions(&mut |expr| {
+        found = found || expr.exists(|part| Ok(part.is::<ScalarFunctionExpr>())).unwrap_or(true);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found
+}
+
+/// Whether a plan calls functions.
+pub fn calls_functions(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    has_calls(plan) || plan.children().into_iter().any(calls_functions)
+}
+
+/// The plan, with joins and calls of functions that give their threads back, and ask whether they
+/// are wanted.
 pub fn while_wanted(plan: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Arc<dyn ExecutionPlan>> {
     let transformed = plan.transform_up(|node| {
         Ok(match with_wanted_filter(&node, wanted)? {
             Some(join) => Transformed::yes(abandonable(join, wanted)?),
+            None if has_calls(&node) && !node.children().is_empty() => {
+                let inputs = node.children().into_iter();
+                let inputs = inputs.map(|input| in_turns_of(input.clone(), wanted, Some(FIRST_ROWS))).collect();
+                Transformed::yes(replace_children_if_necessary(node, inputs)?)
+            }
             None => Transformed::no(node),
         })
     })?;

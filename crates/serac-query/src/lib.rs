@@ -5,7 +5,7 @@
 //! | [`scan`] | tables in a snapshot, scans, lookups by key, bitmap indexes, aggregates of blocks, and the physical rules that bring them into plans |
 //! | [`optimizer`] | rules of the analyzer and the optimizer: common types, checked arithmetic, subqueries, the order of joins |
 //! | [`deep`] | stacks for what is nested, and threads for planning |
-//! | [`abandonable_join`] | joins that end when their rows are not wanted any more |
+//! | [`abandonable_join`] | joins and calls of functions that end when their rows are not wanted any more |
 #![warn(missing_docs)]
 
 pub mod abandonable_join;

@@ -27,6 +27,7 @@ use serac_storage::ColumnType;
 use serac_values::assignment::assign;
 use serac_values::text_types::is_text;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 impl KeptExpression<'_> {
     /// The expression over columns of `schema`, as the binder gives it.
@@ -73,17 +74,24 @@ impl KeptExpression<'_> {
         deep::with_room_if(self.text.len() > SHORT, || {
             let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
             let expr = state.create_physical_expr(self.planned(state, &schema)?, &schema)?;
-            let piece = |start: usize| -> Result<ArrayRef> {
+            let [mut most, limit] = PIECES;
+            let (mut start, mut pieces) = (0, Vec::new());
+            loop {
                 // The statement can end between pieces, which do not wait for anything.
                 check_statement()?;
-                let rows = batch.slice(start, PIECE.min(batch.num_rows() - start));
-                Ok(expr.evaluate(&rows)?.into_array(rows.num_rows())?)
-            };
-            if batch.num_rows() <= PIECE {
-                return piece(0);
+                let begun = Instant::now();
+                let rows = batch.slice(start, most.min(batch.num_rows() - start));
+                pieces.push(expr.evaluate(&rows)?.into_array(rows.num_rows())?);
+                start += rows.num_rows();
+                if start == batch.num_rows() {
+                    break;
+                }
+                most = if begun.elapsed() < QUICK { limit.min(2 * most) } else { PIECES[0].max(most / 2) };
             }
-            let pieces = (0..batch.num_rows()).step_by(PIECE).map(piece).collect::<Result<Vec<_>>>()?;
-            Ok(concat(&pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())?)
+            match &pieces[..] {
+                [all] => Ok(all.clone()),
+                pieces => Ok(concat(&pieces.iter().map(|piece| &**piece).collect::<Vec<_>>())?),
+            }
         })
     }
 
@@ -127,8 +135,10 @@ pub(crate) fn renamed(expression: &str, from: &str, to: &str) -> Result<String> 
     Ok(replaced(expression, places.map(|last| (last.span, quote(to))).collect()))
 }
 
-/// Rows for which an expression is evaluated at a time.
-const PIECE: usize = 1024;
+/// Rows for which an expression is evaluated at a time, at first and at the most. There may be more
+/// if the last ones took less than [`QUICK`].
+const PIECES: [usize; 2] = [16, 1024];
+const QUICK: Duration = Duration::from_millis(5);
 
 /// Bytes of an expression that cannot be deep, and takes no time to plan.
 pub(crate) const SHORT: usize = 64;

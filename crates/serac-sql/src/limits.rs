@@ -74,6 +74,12 @@ fn timed_out() -> SqlError {
     SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement due to statement timeout")
 }
 
+/// The time that a statement may keep a thread which others need as well.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The SQLSTATE of a statement that has to go on elsewhere. No client sees it.
+pub(crate) const ELSEWHERE: &str = sqlstate::OBJECT_IN_USE;
+
 /// The limits of one statement: it may be cancelled, and has a time to run.
 pub struct Limits {
     cancelled: Pin<Box<OwnedNotified>>,
@@ -82,24 +88,50 @@ pub struct Limits {
 
 /// The time at which a statement has to end.
 #[derive(Clone)]
-struct End {
+pub(crate) struct End {
     cancels: Arc<AtomicU64>,
     /// The session's cancellations before the statement.
     before: u64,
     deadline: Option<Instant>,
+    /// The time from which its thread is needed for others, so that it has to go on elsewhere.
+    elsewhere: Option<Instant>,
 }
 
 impl End {
+    /// Of a statement that starts now.
+    fn new(cancel: &CancelHandle, timeout: Option<Duration>) -> Self {
+        Self {
+            cancels: cancel.cancels.clone(),
+            // Relaxed: as in `CancelHandle`.
+            before: cancel.cancels.load(Ordering::Relaxed),
+            deadline: timeout.map(|timeout| Instant::now() + timeout),
+            elsewhere: None,
+        }
+    }
+
+    /// Of a statement that starts now, on a thread that others need as well.
+    pub(crate) fn of_shared_thread(cancel: &CancelHandle, timeout: Option<Duration>) -> Self {
+        Self { elsewhere: Some(Instant::now() + PATIENCE), ..Self::new(cancel, timeout) }
+    }
+
     fn check(&self) -> Result<()> {
         // Relaxed: as in `CancelHandle`.
         if self.cancels.load(Ordering::Relaxed) != self.before {
             return Err(cancelled());
         }
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) { Err(timed_out()) } else { Ok(()) }
+        let is_over = |time: Option<Instant>| time.is_some_and(|time| Instant::now() >= time);
+        if is_over(self.deadline) {
+            return Err(timed_out());
+        }
+        if is_over(self.elsewhere) {
+            Err(SqlError::new(ELSEWHERE, "the statement takes too long here"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Runs `part` as a part of this statement.
-    fn within<T>(&self, part: impl FnOnce() -> T) -> T {
+    pub(crate) fn within<T>(&self, part: impl FnOnce() -> T) -> T {
         /// Puts back what was there, also after a panic.
         struct Outer(Option<End>);
         impl Drop for Outer {
@@ -128,15 +160,9 @@ pub(crate) fn check_statement() -> Result<()> {
 impl Limits {
     /// For a statement that starts now.
     pub(crate) fn new(cancel: &CancelHandle, timeout: Option<Duration>) -> Self {
-        Self {
-            end: End {
-                cancels: cancel.cancels.clone(),
-                // Relaxed: as in `CancelHandle`.
-                before: cancel.cancels.load(Ordering::Relaxed),
-                deadline: timeout.map(|timeout| Instant::now() + timeout),
-            },
-            cancelled: Box::pin(cancel.cancelled.clone().notified_owned()),
-        }
+        // First the notification: a cancellation between the two is noticed twice, not missed.
+        let cancelled = Box::pin(cancel.cancelled.clone().notified_owned());
+        Self { cancelled, end: End::new(cancel, timeout) }
     }
 
     /// Runs a part of the statement; a panic is an error like any other.

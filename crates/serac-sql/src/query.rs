@@ -37,7 +37,7 @@ use serac_engine::{DecimalForm, Table};
 use serac_numeric_functions::wanted::IsWanted;
 use serac_parser::tree::Expr;
 use serac_pg::TypeId;
-use serac_query::abandonable_join::{Wanted, while_wanted};
+use serac_query::abandonable_join::{Wanted, calls_functions, while_wanted};
 use serac_query::scan::{SeracScanExec, SeracTable};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,6 +46,8 @@ use std::sync::atomic::Ordering;
 const BATCHES_AHEAD: usize = 2;
 /// Rows, or combinations of rows of several tables, up to which a query is short.
 const SHORT_ROWS: usize = 2_000;
+/// The same of a query that calls functions, which may take milliseconds.
+const FEW_ROWS: usize = 16;
 
 /// Levels of a plan, with the expressions in it, from which on it is deep.
 const DEEP_PLAN: usize = 100;
@@ -93,6 +95,9 @@ impl Ready {
         let (mut state, plan) = frame.into_parts();
         let is_wanted = IsWanted::default();
         state.config_mut().options_mut().extensions.insert(is_wanted.clone());
+        // Functions get the options that were there when the statement began, without this.
+        let options = state.config_options().clone();
+        state.execution_props_mut().config_options = Some(options);
         let context = state.task_ctx();
         let plan = change(state.create_physical_plan(&plan).await.map_err(in_planner)?)?;
         let is_deep = is_deep(&plan);
@@ -117,7 +122,8 @@ async fn ready_to_explain(frame: DataFrame, is_verbose: bool) -> Result<(Ready, 
     Ok((Ready::of(frame).await?, logical))
 }
 
-/// Whether a plan for `threads` threads touches a handful of rows.
+/// Whether a plan for `threads` threads touches a handful of rows, or a few if it calls functions.
+/// Such a plan keeps the thread that would receive its cancellation.
 fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
     /// An upper bound of the combinations of rows; `None` if it is not known.
     fn combinations(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> Option<usize> {
@@ -137,7 +143,8 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
             children => children.iter().try_fold(1usize, |all, child| all.checked_mul(combinations(child, threads)?)),
         }
     }
-    combinations(plan, threads).is_some_and(|rows| rows <= SHORT_ROWS)
+    let most = if calls_functions(plan) { FEW_ROWS } else { SHORT_ROWS };
+    combinations(plan, threads).is_some_and(|rows| rows <= most)
 }
 
 /// The plan with decimals of up to 18 digits in 64 bits, if all that it does is to read columns of

@@ -337,8 +337,13 @@ impl Transaction {
 
     // ---- privileges
 
-    /// The object's kind; its error if it is not there.
+    /// The object's kind; its error if it is not there, or if the role may not look it up.
     pub(crate) fn kind_of(&self, object: &Object) -> Result<ObjectKind> {
+        if let Object::Relation(schema, _) = object
+            && self.role != RoleId::BOOTSTRAP
+        {
+            self.acting().check_usage(schema)?;
+        }
         let missing = || EngineError::Missing {
             kind: if matches!(object, Object::Schema(_)) { "schema" } else { "relation" },
             name: object.name().to_owned(),

@@ -56,6 +56,8 @@ struct Compilation<'s> {
     names: SchemaRef,
     /// Whether an expression calls a volatile function.
     is_volatile: Cell<bool>,
+    /// Whether an expression calls functions.
+    computes: Cell<bool>,
     /// Whether an expression asks for the time of the transaction.
     has_time: Cell<bool>,
 }
@@ -99,6 +101,7 @@ impl Session {
             state,
             names,
             is_volatile: Cell::new(false),
+            computes: Cell::new(false),
             has_time: Cell::new(false),
         };
         match body {
@@ -175,7 +178,7 @@ impl Compilation<'_> {
 
     /// The compiler of expressions over rows of these columns: see [`Compiler::new`].
     fn compiler(&self, columns: impl Iterator<Item = DataType>, all: bool) -> Option<Compiler<'_>> {
-        Compiler::new(&self.state, columns, &self.parameters, all).ok()
+        Compiler::new(&self.state, &self.computes, columns, &self.parameters, all).ok()
     }
 
     fn simplified(&self, expr: Expr, compiler: &Compiler<'_>) -> Option<Expr> {
@@ -257,7 +260,7 @@ impl Compilation<'_> {
         if widths.iter().flatten().sum::<usize>() > MOST_WIDTH {
             return None;
         }
-        Some(Plan { action, parameters, has_time, schema, types, widths, needs_view })
+        Some(Plan { action, parameters, has_time, schema, types, widths, computes: self.computes.get(), needs_view })
     }
 
     fn select(&self, plan: LogicalPlan, lock: Option<OnHeld>) -> Option<Plan> {

@@ -11,6 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Oper
 use datafusion::prelude::Column;
 use serac_query::optimizer::operator_of;
 use serac_storage::ColumnType;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The name of the parameter, behind the statement's own, that has the time of the transaction.
@@ -20,6 +21,8 @@ const TRANSACTION_TIME_TYPE: ColumnType = ColumnType::Timestamp { utc: true };
 /// Makes [`RowExpr`]s of DataFusion's expressions.
 pub(super) struct Compiler<'s> {
     pub(super) state: &'s SessionState,
+    /// Set by an expression that calls functions.
+    computes: &'s Cell<bool>,
     /// The columns of the row, behind them the parameters, and behind those the time of the
     /// transaction.
     pub(super) schema: DFSchema,
@@ -35,6 +38,7 @@ impl<'s> Compiler<'s> {
     /// otherwise those that are [`used`](Self::used).
     pub(super) fn new(
         state: &'s SessionState,
+        computes: &'s Cell<bool>,
         columns: impl Iterator<Item = DataType>,
         parameters: &[ColumnType],
         all: bool,
@@ -46,7 +50,7 @@ impl<'s> Compiler<'s> {
         fields.extend(parameters.map(|(i, t)| Field::new(format!("${}", i + 1), t.arrow(), true)));
         fields.push(Field::new(TRANSACTION_TIME, TRANSACTION_TIME_TYPE.arrow(), false));
         let schema = DFSchema::try_from(Schema::new(fields))?;
-        Ok(Self { state, schema, columns, used: (!all).then(Vec::new) })
+        Ok(Self { state, computes, schema, columns, used: (!all).then(Vec::new) })
     }
 
     /// The position of a column in the row that is evaluated.
@@ -257,6 +261,7 @@ impl<'s> Compiler<'s> {
             inputs.push((input.expr, input.column_type));
         }
         let schema = Arc::new(Schema::new(fields));
+        self.computes.set(true);
         let physical = self.state.create_physical_expr(expr.clone(), &DFSchema::try_from(schema.clone()).ok()?).ok()?;
         let expr =
             RowExpr::Arrow(Arc::new(ArrowExpr { physical, schema, inputs, output, is_volatile: expr.is_volatile() }));

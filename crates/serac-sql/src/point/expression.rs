@@ -6,6 +6,7 @@
 
 use super::rows::Rows;
 use crate::error::{Result, SqlError};
+use crate::limits::check_statement;
 use bumpalo::Bump;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
@@ -539,6 +540,7 @@ fn float(operation: Arithmetic, a: Value<'_>, b: Value<'_>) -> Result<Value<'sta
 impl ArrowExpr {
     #[inline(never)]
     fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
+        check_statement()?;
         let inputs = self.inputs.iter().zip(self.schema.fields()).map(|((input, column_type), field)| {
             let array = array_of(&[OwnedValue::from(&input.evaluate(row)?)], *column_type);
             Ok(if array.data_type() == field.data_type() { array } else { cast(&array, field.data_type())? })

@@ -41,7 +41,7 @@ use crate::conflicts::Conflicts;
 use crate::deep;
 use crate::description::Description;
 use crate::error::{Result, SqlError};
-use crate::limits::Limits;
+use crate::limits::{ELSEWHERE, End, Limits};
 use crate::parsed::{Parsed, Source};
 use crate::point::prepared::{PathChoice, PointDependencies, Prepared, changed_plan, has_same_columns};
 use crate::result::{PendingResult, Started, StatementResult, durable};
@@ -511,8 +511,8 @@ impl Session {
     }
 
     /// Runs a statement in the transaction as it is; `None` if it is not for the point path, or if
-    /// DDL holds the table. The other path waits for DDL, because the thread that would end the
-    /// wait may need this thread. A panic is an error like any other.
+    /// DDL holds the table, or if it computes for long. The other path waits for DDL, because the
+    /// thread that would end the wait may need this thread. A panic is an error like any other.
     fn run_once(
         &mut self,
         prepared: &mut Prepared,
@@ -525,7 +525,7 @@ impl Session {
         let running = self.running.as_mut().expect("a statement is open");
         running.txn.set_lock_timeout(LOCK_TIMEOUT);
         match result {
-            Err(error) if error.sqlstate == sqlstate::OBJECT_IN_USE => {
+            Err(error) if error.sqlstate == ELSEWHERE => {
                 running.undo_statement();
                 Ok(None)
             }
@@ -600,11 +600,16 @@ impl Session {
         } else {
             parameters
         };
+        let end = plan.computes.then(|| End::of_shared_thread(&self.cancel, self.shared.values.statement_timeout()));
         let running = self.running.as_mut().expect("a statement is open");
         let writes = !matches!(plan.action, Action::Row(_) | Action::Select { lock: None, .. });
         let txn = if writes { self.txn()? } else { &mut running.txn };
         let arena = Bump::new();
-        let affected = plan.run(txn, Constants { parameters, arena: &arena }, scratch, rows)?;
+        let mut run = || plan.run(txn, Constants { parameters, arena: &arena }, scratch, rows);
+        let affected = match &end {
+            Some(end) => end.within(run)?,
+            None => run()?,
+        };
         if writes && affected.is_some() {
             txn.check_statement_end()?;
         }

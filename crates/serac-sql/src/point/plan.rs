@@ -21,6 +21,8 @@ pub(crate) struct Plan {
     pub(super) types: Vec<ColumnType>,
     /// The number of characters that the columns of CHAR(n) show ([`crate::wire::widths`]).
     pub(super) widths: Vec<Option<usize>>,
+    /// Whether expressions call functions, which may take long.
+    pub(super) computes: bool,
     /// Whether sequence functions, also those in defaults that referential actions may call for,
     /// look at the session's view of the database.
     pub(super) needs_view: bool,

@@ -292,6 +292,60 @@ async fn expressions_of_a_table_end_with_their_statement() {
     assert_eq!(number(&mut session, "SELECT (SELECT count(*) FROM c) + (SELECT count(*) FROM g)").await, 0);
 }
 
+/// Functions of a query that has ended give its threads back. They would take minutes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_functions_end_with_their_statement() {
+    let db = database(None);
+    let mut session = Session::new(&db);
+    session.execute("CREATE TABLE t (n INT, v NUMERIC)").await.unwrap();
+    session.execute("INSERT INTO t SELECT n, n FROM generate_series(1, 100000) s(n)").await.unwrap();
+    session.execute("SET statement_timeout = 100").await.unwrap();
+    for slow in [
+        "SELECT sum(power(v + 1, 100.5)) FROM t",
+        "SELECT count(*) FROM t WHERE power(v + 1, 100.5) > 0",
+        "SELECT n FROM t ORDER BY power(v + 1, 100.5)",
+        "UPDATE t SET v = power(v + 1, 100.5)",
+        "SELECT sum(length(md5(repeat(n::text, 100000)))) FROM t",
+    ] {
+        for _ in 0..2 {
+            assert_eq!(session.execute(slow).await.unwrap_err().sqlstate, "57014", "{slow}");
+        }
+        // All threads are free for the next query.
+        session.execute("SET statement_timeout = '20s'").await.unwrap();
+        assert_eq!(number(&mut session, "SELECT count(*) FROM t WHERE v > 0").await, 100_000, "{slow}");
+        session.execute("SET statement_timeout = 100").await.unwrap();
+    }
+}
+
+/// Statements by key run on the thread that receives cancellations, so they leave it when they
+/// compute for long.
+#[tokio::test]
+async fn statements_by_key_that_compute_for_long_run_elsewhere() {
+    let db = database(None);
+    let (mut session, mut other) = (Session::new(&db), Session::new(&db));
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY, v NUMERIC)").await.unwrap();
+    session.execute("INSERT INTO t SELECT n, n FROM generate_series(1, 3000) s(n)").await.unwrap();
+    other.execute("SELECT v FROM t WHERE id = 1; SELECT v FROM t WHERE id = 2").await.unwrap();
+    let slow = "UPDATE t SET v = power(v + 1, 900.5) WHERE id BETWEEN 1 AND 2000";
+    let handle = session.cancel_handle();
+    let cancelled = async {
+        // The statement is running, and this thread answers others.
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            other.execute("SELECT v FROM t WHERE id = 3").await.unwrap();
+        }
+        handle.cancel();
+    };
+    let (ended, ()) = tokio::join!(session.execute(slow), cancelled);
+    assert_eq!(ended.unwrap_err().sqlstate, "57014");
+    session.execute("SET statement_timeout = 100").await.unwrap();
+    assert_eq!(session.execute(slow).await.unwrap_err().sqlstate, "57014");
+    session.execute("SET statement_timeout = 0").await.unwrap();
+    assert_eq!(number(&mut session, "SELECT count(*) FROM t WHERE v <> id").await, 0);
+    session.execute("UPDATE t SET v = round(sqrt(v), 3) WHERE id = 9").await.unwrap();
+    assert_eq!(number(&mut session, "SELECT v::int FROM t WHERE id = 9").await, 3);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_the_memory_limit_a_query_spills_or_fails() {
     let db = database(Some(16 << 20));
