@@ -14,7 +14,7 @@
 //! | [`evaluate()`] | the operators, as functions of a snapshot and their inputs |
 //! | `access` | whether an index or a scan finds rows sooner: percentiles of columns, measured costs |
 //! | `clustered` | ranges of rows that lie in the order of a column |
-//! | [`column`] | selections on columns and values at positions, block by block |
+//! | [`column`](mod@column) | selections on columns and values at positions, block by block |
 //! | [`values`] | vectors of numbers, and what is computed on them |
 //! | [`variable`] | what a name may stand for |
 //! | [`load`] | a client's CSV file, chunk by chunk |

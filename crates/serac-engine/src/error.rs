@@ -169,7 +169,7 @@ pub enum EngineError {
         detail: String,
     },
     /// A row for a table that does not have all its columns yet
-    /// ([`TableDefinition::unnamed_columns`](crate::catalog::definition::TableDefinition::unnamed_columns)).
+    /// ([`TableDefinition::unnamed_columns`]).
     #[error("table \"{table}\" takes no rows before its last {missing} columns are named")]
     Incomplete {
         /// The table.

@@ -6,8 +6,8 @@
 //! not unwrap in comparisons: `n::INTEGER = 2` holds for 2.3, too.
 //!
 //! Casts whose results may be far larger than their arguments become functions as well, so that
-//! [`super::accounted`] counts them. These are casts of arrays, and of views of texts, which many
-//! rows may share, to texts that each row has for itself.
+//! [`accounted`](mod@super::accounted) counts them. These are casts of arrays, and of views of
+//! texts, which many rows may share, to texts that each row has for itself.
 
 use crate::typed::rewrite_typed;
 use datafusion::arrow::array::{

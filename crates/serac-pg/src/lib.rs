@@ -7,7 +7,7 @@
 //! | [`casts`] | which type is cast to which, and where without being told |
 //! | [`operators`] | which operators there are |
 //! | [`functions`] | which functions, aggregates and window functions there are |
-//! | [`reference`] | what those that can be called do, with examples |
+//! | [`reference`](mod@reference) | what those that can be called do, with examples |
 //! | [`resolve`] | which operator or function a call means; the common type of several expressions |
 //!
 //! The rules are those of chapter 10 of PostgreSQL's manual, "Type Conversion". The tables in

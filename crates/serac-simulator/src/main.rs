@@ -1,7 +1,7 @@
 //! Deterministic simulation of the storage and the engine.
 //!
 //! One seed decides everything: the schedule of all threads (`serac_sync::simulation`), the limits
-//! that are made small ([`serac_sync::limit`]), the files that tear, fill up and fail (`disk.rs`),
+//! that are made small (`serac_sync::limit`), the files that tear, fill up and fail (`disk.rs`),
 //! the transactions (`client.rs`), the moments at which the process dies or the power goes
 //! (`episode.rs`). The oracle is a history of committed rows (`model.rs`): what each transaction
 //! reads must be what the history had at its snapshot, and for a serializable one that writes also

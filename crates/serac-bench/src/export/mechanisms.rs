@@ -10,8 +10,9 @@
 //! | server-side RDMA | lends frozen blocks, sends hot ones | threads of the server's process |
 //! | shared memory | checkpointed; copies what has become hot since | maps the image, in the process of its own |
 //!
-//! The client ([`client`]) puts all rows through a linear unit. The server of all mechanisms is
-//! this process: its processor time is that of the process less that of the client's threads in it.
+//! The client ([`client`](super::client)) puts all rows through a linear unit. The server of all
+//! mechanisms is this process: its processor time is that of the process less that of the client's
+//! threads in it.
 //!
 //! RDMA goes over the loopback transport. It checks keys and copies as a device does, but by a
 //! thread: a thread of the server if the server writes, a thread of the client if the client reads.

@@ -3,9 +3,9 @@
 //! A bulk load does not note its index changes row by row. It hands over leaves, which go into the
 //! Delta Log as one entry and from there into the bins, vector by vector. They cost as much as rows
 //! in an index (4 bytes each or less), not the 60 bytes of a change. Queries do not read such
-//! entries. A query that must see a committed bulk entry merges the log first ([`Cubit::reader`]),
-//! and a transaction that has committed one merges at once. The counter of the log's bulk entries
-//! spares all other queries the look.
+//! entries. A query that must see a committed bulk entry merges the log first
+//! (`Cubit::reader`), and a transaction that has committed one merges at once. The counter of the
+//! log's bulk entries spares all other queries the look.
 //!
 //! The rows are new. If a slot was recycled by compaction, its former row ended with an earlier
 //! commit. So bits of earlier commits are merged before the bulk, and bits of the same transaction

@@ -17,7 +17,7 @@
 //! | [`function`] | functions and procedures, CALL, DO |
 //! | [`alter`] | ALTER of relations |
 //! | [`alter_object`] | ALTER of other things |
-//! | [`drop`] | DROP, COMMENT |
+//! | [`drop`](mod@drop) | DROP, COMMENT |
 //! | [`copy`] | COPY |
 //! | [`session`] | SET, RESET, SHOW, transactions |
 //! | [`cursor`] | prepared statements, cursors, LISTEN |

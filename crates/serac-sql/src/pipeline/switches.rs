@@ -2,7 +2,7 @@
 //!
 //! The rules of the session's state are made anew when the setting changes, so it costs nothing
 //! otherwise. Plans that are kept are made again, because the change counts as one of a setting
-//! ([`SessionEnv::note_setting`](crate::session_env::SessionEnv::note_setting)).
+//! ([`SessionEnv::note_setting`]).
 
 use super::table::PASSES;
 use crate::error::{Result, SqlError};

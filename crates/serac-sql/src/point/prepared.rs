@@ -73,9 +73,9 @@ pub(crate) struct Told {
 /// A prepared statement, made by [`Session::prepare`](crate::Session::prepare). For the session
 /// that has prepared it.
 ///
-/// Once it has been [described](Session::describe), its columns are fixed: if DDL has changed them,
-/// it is refused with SQLSTATE 0A000, before it has an effect. The client reads and writes values
-/// as it was told.
+/// Once it has been [described](crate::Session::describe), its columns are fixed: if DDL has
+/// changed them, it is refused with SQLSTATE 0A000, before it has an effect. The client reads and
+/// writes values as it was told.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(super) statement: Arc<Parsed>,

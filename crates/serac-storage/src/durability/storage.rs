@@ -861,8 +861,8 @@ impl Storage {
     /// Compacts and freezes every block of `table` that can be: waits for up to `patience` until
     /// the transactions that run now have ended. Blocks that were frozen for another format than
     /// the table has now are brought into that. Call it outside a transaction. Returns the numbers
-    /// of frozen blocks and of all blocks. A table whose format is
-    /// [`FreezeFormat::Never`](crate::FreezeFormat::Never) is not changed.
+    /// of frozen blocks and of all blocks. A table whose format is [`FreezeFormat::Never`] is not
+    /// changed.
     pub fn freeze_table(&self, table: &Arc<DataTable>, patience: Duration) -> (u32, u32) {
         if table.freeze_format() == FreezeFormat::Never {
             let metrics = table.metrics();

@@ -91,7 +91,7 @@ pub fn column(array: &ArrayRef, binary: bool) -> Result<(ArrayRef, ColumnType), 
     column_of(array, binary, false)
 }
 
-/// As [`column`]. `is_json`: documents are JSON, and no JSONB ([`super::is_json`]).
+/// As [`column()`]. `is_json`: documents are JSON, and no JSONB ([`super::is_json`]).
 ///
 /// # Errors
 /// When a value does not fit.

@@ -87,7 +87,7 @@ pub fn check_widths(widths: impl Iterator<Item = Option<usize>>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the blanks behind a value of a column with a [width](width), which has been written.
+/// Writes the blanks behind a value of a column with a [width], which has been written.
 pub fn write_blanks(out: &mut Vec<u8>, value: Value<'_>, width: Option<usize>) {
     if let (Some(width), Value::Bytes(text)) = (width, value) {
         out.extend(std::iter::repeat_n(b' ', missing_blanks(text, width)));
