@@ -1,39 +1,39 @@
-//! The binder: from the [tree](serac_parser::tree) of a statement to a plan in which every name,
+//! The binder: from the [tree] of a statement to a plan in which every name,
 //! type, operator and cast is decided, by PostgreSQL's rules ([`serac_pg`]).
 //!
 //! | module | what |
 //! |---|---|
-//! | [`environment`] | what the binder asks of the session |
-//! | [`statement`] | what it gives: bound queries and changes |
-//! | [`binder`] | what is known while a statement is bound |
-//! | [`query`] | WITH, VALUES, ORDER BY, LIMIT |
-//! | [`recursion`] | recursive queries of WITH |
-//! | [`set_operation`] | UNION, INTERSECT, EXCEPT |
-//! | [`select`] | SELECT: from its items to a projection, DISTINCT |
-//! | [`group`] | GROUP BY, grouping sets |
-//! | [`window`] | window functions |
-//! | [`from`] | FROM: tables, subqueries, joins |
-//! | [`rows_of`] | FROM: functions that give rows |
-//! | [`scope`] | which columns a name may mean |
-//! | [`expression`] | expressions |
-//! | [`calls`] | functions and aggregates |
-//! | [`operators`] | which operator is meant, and results of calls |
-//! | [`change`], [`target`] | INSERT, UPDATE, DELETE, MERGE, and their table |
-//! | [`lock`], [`claims`] | FOR UPDATE and its kin |
-//! | [`subquery`] | subqueries in expressions |
-//! | [`row`] | rows in expressions |
-//! | [`alike`] | whether two subqueries are the same |
-//! | [`arrays`], [`array_texts`] | arrays in expressions, and quoted ones |
-//! | [`parameters`] | `$1`, and its type |
-//! | [`bound`] | bound expressions and their casts |
-//! | [`constants`] | quoted constants as values of a type |
-//! | [`types`] | how Arrow stores the values of a type |
-//! | [`numeric`], [`number_forms`] | numbers with digits of their own, and keys of values |
-//! | [`plan_parts`] | parts of plans: subqueries and what they refer to |
-//! | [`selected`] | what a query selects |
-//! | [`limits`] | how large a statement may be |
-//! | [`names`] | the names of a result's columns |
-//! | [`visit`] | the relations of a statement |
+//! | `environment` | what the binder asks of the session |
+//! | `statement` | what it gives: bound queries and changes |
+//! | `binder` | what is known while a statement is bound |
+//! | `query` | WITH, VALUES, ORDER BY, LIMIT |
+//! | `recursion` | recursive queries of WITH |
+//! | `set_operation` | UNION, INTERSECT, EXCEPT |
+//! | `select` | SELECT: from its items to a projection, DISTINCT |
+//! | `group` | GROUP BY, grouping sets |
+//! | `window` | window functions |
+//! | `from` | FROM: tables, subqueries, joins |
+//! | `rows_of` | FROM: functions that give rows |
+//! | `scope` | which columns a name may mean |
+//! | `expression` | expressions |
+//! | `calls` | functions and aggregates |
+//! | `operators` | which operator is meant, and results of calls |
+//! | `change`, `target` | INSERT, UPDATE, DELETE, MERGE, and their table |
+//! | `lock`, `claims` | FOR UPDATE and its kin |
+//! | `subquery` | subqueries in expressions |
+//! | `row` | rows in expressions |
+//! | `alike` | whether two subqueries are the same |
+//! | `arrays`, `array_texts` | arrays in expressions, and quoted ones |
+//! | `parameters` | `$1`, and its type |
+//! | `bound` | bound expressions and their casts |
+//! | `constants` | quoted constants as values of a type |
+//! | `types` | how Arrow stores the values of a type |
+//! | `numeric`, `number_forms` | numbers with digits of their own, and keys of values |
+//! | `plan_parts` | parts of plans: subqueries and what they refer to |
+//! | `selected` | what a query selects |
+//! | `limits` | how large a statement may be |
+//! | `names` | the names of a result's columns |
+//! | `visit` | the relations of a statement |
 //!
 //! A query holds expressions, and an expression queries. The modules that bind them are parts of
 //! one `impl Binder` and call each other as its methods. Types, limits and functions that several

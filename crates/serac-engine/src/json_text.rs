@@ -3,7 +3,7 @@
 //!
 //! A text is checked once ([`check`]) and read part by part afterwards. No function here is
 //! recursive. So a document that is only read may be as deep as memory allows; a document that is
-//! checked has at most [`MOST_LEVELS`] levels.
+//! checked has at most `MOST_LEVELS` levels.
 
 use crate::json::{InvalidJson, MOST_LEVELS, as_text, write_string};
 use arrow_array::{ArrayRef, cast::AsArray};

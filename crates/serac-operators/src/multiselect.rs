@@ -21,7 +21,7 @@
 //!   The time depends on the number of results, so this is for many selects with few rows each.
 //!
 //! A sample says how many rows a select will have. A future bitvector exists from the beginning,
-//! and its parts are written there ([`crate::shared_bits`]).
+//! and its parts are written there (`crate::shared_bits`).
 //!
 //! There are two ways to put other parts together. [`Append::NoBlock`]: the thread that finishes
 //! the last part of a select appends them in order, while other tasks go on. [`Append::Block`]:

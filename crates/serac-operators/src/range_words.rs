@@ -7,7 +7,7 @@
 //!
 //! Positions are written without a branch for each bit. The numbers of a word's bits are put side
 //! by side as bytes: by one compression of a register, or eight bits at a time from a table. Then
-//! they are widened and written, [`LANES`] at a time and at least once, also if fewer are there:
+//! they are widened and written, `LANES` at a time and at least once, also if fewer are there:
 //! the next write overwrites the rest.
 
 use crate::segments::Segments;

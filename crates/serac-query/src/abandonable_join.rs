@@ -10,7 +10,7 @@
 //! If an aggregation or a sort takes a join's rows, the join always has another batch ready while
 //! one batch of its input lasts. That may be billions of rows of a product. Tokio ends a task only
 //! where the task gives its thread back. So each join here, and the input that it reads, gives its
-//! thread back after some time ([`InTurns`]).
+//! thread back after some time (`InTurns`).
 //!
 //! An operator calls functions for all rows of a batch. One call may take milliseconds, so the rows
 //! come to such an operator in pieces, few at first.

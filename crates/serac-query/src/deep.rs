@@ -14,12 +14,12 @@
 //! rows. Cancellation, timeouts and the end of the connection take effect during the wait. A
 //! planner that no session waits for any more is *abandoned*. It notices at the next rule, table or
 //! expression ([`check`]), ends, and drops its memory. Up to then it gives its place among the
-//! [`PLANNERS`] that may run at a time to the next statement, and takes one of [`ABANDONED`].
+//! `PLANNERS` that may run at a time to the next statement, and takes one of `ABANDONED`.
 //! Threads are bounded by both together: an abandoned planner that finds no such place keeps its
 //! old place.
 //!
 //! **Memory.** The planner is charged for the memory that its thread has taken
-//! ([`crate::allocations`]), from the memory for the queries of all sessions. At each charge it
+//! (`crate::allocations`), from the memory for the queries of all sessions. At each charge it
 //! also checks whether it is abandoned. A session's `work_mem` is for the memory that its queries
 //! keep. The charge ends with the planning: a finished plan is small beside the work that made it.
 

@@ -2,7 +2,7 @@
 //!
 //! A transaction works with the version that was current at its snapshot, and with a private copy
 //! once it runs DDL. Its changes there are put on top of the newest version when it commits
-//! ([`crate::catalog::catalog_changes`]), so versions form a line. The version becomes current
+//! (`crate::catalog::catalog_changes`), so versions form a line. The version becomes current
 //! inside the commit's critical section, together with the data. The log keeps whole versions, as
 //! JSON: DDL is rare and a catalog is small, and replay needs no rules. A version is logged at the
 //! end of its transaction. Rows of tables that the transaction has made come before, so the layout

@@ -66,7 +66,7 @@ impl RoleId {
     pub const WRITE_ALL_DATA: Self = Self(6182);
     /// Roles that are made later have numbers from here on.
     pub(crate) const FIRST: u32 = 16_384;
-    /// Whether every database has the role, as in PostgreSQL: [`PREDEFINED`].
+    /// Whether every database has the role, as in PostgreSQL (`PREDEFINED`).
     pub fn is_predefined(self) -> bool {
         PREDEFINED.contains_key(&self)
     }

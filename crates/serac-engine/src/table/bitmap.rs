@@ -1,9 +1,9 @@
 //! Bitmap indexes of tables ([`serac_index::cubit`]), kept by every write.
 //!
-//! A transaction collects what its writes do to each index ([`BitmapChanges`]); savepoints mark the
+//! A transaction collects what its writes do to each index (`BitmapChanges`); savepoints mark the
 //! lengths of these lists. Just before the storage commits, one [`TransactionCell`] is made and all
 //! lists are published with it, so that table and indexes change at one instant. An abort drops the
-//! lists. Moves of compaction are published the same way ([`crate::transaction::row_follower`]). An
+//! lists. Moves of compaction are published the same way (`crate::transaction::row_follower`). An
 //! index is built from the rows that the snapshot of CREATE INDEX sees, while the table's lock
 //! keeps writers out and ensures that there is no newer row. The transaction's own uncommitted rows
 //! are among them: the index is not visible before they are committed, and a rollback to before

@@ -23,12 +23,12 @@
 //! Standard input is the first input. The output is a stream of Arrow IPC on standard output. The
 //! file is sealed against changes, so all programs may share it.
 //!
-//! **Isolation** ([`sandbox`]). A program has a file system of its own: programs and libraries of
+//! **Isolation** (`sandbox`). A program has a file system of its own: programs and libraries of
 //! the system, the paths that the job grants, an empty `/tmp`. It has no network, no processes but
 //! its own, no privileges, and no system calls that it does not need. A system that cannot isolate
 //! a program gets an error, never a program without isolation.
 //!
-//! **Limits** ([`Limits`]) are watched while a program runs ([`supervise`]): processor time,
+//! **Limits** ([`Limits`]) are watched while a program runs (`supervise`): processor time,
 //! memory, time, output, processes. A program that passes one is killed with all its descendants.
 //! The same happens when its statement is cancelled, and when this process dies.
 //!

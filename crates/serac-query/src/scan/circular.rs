@@ -87,7 +87,7 @@ fn cache_bytes() -> usize {
 /// The setting `shared_scans`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SharedScans {
-    /// Scans attach where that pays: see [`Reading::pays`].
+    /// Scans attach where that pays: see `Reading::pays`.
     Auto,
     /// They attach wherever they can.
     On,

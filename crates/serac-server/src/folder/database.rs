@@ -712,7 +712,7 @@ enum Place {
 
 /// A session, in this process or in the one that has the folder open. When that process ends, the
 /// session continues as a new one with its next statement, wherever the folder is open then. If it
-/// had a transaction or state, statements fail before ([`loss`](super::loss)).
+/// had a transaction or state, statements fail before (`folder::loss`).
 pub struct FolderSession {
     database: FolderDatabase,
     options: SessionOptions,

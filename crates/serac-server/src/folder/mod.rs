@@ -13,7 +13,7 @@
 //!                   connection
 //! ```
 //!
-//! **Opening** ([`database`]) is a loop: connect to the socket; without an answer, open the folder;
+//! **Opening** (`database`) is a loop: connect to the socket; without an answer, open the folder;
 //! if the lock is held, wait and begin again. So of several processes that find a folder free, one
 //! gets the lock and the others connect to it. `LOCK` says whether its holder serves others. If it
 //! does, but does not answer, it is recovering or closing the database, and is waited for. If it
@@ -23,7 +23,7 @@
 //! file behind. A client that connects to that file is refused by the system, and the next process
 //! that opens the folder replaces it.
 //!
-//! **The end of a holder** ([`server`]) goes in this order:
+//! **The end of a holder** (`server`) goes in this order:
 //!
 //! 1. If it ends because its work is done, new clients are taken while an earlier client is busy,
 //!    which may wait for their work (`a | b | c` with a command of the same folder at each place).
@@ -40,7 +40,7 @@
 //! A client remembers the end, and continues with its next statement if possible: it connects to
 //! the folder's new holder, or opens the folder. A session's own state (settings, prepared
 //! statements, temporary tables, channels) ends with its holder. If there was state, or an open
-//! transaction, statements fail before a new session begins ([`loss`]). So no statement runs in a
+//! transaction, statements fail before a new session begins (`loss`). So no statement runs in a
 //! session or transaction other than its own. A statement that ran when its holder was killed ends
 //! with SQLSTATE 08006.
 //!
@@ -59,13 +59,13 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`database`] | to open or to connect, and sessions that do not show which |
-//! | [`loss`] | what becomes of statements whose session has ended |
-//! | [`server`] | the listener, its limits, the end |
-//! | [`connection`] | a connection: login, statements, results |
-//! | [`running`] | which statement runs, and how it is cancelled |
-//! | [`rows`] | record batches as messages |
-//! | [`images`] | tables in shared memory |
+//! | `database` | to open or to connect, and sessions that do not show which |
+//! | `loss` | what becomes of statements whose session has ended |
+//! | `server` | the listener, its limits, the end |
+//! | `connection` | a connection: login, statements, results |
+//! | `running` | which statement runs, and how it is cancelled |
+//! | `rows` | record batches as messages |
+//! | `images` | tables in shared memory |
 
 mod connection;
 mod database;

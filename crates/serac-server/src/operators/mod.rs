@@ -2,7 +2,7 @@
 //! or TCP.
 //!
 //! A connection has a task, which reads, writes and keeps the time, and a thread, which runs the
-//! client's statements in order. They meet in a [`link`]:
+//! client's statements in order. They meet in a `link`:
 //!
 //! ```text
 //!            task                     link                    thread
@@ -24,12 +24,12 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`server`] | the listener, the connections, the end |
-//! | [`login`] | from a connection's first byte to its role |
-//! | [`connection`] | a connection's task |
-//! | [`link`] | where task and thread meet |
-//! | [`worker`] | a connection's thread |
-//! | [`read`] | frames from a stream |
+//! | `server` | the listener, the connections, the end |
+//! | `login` | from a connection's first byte to its role |
+//! | `connection` | a connection's task |
+//! | `link` | where task and thread meet |
+//! | `worker` | a connection's thread |
+//! | `read` | frames from a stream |
 
 mod connection;
 mod link;

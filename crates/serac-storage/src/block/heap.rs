@@ -8,13 +8,13 @@
 //!
 //! **Names of bytes.** Slots and the before-images of linked undo records name bytes. An update
 //! moves the slot's name to its record without telling the heap; an abort makes both name the bytes
-//! ([`retain`](HeapLatch::retain)). Unlinked records, values that an abort takes back and rows that
-//! are gone for everybody [`release`](HeapLatch::release) them. Each chunk counts the bytes in it
+//! (`HeapLatch::retain`). Unlinked records, values that an abort takes back and rows that are gone
+//! for everybody release them (`HeapLatch::release`). Each chunk counts the bytes in it
 //! that are named, its *live* bytes; the rest is garbage. A column has chunks of its own: a gather
 //! takes them as they are, without looking at views. All these changes, and every change of a view
 //! in a slot, happen under the heap's latch, taken once for the whole change of a row.
 //!
-//! **Reading rows** takes no latch: a reader finds the chunk's [place](Places), which does not
+//! **Reading rows** takes no latch: a reader finds the chunk's place (`Places`), which does not
 //! move. This is safe because bytes and place are there before the view is. A view that is true for
 //! a reader's snapshot was stored before a version head or a commit's stamp that the reader has
 //! acquired since. A redirection is a store with Release, which the reader's Acquire fence pairs
@@ -23,9 +23,9 @@
 //! **When a chunk goes.** A chunk that takes no more appends and has no live bytes left is dropped
 //! an epoch later: a reader copies views and fetches their chunks under one pin. A later chunk uses
 //! the index again. Chunks that are garbage for the most part are emptied by
-//! [`crate::freeze::vacuum`].
+//! `crate::freeze::vacuum`.
 //!
-//! **Back from frozen.** A thawed block [adopts](HeapLatch::adopt) the buffers of its frozen form
+//! **Back from frozen.** A thawed block adopts (`HeapLatch::adopt`) the buffers of its frozen form
 //! as chunks without appends. So a thaw copies no values of variable length, unless the frozen
 //! block lies in a file.
 //!

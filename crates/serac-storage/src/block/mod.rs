@@ -1,7 +1,7 @@
 //! A block: 1 MiB of relaxed Arrow memory, its version column and its heap (§3.2, §4.1).
 //!
 //! The block is shared by writers that change it in place and readers that copy from it, all at
-//! once. Every access to its memory is therefore atomic (or a [`racy_copy`]), at most 8 bytes wide.
+//! once. Every access to its memory is therefore atomic (or a `racy_copy`), at most 8 bytes wide.
 //! A 16-byte view or decimal is read and written as two halves and may be seen torn. The version
 //! column decides which values a snapshot sees (see [`crate::table::data_table`]); this module only
 //! promises that no access is undefined.

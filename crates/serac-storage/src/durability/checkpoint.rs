@@ -17,14 +17,14 @@
 //! log are removed only once both names are durable. At any moment, each whole copy names a
 //! checkpoint that is there, with the log after it.
 //!
-//! If both copies are lost, a manifest is made from the data files' own metadata ([`FoundFiles`]).
+//! If both copies are lost, a manifest is made from the data files' own metadata (`FoundFiles`).
 //! Each block is that of the newest file that has it, and a logged change of a block counts if it
 //! is newer than that file. Rows that were deleted with the rest of their block may come back.
 //!
 //! **A checkpoint that fails** (on a full disk, say) removes its files of hot blocks and its
 //! incomplete files. Complete files of frozen blocks stay, since these lie in them by then. Each
 //! frozen block is written once, so this is bounded, and the next attempt has less to write. A file
-//! is removed when no manifest that the disk may hold names it ([`NamedFiles`]) and no block lies
+//! is removed when no manifest that the disk may hold names it (`NamedFiles`) and no block lies
 //! in it. This is checked before each checkpoint, too.
 //!
 //! **A frozen block is written once.** A written block is replaced, in the block table, by its twin

@@ -14,7 +14,7 @@
 //! largest values, and the checksums of all pieces. It also names the file's table and checkpoint.
 //! A second key (`serac.catalog`) has the catalog of that time, and a third one (`serac.tail`) the
 //! tail's checksum. They serve a database that must be salvaged from its data files alone. A piece
-//! is checked when a column that touches it is first used ([`DataFile::verify`]): only a reader of
+//! is checked when a column that touches it is first used (`DataFile::verify`): only a reader of
 //! damaged bytes gets the error.
 
 use crate::block::layout::BlockLayout;

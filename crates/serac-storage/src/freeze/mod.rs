@@ -6,7 +6,7 @@
 //!  +------ a transaction writes -----+                                                                                  |
 //!  +---------------------------------------- a transaction writes: the block is thawed ----------------------------------+
 //! ```
-//! **A block is cold** ([`is_cold`]) when the collector has met no change of it for a wait. The
+//! **A block is cold** (`is_cold`) when the collector has met no change of it for a wait. The
 //! first wait is [`freeze_after`](crate::StorageOptions::freeze_after). Each thaw of the block
 //! doubles its wait, up to 64 times the first.
 //!
@@ -30,7 +30,7 @@
 //! to always belongs to a hot block.
 //!
 //! **The freezer** sets cooling, in a round that has a number of its own
-//! ([`crate::freeze::temperature`]). Then it moves the clock, and waits until every transaction
+//! (`crate::freeze::temperature`). Then it moves the clock, and waits until every transaction
 //! that started before that has ended. A writer that looked while the block was still hot, and has
 //! been stalled since (the race of the text's figure 9), is one of those transactions. A later one
 //! has read the clock, so it sees cooling or a later state. Then the freezer compare-and-swaps

@@ -22,16 +22,16 @@
 //! block's heap, and those of a row that is gone for everybody. It does so under the row's latch:
 //! no other collector may meanwhile unlink the record of a transaction that has just deleted the
 //! row and takes that back. Rows of a bulk append that is undone release theirs at once. A
-//! collector that finds a heap with much garbage vacuums it ([`crate::freeze::vacuum`]).
+//! collector that finds a heap with much garbage vacuums it (`crate::freeze::vacuum`).
 //!
 //! **Deferred actions** run in the order of their timestamps, once the watermark has reached theirs
 //! and the records of all transactions up to it are unlinked: an action may ask which versions a
 //! chain still reaches. A transaction is submitted before its actions are, so a run takes actions
 //! first and transactions afterwards. It puts back the actions that are not older than the
 //! transactions that another run has in hand, or has put down unfinished because its watermark was
-//! lower. An action looks at rows without being a transaction. So the present is
-//! [held](TransactionManager::hold) while it runs. The newest record of a change that is rolled
-//! back meanwhile stays on its chain, and so a reader of the row notices.
+//! lower. An action looks at rows without being a transaction. So the present is held
+//! (`TransactionManager::hold`) while it runs. The newest record of a change that is rolled back
+//! meanwhile stays on its chain, and so a reader of the row notices.
 //!
 //! **Cooling blocks** are frozen once the watermark has reached the timestamp at which they began
 //! to cool ([`crate::freeze`]). Every run takes blocks from one queue until it is empty, so

@@ -45,8 +45,8 @@ const LARGEST_RANGE_OF_JOINED: u64 = 1 << 20;
 const SAMPLED_BLOCKS: u32 = 8;
 
 /// Computes aggregations over scans block by block, if all aggregates are of numbers that it knows;
-/// the header of [`super`] describes it. An aggregation that a query has twice (a common table
-/// expression that is used twice) is computed once.
+/// the header of `scan::block_aggregate` describes it. An aggregation that a query has twice (a
+/// common table expression that is used twice) is computed once.
 #[derive(Debug, Default)]
 pub struct BlockAggregation {
     /// Memory of queries, if it is limited. Then a range of keys is used only if its groups take a

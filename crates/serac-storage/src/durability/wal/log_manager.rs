@@ -46,8 +46,8 @@ pub enum Durability {
     /// Once its log is on the disk.
     #[default]
     Full,
-    /// At once; the log follows within about [`RELAXED_INTERVAL`]. A crash of the machine or the
-    /// process loses at most the commits of that window, and never a part of a transaction.
+    /// At once; the log follows within about 10 ms (`RELAXED_INTERVAL`). A crash of the machine or
+    /// the process loses at most the commits of that window, and never a part of a transaction.
     Relaxed,
     /// At once, and no log is written: only a checkpoint or a clean close keeps the commits.
     Off,

@@ -32,12 +32,12 @@
 //! segments are kept because earlier ones are: only the beginning of the log is ever removed. Order
 //! of a checkpoint:
 //!
-//! 1. [`LogManager::begin_checkpoint`] goes on in a new segment, if the present one is long, so
+//! 1. `LogManager::begin_checkpoint` goes on in a new segment, if the present one is long, so
 //!    that this checkpoint frees the older ones;
 //! 2. the snapshot is taken, and written;
-//! 3. [`LogManager::position_for`] syncs everything that was taken so far, and says which position
+//! 3. `LogManager::position_for` syncs everything that was taken so far, and says which position
 //!    the manifest must name, with the newest sequence number that is durable;
-//! 4. the manifest is published, durably; then [`LogManager::truncate_before`] removes the segments
+//! 4. the manifest is published, durably; then `LogManager::truncate_before` removes the segments
 //!    before the position and syncs the folder.
 //!
 //! A transaction that commits between 2 and 3 is newer than the snapshot, and keeps its first
@@ -59,8 +59,8 @@
 //! segment. It marks the place with an [`Open`](frame::FrameKind::Open) frame, unless the last
 //! frame is one and lies in the last segment. Older parts without a commit are dead from there on.
 //!
-//! [`log_manager`] writes segments, and [`frame`] knows their form. [`reader`] reads them back and
-//! tells an unfinished end from damage. [`recovery`] puts transactions together and prepares the
+//! `log_manager` writes segments, and [`frame`] knows their form. `reader` reads them back and
+//! tells an unfinished end from damage. `recovery` puts transactions together and prepares the
 //! place where the next process goes on.
 
 pub mod frame;

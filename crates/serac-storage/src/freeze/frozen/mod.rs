@@ -4,12 +4,12 @@
 //! slot holds a row; it is absent if all slots do. Values of a fixed width are Arrow's physical
 //! types, 64-byte aligned (DECIMAL of up to 18 digits as scaled 64-bit integers, which Arrow calls
 //! Decimal64). Values of variable length have the encoding that the table's [`FreezeFormat`] asks
-//! for (see [`column`]), without garbage, or with very little. All buffers are reference-counted: a
+//! for (see `column`), without garbage, or with very little. All buffers are reference-counted: a
 //! lent buffer lives as long as anyone holds it, whether or not the block exists.
 //!
 //! **The memory.** A gathered block keeps the hot block's memory, where the values lie already, and
 //! the heap chunks. Pages that the hot block alone needs, such as views that became offsets, are
-//! given back when its last reader is gone ([`crate::block::block_memory`]).
+//! given back when its last reader is gone (`crate::block::block_memory`).
 //!
 //! **When a dictionary pays.** A column of a table in `dictionary` format keeps its views in a
 //! block if its values occur less than twice on the average. It also keeps them if codes and
@@ -18,7 +18,7 @@
 //!
 //! A block that a checkpoint has written lies in its data file ([`crate::durability::data_file`]).
 //! Its buffers are a mapping's, which the operating system reads when they are touched and forgets
-//! when memory is short. A block in a file has a [`BlockSource`], and a column is checked
+//! when memory is short. A block in a file has a `BlockSource`, and a column is checked
 //! ([`FrozenBlock::check`]) before its first use.
 
 mod column;
