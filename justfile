@@ -17,7 +17,7 @@ slt +NAME:
 tidy:
     cargo xtask tidy
 
-# Checks spelling and dependencies.
+# Checks spelling, dependencies and doc comments.
 lint:
     scripts/lint
 
