@@ -8,7 +8,7 @@ use super::relations::sequence_type;
 use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA};
 use crate::pg_catalog::scope::Scope;
 use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction, SequenceDefinition};
-use serac_engine::security::{self, Columns, Privilege, RoleId};
+use serac_engine::security::{self, Columns, Grant, Privilege, Privileges, RoleId};
 use serac_pg::functions::{self, FunctionKind, Volatility};
 use serac_values::type_names;
 
@@ -373,41 +373,77 @@ fn check_constraints(scope: &Scope<'_>, rows: &mut Rows) {
 
 const TABLE_PRIVILEGES: [&str; 7] = ["INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"];
 
+/// The grants on a relation that the current user may see: it is a member of the role that gave
+/// them or of the one that has them, or everybody has them. The owner has all privileges by itself.
+fn grants_on(scope: &Scope<'_>, relation: &Relation) -> Vec<Grant> {
+    let security = scope.access.security();
+    let owner = RoleId(scope.owner(relation));
+    let all = Privileges::of(&Privilege::ALL);
+    let own = Grant { grantee: owner, grantor: owner, column: None, privileges: all, grantable: all };
+    let granted = security.grants(&security::Object::relation(&relation.schema, &relation.name)).into_owned();
+    let is_of_user = |role: RoleId| security.is_member(scope.access.role(), role);
+    let is_seen =
+        |grant: &Grant| grant.grantee == RoleId::PUBLIC || is_of_user(grant.grantor) || is_of_user(grant.grantee);
+    std::iter::once(own).chain(granted).filter(is_seen).collect()
+}
+
+/// A role that grants, or that has a grant.
+fn grant_role(scope: &Scope<'_>, role: RoleId) -> Option<String> {
+    if role == RoleId::PUBLIC { Some("PUBLIC".into()) } else { scope.role_name(role.0) }
+}
+
+/// Whether a grant may be handed on: its holder has the option, or the owner's rights.
+fn is_grantable(scope: &Scope<'_>, relation: &Relation, grant: &Grant, privilege: Privilege) -> bool {
+    let owner = RoleId(scope.owner(relation));
+    let is_owner = || grant.grantee != RoleId::PUBLIC && scope.access.security().is_member(grant.grantee, owner);
+    grant.grantable.contains(privilege) || is_owner()
+}
+
 fn table_privileges(scope: &Scope<'_>, rows: &mut Rows) {
-    for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v") && scope.is_shown(r)) {
-        let object = security::Object::relation(&relation.schema, &relation.name);
-        let has = |name: &&str| Privilege::of_name(name).is_some_and(|privilege| scope.access.may(&object, privilege));
-        for privilege in TABLE_PRIVILEGES.into_iter().filter(has) {
-            rows.add([
-                ("grantor", scope.owner_name(relation).into()),
-                ("grantee", scope.user().into()),
-                ("table_catalog", scope.database().into()),
-                ("table_schema", (&relation.schema).into()),
-                ("table_name", (&relation.name).into()),
-                ("privilege_type", privilege.into()),
-                ("is_grantable", yes_or_no(scope.access.owns(&object)).into()),
-                ("with_hierarchy", yes_or_no(privilege == "SELECT").into()),
-            ]);
+    for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v")) {
+        for grant in grants_on(scope, relation).iter().filter(|grant| grant.column.is_none()) {
+            for (name, privilege) in TABLE_PRIVILEGES.iter().filter_map(|name| Some((*name, Privilege::of_name(name)?)))
+            {
+                if !grant.privileges.contains(privilege) {
+                    continue;
+                }
+                rows.add([
+                    ("grantor", grant_role(scope, grant.grantor).into()),
+                    ("grantee", grant_role(scope, grant.grantee).into()),
+                    ("table_catalog", scope.database().into()),
+                    ("table_schema", (&relation.schema).into()),
+                    ("table_name", (&relation.name).into()),
+                    ("privilege_type", name.into()),
+                    ("is_grantable", yes_or_no(is_grantable(scope, relation, grant, privilege)).into()),
+                    ("with_hierarchy", yes_or_no(name == "SELECT").into()),
+                ]);
+            }
         }
     }
 }
 
 fn column_privileges(scope: &Scope<'_>, rows: &mut Rows) {
-    for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v") && scope.is_shown(r)) {
-        let object = security::Object::relation(&relation.schema, &relation.name);
-        let has = |name: &&str| Privilege::of_name(name).is_some_and(|privilege| scope.access.may(&object, privilege));
+    const OF_COLUMNS: [&str; 4] = ["INSERT", "SELECT", "UPDATE", "REFERENCES"];
+    for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v")) {
+        let grants = grants_on(scope, relation);
         for attribute in scope.attributes(relation) {
-            for privilege in ["INSERT", "SELECT", "UPDATE", "REFERENCES"].into_iter().filter(has) {
-                rows.add([
-                    ("grantor", scope.user().into()),
-                    ("grantee", scope.user().into()),
-                    ("table_catalog", scope.database().into()),
-                    ("table_schema", (&relation.schema).into()),
-                    ("table_name", (&relation.name).into()),
-                    ("column_name", (&attribute.name).into()),
-                    ("privilege_type", privilege.into()),
-                    ("is_grantable", yes_or_no(scope.access.owns(&object)).into()),
-                ]);
+            let is_on = |grant: &&Grant| grant.column.as_ref().is_none_or(|column| *column == attribute.name);
+            for grant in grants.iter().filter(is_on) {
+                for (name, privilege) in OF_COLUMNS.iter().filter_map(|name| Some((*name, Privilege::of_name(name)?))) {
+                    if !grant.privileges.contains(privilege) {
+                        continue;
+                    }
+                    rows.add([
+                        ("grantor", grant_role(scope, grant.grantor).into()),
+                        ("grantee", grant_role(scope, grant.grantee).into()),
+                        ("table_catalog", scope.database().into()),
+                        ("table_schema", (&relation.schema).into()),
+                        ("table_name", (&relation.name).into()),
+                        ("column_name", (&attribute.name).into()),
+                        ("privilege_type", name.into()),
+                        ("is_grantable", yes_or_no(is_grantable(scope, relation, grant, privilege)).into()),
+                    ]);
+                }
             }
         }
     }
