@@ -159,8 +159,9 @@ fn in_turns(mut rows: SendableRecordBatchStream, wanted: IsWanted) -> SendableRe
 }
 
 /// The rows in pieces of batches. The time that the reader spent on a piece sets the size of the
-/// next one, so that a piece keeps the reader for less than a turn; the first has `most` rows. A join that only asks which
-/// rows have partners compares all pairs of a batch before it asks for the next.
+/// next one, so that a piece keeps the reader for less than a turn; the first has `most` rows. A
+/// join that only asks which rows have partners compares all pairs of a batch before it asks for
+/// the next.
 fn in_pieces(mut rows: SendableRecordBatchStream, mut most: usize) -> SendableRecordBatchStream {
     let schema = rows.schema();
     let (mut rest, mut given): (Option<RecordBatch>, Option<(usize, Instant)>) = (None, None);

@@ -1,7 +1,7 @@
 //! Joins state properties of their rows that do not hold.
 //!
-//! - DataFusion assumes that a column that is constant in an input is constant behind an outer join,
-//!   too. If the join fills rows of this input with NULL, the column has two values there.
+//! - DataFusion assumes that a column that is constant in an input is constant behind an outer
+//!   join, too. If the join fills rows of this input with NULL, the column has two values there.
 //! - If both inputs are in an order, it assumes that the rows are in both orders, one behind the
 //!   other. If a key occurs several times on the side whose order the join keeps, the rows of the
 //!   other side repeat for each of them.

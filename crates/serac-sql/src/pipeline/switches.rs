@@ -1,4 +1,5 @@
-//! `SET serac.disabled_passes = 'name, name'`: the session plans without these optional passes.
+//! `SET serac.disabled_passes = 'name, name'`: the session plans without these optional passes;
+//! `'all'`: without any of them.
 //!
 //! The rules of the session's state are made anew when the setting changes, so it costs nothing
 //! otherwise. Plans that are kept are made again, because the change counts as one of a setting
@@ -12,6 +13,9 @@ use crate::session_env::SessionEnv;
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::execution::SessionStateBuilder;
 
+/// What stands for all optional passes.
+const ALL: &str = "all";
+
 /// The names in a list of optional passes, each once, as the table has them.
 ///
 /// # Errors
@@ -19,6 +23,15 @@ use datafusion::execution::SessionStateBuilder;
 fn names_in(written: &str) -> Result<Vec<&'static str>> {
     let mut names = Vec::new();
     if written.trim().is_empty() {
+        return Ok(names);
+    }
+    if written.trim().eq_ignore_ascii_case(ALL) {
+        let optional = PASSES.iter().filter(|pass| pass.is_optional);
+        optional.for_each(|pass| {
+            if !names.contains(&pass.name) {
+                names.push(pass.name)
+            }
+        });
         return Ok(names);
     }
     for name in written.split(',').map(|name| name.trim().trim_matches('"')) {
@@ -77,6 +90,8 @@ mod tests {
     fn names_are_those_of_the_table() {
         assert_eq!(names_in(" ").unwrap(), Vec::<&str>::new());
         assert_eq!(names_in("limitpushdown, \"join_order\",LimitPushdown").unwrap(), ["LimitPushdown", "join_order"]);
+        let all = names_in("ALL").unwrap();
+        assert!(all.contains(&"LimitPushdown") && all.contains(&"join_order") && !all.contains(&"type_coercion"));
         for (written, message) in [
             ("join_oder", "there is no pass \"join_oder\""),
             ("join_order,", "there is no pass \"\""),

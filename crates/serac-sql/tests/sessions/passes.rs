@@ -51,7 +51,7 @@ async fn tried_rows(session: &mut Session, sql: &str) -> Result<Vec<String>, Str
 /// Queries, each with one order of rows.
 const QUERIES: &[&str] = &[
     // Filters, indexes, limits, sorts.
-    "SELECT id, state FROM o WHERE day >= TIMESTAMP '2024-03-01 12:00:00' AND state = 's1' ORDER BY id",
+    "SELECT id, state FROM o WHERE day >= TIMESTAMP '2024-03-01 12:00:00' AND state IN ('s0', 's2') ORDER BY id",
     "SELECT count(*), min(id), max(price) FROM o WHERE state IN ('s1', 's2') AND price BETWEEN 10 AND 200",
     "SELECT id FROM o ORDER BY price DESC, id LIMIT 7 OFFSET 3",
     "SELECT * FROM (SELECT id, price FROM o ORDER BY id LIMIT 50) AS s WHERE price > 3 ORDER BY id LIMIT 5",
