@@ -2,9 +2,8 @@
 
 use crate::catalog::definition::TableDefinition;
 use crate::json::InvalidJson;
-use crate::table::Table;
 use crate::values::OwnedValue;
-use serac_storage::{Blocker, StorageError, Value};
+use serac_storage::{Blocker, StorageError};
 use std::sync::Arc;
 
 /// A row that NOT NULL or a CHECK refuses.
@@ -381,17 +380,6 @@ impl EngineError {
             Self::Expression(error) => error.row.as_ref(),
             _ => None,
         }
-    }
-
-    /// Adds the refused row of the table, with a value for each column, to an error of NOT NULL or
-    /// of a CHECK. Other errors stay as they are.
-    #[must_use]
-    pub fn of_row(mut self, table: &Table, values: &[Value<'_>]) -> Self {
-        if let Self::NotNull { row, .. } | Self::Check { row, .. } = &mut self {
-            let values = values.iter().map(OwnedValue::from).collect();
-            *row = Some(Arc::new(FailingRow { table: table.definition.clone(), values }));
-        }
-        self
     }
 
     /// More about the error, for a second line.

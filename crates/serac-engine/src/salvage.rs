@@ -2,7 +2,7 @@
 //! can say which row is wrong or missing.
 
 use crate::catalog::Catalog;
-use crate::constraint::foreign_key::key_at;
+use crate::constraint::end_key::key_at;
 use crate::error::Result;
 use crate::table::{Table, TableIndex};
 use serac_storage::{BlockNo, RowBuffer, RowId, Snapshot, Value};

@@ -1,10 +1,7 @@
 //! The comments on objects and their columns (COMMENT ON). A comment follows its object through
 //! renames and is dropped with it.
 
-use crate::catalog::Catalog;
-use crate::error::{Result, missing};
 use crate::security::Object;
-use crate::transaction::Transaction;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,46 +68,22 @@ impl Comments {
         }
     }
 
-    /// Whether `catalog` has all of the objects.
-    fn fits(&self, catalog: &Catalog) -> bool {
-        self.0.keys().all(|(object, column)| has(catalog, object, column.as_deref()))
-    }
-}
-
-fn has(catalog: &Catalog, object: &Object, column: Option<&str>) -> bool {
-    catalog.kind_of(object).is_some() && catalog.has_column(object, column)
-}
-
-impl Catalog {
-    /// Forgets the comments about dropped objects.
-    pub(crate) fn forget_comments(&mut self) {
-        if !self.comments.fits(self) {
-            let mut comments = std::mem::take(&mut self.comments);
-            comments.0.retain(|(object, column), _| has(self, object, column.as_deref()));
-            self.comments = comments;
-        }
-    }
-}
-
-impl Transaction {
-    /// COMMENT ON an object or one of its columns; `None` removes the comment.
-    ///
-    /// # Errors
-    /// [`EngineError::Missing`](crate::EngineError::Missing);
-    /// [`EngineError::Denied`](crate::EngineError::Denied) for a role that does not own the object.
-    pub fn comment(&mut self, object: &Object, column: Option<&str>, text: Option<String>) -> Result<()> {
-        self.kind_of(object)?;
-        self.acting().check_owner(object)?;
-        if !self.catalog.has_column(object, column) {
-            return missing("column", column.unwrap_or_default());
-        }
+    /// Sets the comment on an object or one of its columns; `None` removes it.
+    pub(crate) fn set(&mut self, object: &Object, column: Option<&str>, text: Option<String>) {
         let about = (object.clone(), column.map(str::to_owned));
-        self.change_catalog(|catalog| {
-            match text {
-                Some(text) if !text.is_empty() => catalog.comments.0.insert(about, text),
-                _ => catalog.comments.0.remove(&about),
-            };
-            Ok(())
-        })
+        match text {
+            Some(text) => _ = self.0.insert(about, text),
+            None => _ = self.0.remove(&about),
+        }
+    }
+
+    /// Whether there is a comment on an object, or on a column of it, that `exists` denies.
+    pub(crate) fn outlive(&self, exists: impl Fn(&Object, Option<&str>) -> bool) -> bool {
+        self.0.keys().any(|(object, column)| !exists(object, column.as_deref()))
+    }
+
+    /// Forgets the comments on objects and columns that `exists` denies.
+    pub(crate) fn forget_gone(&mut self, exists: impl Fn(&Object, Option<&str>) -> bool) {
+        self.0.retain(|(object, column), _| exists(object, column.as_deref()));
     }
 }

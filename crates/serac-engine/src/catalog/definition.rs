@@ -1,9 +1,11 @@
 //! Definitions of tables, columns and constraints in the catalog: plain data, as it is logged.
 
-use crate::error::{EngineError, Result};
 use serac_storage::{ColumnSchema, ColumnType, FreezeFormat, TableId, TableSchema};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// The schema that unqualified names mean.
+pub const DEFAULT_SCHEMA: &str = "public";
 
 /// A column's SQL type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -63,45 +65,6 @@ impl SqlType {
             }
             _ => None,
         }
-    }
-
-    /// The part of a text that a column of this type keeps. A CHAR loses trailing blanks, a VARCHAR
-    /// the blanks beyond its length, and a NAME all but its first 63 bytes.
-    ///
-    /// # Errors
-    /// [`EngineError::TooLong`].
-    pub(crate) fn kept<'t>(&self, text: &'t str) -> Result<&'t str> {
-        let Some(limit) = self.limit() else { return Ok(text) };
-        if *self == Self::NAME {
-            return Ok(&text[..text.floor_char_boundary(limit as usize)]);
-        }
-        let text = if self.fixed_length { text.trim_end_matches(' ') } else { text };
-        if text.len() <= limit as usize {
-            return Ok(text);
-        }
-        match text.char_indices().nth(limit as usize) {
-            None => Ok(text),
-            Some((end, _)) if text[end..].bytes().all(|byte| byte == b' ') => Ok(&text[..end]),
-            Some(_) => Err(EngineError::TooLong { sql_type: self.to_string() }),
-        }
-    }
-
-    /// A time in microseconds, rounded to the digits of a second that a column of this type keeps.
-    /// A time halfway between two is rounded away from 2000, or from midnight. `None` if it is no
-    /// time of a day any more.
-    pub(crate) fn rounded(&self, micros: i64) -> Option<i64> {
-        /// Microseconds from 1970 to 2000.
-        const YEAR_2000: i64 = 946_684_800_000_000;
-        let Some(digits) = self.length.filter(|digits| *digits < 6) else { return Some(micros) };
-        let (from, end) = match self.column_type {
-            ColumnType::Time => (0, 86_400_000_000),
-            ColumnType::Timestamp { .. } => (YEAR_2000, i64::MAX),
-            _ => return Some(micros),
-        };
-        let unit = 10_i64.pow(6 - digits);
-        let distance = micros.saturating_sub(from);
-        let nearest = distance.saturating_add(unit / 2 * distance.signum()) / unit * unit + from;
-        (nearest < end).then_some(nearest)
     }
 }
 
@@ -501,52 +464,9 @@ pub struct SequenceDefinition {
     pub owner: Option<(String, String)>,
 }
 
-impl SequenceDefinition {
-    /// # Errors
-    /// [`EngineError::InvalidParameter`] if the step is zero, or bounds and start do not fit each
-    /// other.
-    pub(crate) fn check(&self) -> Result<()> {
-        let Self { start, increment, min, max, .. } = *self;
-        let wrong = if increment == 0 {
-            "INCREMENT must not be zero".to_owned()
-        } else if min >= max {
-            format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")
-        } else if start < min {
-            format!("START value ({start}) cannot be less than MINVALUE ({min})")
-        } else if start > max {
-            format!("START value ({start}) cannot be greater than MAXVALUE ({max})")
-        } else {
-            return Ok(());
-        };
-        Err(EngineError::InvalidParameter(wrong))
-    }
-
-    /// # Errors
-    /// [`EngineError::OutOfBounds`] for a value that the sequence does not have.
-    pub(crate) fn check_value(&self, value: i64) -> Result<()> {
-        if (self.min..=self.max).contains(&value) {
-            return Ok(());
-        }
-        Err(EngineError::OutOfBounds { sequence: self.name.clone(), value, min: self.min, max: self.max })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn texts_are_cut_to_their_columns() {
-        let of = |length, fixed_length| SqlType { length, fixed_length, ..ColumnType::Utf8.into() };
-        let kept = |of: SqlType, text: &'static str| of.kept(text).ok();
-        assert_eq!(kept(SqlType::NAME, "abc  "), Some("abc  "));
-        let long: &'static str = "äöü".repeat(20).leak();
-        assert_eq!(kept(SqlType::NAME, long), Some(&long[..62]));
-        assert_eq!(kept(of(Some(3), false), "äb   "), Some("äb "));
-        assert_eq!((kept(of(Some(3), false), "äbc d"), kept(of(Some(3), true), "abcd")), (None, None));
-        assert_eq!((kept(of(Some(3), true), "a     "), kept(of(None, true), "a b  ")), (Some("a"), Some("a b")));
-        assert_eq!(kept(of(None, false), "a  "), Some("a  "));
-    }
 
     #[test]
     fn types_of_older_files_are_read() {

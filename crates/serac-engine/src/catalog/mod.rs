@@ -15,6 +15,8 @@ pub mod function;
 pub mod procedure;
 pub mod sequence;
 
+pub use crate::catalog::definition::DEFAULT_SCHEMA;
+
 use crate::catalog::comments::Comments;
 use crate::catalog::definition::{SequenceDefinition, TableDefinition, ViewDefinition};
 use crate::catalog::function::FunctionDefinition;
@@ -27,9 +29,6 @@ use serac_storage::version::transaction::TransactionManager;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The schema that unqualified names mean.
-pub const DEFAULT_SCHEMA: &str = "public";
 
 /// The content of a schema. Tables, views and sequences share one name space.
 #[derive(Clone, Debug, Default)]
@@ -100,6 +99,25 @@ impl Catalog {
     /// Notes who has made an object.
     pub(crate) fn note_created(&mut self, object: Object, kind: ObjectKind, owner: RoleId) {
         Arc::make_mut(&mut self.security).created(object, kind, owner);
+    }
+
+    /// Whether an object exists, and has a column, if one is named.
+    pub(crate) fn has(&self, object: &Object, column: Option<&str>) -> bool {
+        self.kind_of(object).is_some() && self.has_column(object, column)
+    }
+
+    /// Forgets owners, grants and comments of objects and columns that are gone.
+    pub(crate) fn forget_gone(&mut self) {
+        if self.security.outlives(|object, column| self.has(object, column)) {
+            let mut security = self.security.as_ref().clone();
+            security.forget_gone(|object, column| self.has(object, column));
+            self.security = Arc::new(security);
+        }
+        if self.comments.outlive(|object, column| self.has(object, column)) {
+            let mut comments = std::mem::take(&mut self.comments);
+            comments.forget_gone(|object, column| self.has(object, column));
+            self.comments = comments;
+        }
     }
 
     /// Whether an object has a column, if one is named. The columns of views are those of their

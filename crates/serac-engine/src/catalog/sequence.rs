@@ -26,6 +26,36 @@ use std::sync::Arc;
 /// Values reserved at a time.
 const STRIDE: i64 = 32;
 
+impl SequenceDefinition {
+    /// # Errors
+    /// [`EngineError::InvalidParameter`] if the step is zero, or bounds and start do not fit each
+    /// other.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Self { start, increment, min, max, .. } = *self;
+        let wrong = if increment == 0 {
+            "INCREMENT must not be zero".to_owned()
+        } else if min >= max {
+            format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")
+        } else if start < min {
+            format!("START value ({start}) cannot be less than MINVALUE ({min})")
+        } else if start > max {
+            format!("START value ({start}) cannot be greater than MAXVALUE ({max})")
+        } else {
+            return Ok(());
+        };
+        Err(EngineError::InvalidParameter(wrong))
+    }
+
+    /// # Errors
+    /// [`EngineError::OutOfBounds`] for a value that the sequence does not have.
+    pub(crate) fn check_value(&self, value: i64) -> Result<()> {
+        if (self.min..=self.max).contains(&value) {
+            return Ok(());
+        }
+        Err(EngineError::OutOfBounds { sequence: self.name.clone(), value, min: self.min, max: self.max })
+    }
+}
+
 /// The position of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]

@@ -7,7 +7,8 @@
 //! not see are no concern here: their pins made the parent's change a conflict.
 
 use crate::catalog::definition::{ColumnDefinition, ReferentialAction};
-use crate::constraint::foreign_key::as_kept;
+use crate::constraint::end_key::as_kept;
+use crate::constraint::pending::PendingAction;
 use crate::error::{EngineError, Result};
 use crate::table::Table;
 use crate::table::statement::{ColumnUpdate, RowsUpdate};
@@ -16,17 +17,6 @@ use crate::values::{OwnedValue, value_at};
 use serac_storage::{RowBuffer, RowId, TableId, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// An action that waits for the end of the statement: a parent had `key`.
-#[derive(Debug)]
-pub(crate) struct PendingAction {
-    pub(crate) child: Arc<Table>,
-    pub(crate) foreign_key: usize,
-    pub(crate) action: ReferentialAction,
-    pub(crate) key: Vec<u8>,
-    /// The parent's new key; `None` if the parent is gone.
-    pub(crate) new_key: Option<Vec<OwnedValue>>,
-}
 
 /// Children of one table whose columns of one foreign key change.
 struct ChildrenUpdate {

@@ -8,7 +8,7 @@
 use crate::catalog::definition::ColumnOrder;
 use crate::error::{EngineError, Result};
 use crate::transaction::Transaction;
-use crate::transaction::watch::{Watch, go_on};
+use crate::watch::{Watch, go_on};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Int16Type, Int32Type, Int64Type};
 use arrow_array::{Array, RecordBatch};

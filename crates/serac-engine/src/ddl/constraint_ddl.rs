@@ -4,13 +4,13 @@ use crate::catalog::Schema;
 use crate::catalog::definition::{
     BitmapDefinition, CheckDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition,
 };
-use crate::constraint::foreign_key::{is_integer, key_at};
+use crate::constraint::end_key::{is_integer, key_at};
 use crate::error::{EngineError, Result, exists, missing};
 use crate::security::Privilege;
 use crate::table::{Table, TableIndex};
 use crate::transaction::Transaction;
-use crate::transaction::watch::go_on;
 use crate::values::display;
+use crate::watch::go_on;
 use serac_storage::{BlockNo, RowBuffer, RowId};
 use std::sync::Arc;
 

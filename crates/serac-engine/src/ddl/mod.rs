@@ -5,7 +5,9 @@
 //! locked against writers until the end of the transaction.
 
 pub(crate) mod cluster;
+mod comments;
 pub(crate) mod constraint_ddl;
+mod functions;
 
 use crate::catalog::definition::{
     ColumnDefinition, KeyDefinition, SequenceDefinition, TableDefinition, ViewDefinition,
@@ -17,7 +19,7 @@ use crate::error::{EngineError, Result, exists, missing};
 use crate::security::{Object, ObjectKind, Privilege};
 use crate::table::Table;
 use crate::transaction::Transaction;
-use crate::transaction::watch::go_on;
+use crate::watch::go_on;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use serac_storage::{BlockNo, ColumnId, DataTable, FreezeFormat, ScanColumn, StorageError, TableId};
 use serac_sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! All that a version of the catalog knows of roles, owners and grants.
 
 use super::{DefaultGrant, Grant, Membership, Object, ObjectKind, PREDEFINED, Privilege, Privileges, Role, RoleId};
-use crate::catalog::{Catalog, DEFAULT_SCHEMA};
+use crate::catalog::definition::DEFAULT_SCHEMA;
 use crate::error::{Result, missing};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -396,26 +396,32 @@ impl Security {
         }
     }
 
-    /// Whether an owner or a grant is noted for an object that `catalog` does not have.
-    pub(crate) fn outlives(&self, catalog: &Catalog) -> bool {
-        let gone = |object: &Object| catalog.kind_of(object).is_none();
-        self.owners.keys().chain(self.grants.keys()).any(gone)
-            || self.all_grants().any(|(object, grant)| !catalog.has_column(object, grant.column.as_deref()))
-            || self.defaults.iter().any(|d| d.schema.as_ref().is_some_and(|name| !catalog.schemas.contains_key(name)))
+    /// Whether an owner or a grant is noted for an object, or for a column of it, that `exists`
+    /// denies.
+    pub(crate) fn outlives(&self, exists: impl Fn(&Object, Option<&str>) -> bool) -> bool {
+        self.owners.keys().any(|object| !exists(object, None))
+            || self.grants.keys().any(|object| !exists(object, None))
+            || self.all_grants().any(|(object, grant)| !exists(object, grant.column.as_deref()))
+            || self.defaults.iter().filter_map(DefaultGrant::in_schema).any(|schema| !exists(&schema, None))
     }
 
-    /// Forgets objects that `catalog` does not have.
-    pub(crate) fn forget_gone(&mut self, catalog: &Catalog) {
-        self.owners.retain(|object, _| catalog.kind_of(object).is_some());
-        self.grants.retain(|object, _| catalog.kind_of(object).is_some());
+    /// Forgets the objects and columns that `exists` denies.
+    pub(crate) fn forget_gone(&mut self, exists: impl Fn(&Object, Option<&str>) -> bool) {
+        self.owners.retain(|object, _| exists(object, None));
+        self.grants.retain(|object, _| exists(object, None));
         for (object, grants) in &mut self.grants {
-            grants.retain(|grant| catalog.has_column(object, grant.column.as_deref()));
+            grants.retain(|grant| exists(object, grant.column.as_deref()));
         }
-        self.defaults.retain(|d| d.schema.as_ref().is_none_or(|name| catalog.schemas.contains_key(name)));
+        self.defaults.retain(|default| default.in_schema().is_none_or(|schema| exists(&schema, None)));
     }
 }
 
 impl DefaultGrant {
+    /// The schema for whose objects it is, if it is for those of one.
+    fn in_schema(&self) -> Option<Object> {
+        self.schema.clone().map(Object::Schema)
+    }
+
     fn on_object(&self) -> Grant {
         let Self { owner, grantee, privileges, grantable, .. } = self.clone();
         Grant { grantee, grantor: owner, column: None, privileges, grantable }

@@ -8,13 +8,14 @@
 
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
 use crate::error::{Result, missing};
+use crate::table::index::KeyRange;
 use crate::table::{Table, TableIndex};
 use crate::transaction::{Transaction, changed};
 use serac_index::ordered::Limit;
-use serac_index::ordered::key::{self, Encoding};
+use serac_index::ordered::key;
 use serac_storage::{ColumnId, RowBuffer, RowId, Value, pin};
 use std::cell::Cell;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 thread_local! {
@@ -75,88 +76,6 @@ impl IndexAccess {
 /// The positions of columns, by name.
 pub(crate) fn positions(table: &Table, columns: &[&str]) -> Result<Vec<usize>> {
     columns.iter().map(|&name| table.definition.column(name).map_or_else(|| missing("column", name), Ok)).collect()
-}
-
-/// Keys of an index: equal in its first columns, and in a range of the next column.
-///
-/// A range with a bound has no NULL, as in SQL; without bounds it has all keys that begin with the
-/// equal values.
-#[derive(Clone, Copy, Debug)]
-pub struct KeyRange<'a> {
-    /// Values of the first columns.
-    pub equal: &'a [Value<'a>],
-    /// Lower bound of the next column.
-    pub lower: Bound<Value<'a>>,
-    /// Upper bound of the next column.
-    pub upper: Bound<Value<'a>>,
-    /// Whether rows come against the order of the index.
-    pub reverse: bool,
-}
-
-impl<'a> KeyRange<'a> {
-    /// The keys that begin with these values.
-    pub fn prefix(equal: &'a [Value<'a>]) -> Self {
-        Self { equal, lower: Bound::Unbounded, upper: Bound::Unbounded, reverse: false }
-    }
-
-    /// Adds a lower bound of the column after the equal ones.
-    #[must_use]
-    pub fn from(self, lower: Bound<Value<'a>>) -> Self {
-        Self { lower, ..self }
-    }
-
-    /// Adds an upper bound of the column after the equal ones.
-    #[must_use]
-    pub fn to(self, upper: Bound<Value<'a>>) -> Self {
-        Self { upper, ..self }
-    }
-
-    /// From the last key to the first.
-    #[must_use]
-    pub fn backwards(self) -> Self {
-        Self { reverse: true, ..self }
-    }
-
-    /// Encodes the equal values; false if one is NULL, which equals no value.
-    fn push_equal(&self, encodings: &[Encoding], key: &mut Vec<u8>) -> bool {
-        self.equal.iter().zip(encodings).all(|(value, &encoding)| key::push(key, value, encoding))
-    }
-
-    /// The limits of the keys, encoded into `from` and `to`. `None` if no key can match.
-    pub(crate) fn limits<'b>(
-        &self,
-        encodings: &[Encoding],
-        from: &'b mut Vec<u8>,
-        to: &'b mut Vec<u8>,
-    ) -> Option<(Limit<'b>, Limit<'b>)> {
-        if !self.push_equal(encodings, from) {
-            return None;
-        }
-        to.extend_from_slice(from);
-        let is_bounded = |bound: &Bound<Value<'_>>| !matches!(bound, Bound::Unbounded);
-        let bounded = is_bounded(&self.lower) || is_bounded(&self.upper);
-        let encoding = encodings.get(self.equal.len()).copied().unwrap_or_default();
-        let side = |bound: &Bound<Value<'a>>, out: &mut Vec<u8>, upper: bool| match bound {
-            Bound::Included(Value::Null) | Bound::Excluded(Value::Null) => None,
-            Bound::Included(value) => {
-                key::push(out, value, encoding);
-                Some(upper)
-            }
-            Bound::Excluded(value) => {
-                key::push(out, value, encoding);
-                Some(!upper)
-            }
-            Bound::Unbounded => {
-                if bounded {
-                    out.push(key::VALUE);
-                }
-                Some(upper)
-            }
-        };
-        let (first, last) = if encoding.descending { (&self.upper, &self.lower) } else { (&self.lower, &self.upper) };
-        let (from_after, to_after) = (side(first, from, false)?, side(last, to, true)?);
-        Some((Limit { prefix: from, after: from_after }, Limit { prefix: to, after: to_after }))
-    }
 }
 
 impl Transaction {

@@ -11,7 +11,7 @@
 //! the commit or after the rollback of the whole transaction.
 
 use crate::table::Table;
-use crate::table::write::remove_if_unused;
+use crate::table::index::remove_if_unused;
 use serac_storage::{RowId, Value};
 use std::sync::Arc;
 

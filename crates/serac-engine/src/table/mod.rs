@@ -6,6 +6,8 @@ pub(crate) mod column_filter;
 pub(crate) mod entries;
 pub(crate) mod export;
 pub(crate) mod expressions;
+pub(crate) mod fit;
+pub(crate) mod index;
 pub(crate) mod lock;
 pub(crate) mod statement;
 pub mod statistics;
@@ -13,209 +15,22 @@ pub(crate) mod write;
 
 use crate::catalog::definition::{KeyDefinition, TableDefinition};
 use crate::constraint::parent_pins::ParentPins;
-use crate::error::{EngineError, Result};
-use crate::table::access::KeyRange;
+use crate::error::{EngineError, FailingRow, Result};
 use crate::table::bitmap::BitmapIndex;
 use crate::table::lock::TableLock;
 use crate::table::statistics::{StatisticsCache, TableStatistics};
-use crate::table::write::remove_if_unused;
-use crate::transaction::watch::{Watch, go_on};
+use crate::values::OwnedValue;
+use crate::watch::{Watch, go_on};
 use serac_index::cubit::Predicate;
-use serac_index::ordered::key::{self, Encoding, Meaning};
-use serac_index::ordered::{Entries, OrderedIndex};
+use serac_index::ordered::Entries;
 use serac_storage::version::transaction::TransactionManager;
-use serac_storage::{BlockNo, Blocker, ColumnId, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
-use serac_sync::atomic::{AtomicBool, Ordering, fence};
+use serac_storage::{BlockNo, ColumnId, DataTable, RowBuffer, RowId, Snapshot, Value};
+use serac_sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::Arc;
 
-/// Entries of a key whose rows do not have it in their newest states, from which on these are
-/// looked at again.
-const PAST_ENTRIES: u64 = 16;
-
-/// An ordered index of a table, and the rule it enforces.
-#[derive(Debug)]
-pub struct TableIndex {
-    /// Name, columns, uniqueness.
-    pub definition: KeyDefinition,
-    /// The entries.
-    pub entries: Arc<OrderedIndex>,
-    /// The encodings of the columns.
-    pub(crate) encodings: Vec<Encoding>,
-}
-
-impl TableIndex {
-    /// An empty index of a table.
-    pub(crate) fn new(definition: &KeyDefinition, table: &TableDefinition) -> Self {
-        let types = definition.columns.iter().map(|&c| table.columns[c].sql_type.column_type);
-        let entries = Arc::new(OrderedIndex::new(key::most_bytes(types)));
-        Self::over(definition, table, entries)
-    }
-
-    fn over(definition: &KeyDefinition, table: &TableDefinition, entries: Arc<OrderedIndex>) -> Self {
-        let encoding = |(i, &column): (usize, &usize)| {
-            let order = definition.order(i);
-            Encoding {
-                descending: order.descending,
-                nulls_first: order.nulls_first,
-                meaning: Meaning::of(table.columns[column].sql_type.column_type),
-            }
-        };
-        let encodings = definition.columns.iter().enumerate().map(encoding).collect();
-        Self { definition: definition.clone(), entries, encodings }
-    }
-
-    /// The key of values of the index's columns, and whether one of them is NULL.
-    pub(crate) fn encode_key<'v>(&self, values: impl Iterator<Item = Value<'v>>) -> (Vec<u8>, bool) {
-        let mut key = Vec::new();
-        let has_null = self.push_key(values, &mut key);
-        (key, has_null)
-    }
-
-    /// Appends the key of values of the index's columns; true if one of them is NULL.
-    fn push_key<'v>(&self, values: impl Iterator<Item = Value<'v>>, key: &mut Vec<u8>) -> bool {
-        let mut has_null = false;
-        for (value, &encoding) in values.zip(&self.encodings) {
-            has_null |= !key::push(key, &value, encoding);
-        }
-        has_null
-    }
-
-    /// The key of a row whose indexed columns are in the buffer.
-    pub(crate) fn key_in(&self, buffer: &RowBuffer) -> Vec<u8> {
-        self.encode_key((0..buffer.len()).map(|i| buffer.value(i))).0
-    }
-
-    /// Appends the key of the index's columns among a row's values; false if one of them is NULL.
-    pub(crate) fn encode(&self, row: &[Value<'_>], key: &mut Vec<u8>) -> bool {
-        let mut complete = true;
-        for (&column, &encoding) in self.definition.columns.iter().zip(&self.encodings) {
-            complete &= key::push(key, &row[column], encoding);
-        }
-        complete
-    }
-
-    /// The index's columns as the storage numbers them.
-    pub fn column_ids(&self) -> Vec<ColumnId> {
-        self.definition.columns.iter().map(|&c| ColumnId(c as u16)).collect()
-    }
-
-    /// The key of the index's columns among a row's values.
-    pub fn key_of(&self, row: &[Value<'_>]) -> (Vec<u8>, bool) {
-        let mut key = Vec::new();
-        let complete = self.encode(row, &mut key);
-        (key, !complete)
-    }
-
-    /// The rows that have this key in `snapshot`.
-    ///
-    /// # Errors
-    /// An error when a row lies in a damaged file.
-    pub fn lookup(&self, data: &DataTable, snapshot: &Snapshot, values: &[Value<'_>]) -> Result<Vec<RowId>> {
-        let (wanted, has_null) = self.encode_key(values.iter().copied());
-        if has_null { Ok(Vec::new()) } else { self.lookup_key(data, snapshot, &wanted) }
-    }
-
-    /// Visits the rows that have a key in a range in any snapshot, in the order of the index, until
-    /// `visit` breaks. A row comes once for each of these keys.
-    pub fn candidates(&self, range: &KeyRange<'_>, mut visit: impl FnMut(RowId) -> ControlFlow<()>) {
-        let (mut from, mut to) = (Vec::new(), Vec::new());
-        if let Some((from, to)) = range.limits(&self.encodings, &mut from, &mut to) {
-            let _ = self.entries.scan(from, to, range.reverse, |_, row| visit(row));
-        }
-    }
-
-    /// The row other than `except` whose newest state has this encoded key.
-    ///
-    /// Rows are looked at until the index names no other. A row that is found gone may have been
-    /// moved, and the entry of its new place was there before it went. The new place may be one
-    /// without a row at the first look, for which the index has an old entry. So all are looked at
-    /// again if rows of the table have left their places meanwhile. Under a long snapshot, entries
-    /// of deleted rows stay. If there are [`PAST_ENTRIES`] of them, they are looked at again here,
-    /// and unneeded ones are removed: a key that comes and goes has few.
-    ///
-    /// # Errors
-    /// An error when a row lies in a damaged file.
-    pub(crate) fn newest_holder(
-        &self,
-        data: &Arc<DataTable>,
-        snapshot: &Snapshot,
-        wanted: &[u8],
-        except: Option<RowId>,
-    ) -> Result<NewestHolder> {
-        let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
-        // Ascending, as the index names them.
-        let mut seen: Vec<RowId> = except.into_iter().collect();
-        let (mut open, mut had, mut without) = (None, false, Vec::new());
-        let mut moves = data.moves();
-        let first_moves = moves;
-        // SeqCst: pairs with itself. If two transactions have added entries of one key, to two
-        // leaves, and now look for others, at least one finds the other's entry.
-        fence(Ordering::SeqCst);
-        let holder = 'found: loop {
-            let mut rows = self.entries.rows(wanted);
-            rows.retain(|row| seen.binary_search(row).is_err());
-            if rows.is_empty() {
-                let before = std::mem::replace(&mut moves, data.moves());
-                if open.is_none() && moves != before {
-                    without.clear();
-                    seen.clear();
-                    seen.extend(except);
-                    continue;
-                }
-                break open.map_or(NewestHolder::Nobody { had }, NewestHolder::Open);
-            }
-            had = true;
-            for &row in &rows {
-                match data.read_latest(snapshot, row, &columns, &mut buffer)? {
-                    LatestState::Present if self.key_in(&buffer) == wanted => {
-                        serac_sync::probe("the second look found the holder of a key", || moves != first_moves);
-                        break 'found NewestHolder::Row(row);
-                    }
-                    LatestState::Absent | LatestState::Present => without.push(row),
-                    LatestState::WrittenByOther(holder) => open = Some(data.blocker(snapshot, row, holder)),
-                }
-                #[cfg(test)]
-                tests::after_a_look();
-                serac_sync::linger();
-            }
-            seen.append(&mut rows);
-            seen.sort();
-        };
-        if without.len() as u64 >= serac_sync::limit("entries of past versions", PAST_ENTRIES, 1) {
-            let readers = snapshot.readers();
-            without.into_iter().for_each(|row| _ = remove_if_unused(data, self, row, wanted, Some(&readers)));
-        }
-        Ok(holder)
-    }
-
-    /// The rows that have this encoded key in `snapshot`.
-    pub(crate) fn lookup_key(&self, data: &DataTable, snapshot: &Snapshot, wanted: &[u8]) -> Result<Vec<RowId>> {
-        let (columns, mut buffer) = (self.column_ids(), RowBuffer::default());
-        let mut rows = self.entries.rows(wanted);
-        let mut kept = 0;
-        for i in 0..rows.len() {
-            if data.read(snapshot, rows[i], &columns, &mut buffer)? && self.key_in(&buffer) == wanted {
-                rows[kept] = rows[i];
-                kept += 1;
-            }
-        }
-        rows.truncate(kept);
-        Ok(rows)
-    }
-}
-
-/// The holder of a key in the newest state of the rows.
-pub(crate) enum NewestHolder {
-    /// `had`: the index names other rows, which have or had the key in a state.
-    Nobody {
-        had: bool,
-    },
-    Row(RowId),
-    /// No holder so far, but a running transaction has written a row that has or had the key.
-    Open(Arc<Blocker>),
-}
+pub use crate::table::index::TableIndex;
 
 /// The columns of all indexes, including those of foreign keys and of the columns that they
 /// reference, as these have indexes.
@@ -489,53 +304,15 @@ impl Table {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Database;
-    use crate::catalog::definition::ColumnDefinition;
-    use serac_storage::{ColumnType, StorageOptions};
-    use serac_sync::time::Duration;
-    use std::cell::RefCell;
-
-    thread_local! {
-        /// A test's action after the thread's next look at a row.
-        static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
-    }
-
-    pub(super) fn after_a_look() {
-        if let Some(meanwhile) = MEANWHILE.take() {
-            meanwhile();
+impl EngineError {
+    /// Adds the refused row of the table, with a value for each column, to an error of NOT NULL or
+    /// of a CHECK. Other errors stay as they are.
+    #[must_use]
+    pub fn of_row(mut self, table: &Table, values: &[Value<'_>]) -> Self {
+        if let Self::NotNull { row, .. } | Self::Check { row, .. } = &mut self {
+            let values = values.iter().map(OwnedValue::from).collect();
+            *row = Some(Arc::new(FailingRow { table: table.definition.clone(), values }));
         }
-    }
-
-    #[test]
-    fn the_holder_of_a_key_is_found_that_moves_to_a_place_that_was_empty_before() {
-        let options = StorageOptions { gc_threads: 0, freeze_after: None, ..Default::default() };
-        let db = Database::open_with(options).unwrap();
-        let column = ColumnDefinition::new("id", ColumnType::Int64);
-        let mut definition = TableDefinition::new("public", "t", vec![column]);
-        definition.keys = vec![KeyDefinition { name: "t_id".into(), columns: vec![0], ..Default::default() }];
-        let mut txn = db.begin();
-        txn.create_table(definition).unwrap();
-        let table = txn.catalog().table("public", "t").unwrap().clone();
-        let rows: Vec<RowId> = (0..10).map(|id| txn.insert_row(&table, &[Value::Int64(id)]).unwrap()).collect();
-        txn.commit().unwrap();
-        let mut txn = db.begin();
-        txn.delete_batch(&table, &rows[..5]).unwrap();
-        txn.commit().unwrap();
-        while db.storage().manager().gc().backlog() > 0 {
-            db.storage().run_gc();
-        }
-
-        // The last row goes to the last empty place before the others. An entry from earlier on is
-        // still there.
-        let (index, key) = (&table.indexes[0], table.indexes[0].key_of(&[Value::Int64(9)]).0);
-        index.entries.insert(&key, rows[4]);
-        let txn = db.begin();
-        let (storage, data) = (db.storage().clone(), table.data.clone());
-        MEANWHILE.set(Some(Box::new(move || _ = storage.freeze_table(&data, Duration::ZERO))));
-        let holder = index.newest_holder(&table.data, txn.snapshot(), &key, None).unwrap();
-        assert!(matches!(holder, NewestHolder::Row(row) if row == rows[4]), "it has moved from {:?}", rows[9]);
+        self
     }
 }

@@ -8,18 +8,14 @@
 //! Each pins an epoch once for all of its operations. After a transaction's first write to a table,
 //! no write changes a counter of the catalog or the table, where threads would wait for each other.
 
-use crate::catalog::definition::ColumnDefinition;
 use crate::catalog::{Catalog, DEFAULT_SCHEMA};
-use crate::error::{EngineError, Result};
-use crate::json::normalized;
-use crate::json_text::check;
+use crate::error::Result;
 use crate::table::Table;
 use crate::table::access::positions;
 use crate::table::bitmap::BitmapIndex;
-use crate::table::write::check_number;
+use crate::table::fit::check_values;
 use crate::transaction::Transaction;
-use serac_storage::{ColumnId, ColumnType, RowBuffer, RowId, StorageError, Value, pin};
-use std::borrow::Cow;
+use serac_storage::{ColumnId, RowBuffer, RowId, Value, pin};
 use std::sync::Arc;
 
 /// An update of certain columns of a table, with its index and generated columns: made once and
@@ -87,90 +83,6 @@ impl<'p> RowsUpdate<'p> {
     pub(crate) fn new(plan: &'p ColumnUpdate) -> Self {
         Self { plan, old: RowBuffer::default(), written: Vec::new() }
     }
-}
-
-impl Table {
-    /// Converts the value to the form that the column (by position) keeps: NOT NULL, type and
-    /// length checked, without CHAR's trailing blanks. JSON must be in its normal form
-    /// ([`normalized`]).
-    ///
-    /// # Errors
-    /// [`EngineError::NotNull`], [`EngineError::TooLong`], [`EngineError::InvalidJson`], and the
-    /// error of a value of another type.
-    pub fn fit_value(&self, column: usize, value: &mut Value<'_>) -> Result<()> {
-        fit_value(self, &self.definition.columns[column], value)
-    }
-}
-
-/// See [`Table::fit_value`]. In place, because a value that is handed on goes through memory.
-fn fit_value(table: &Table, column: &ColumnDefinition, value: &mut Value<'_>) -> Result<()> {
-    if value.is_null() && !column.nullable {
-        return Err(table.null_in(&column.name));
-    }
-    if !column.sql_type.column_type.accepts(value) {
-        return Err(StorageError::InvalidInput(format!(
-            "{value:?} is no value of column \"{}\" of type {}",
-            column.name, column.sql_type
-        ))
-        .into());
-    }
-    if let Value::Int64(micros) = value {
-        let rounded = column.sql_type.rounded(*micros);
-        *micros = rounded.ok_or_else(|| EngineError::TooLong { sql_type: column.sql_type.to_string() })?;
-        return Ok(());
-    }
-    let Value::Bytes(bytes) = value else { return Ok(()) };
-    if column.sql_type.column_type == ColumnType::Json
-        && let Cow::Owned(normal) = normalized(std::str::from_utf8(bytes).expect("checked above"))?
-    {
-        let message = format!("the document of column \"{}\" is not in normal form: {normal}", column.name);
-        return Err(StorageError::InvalidInput(message).into());
-    }
-    if column.sql_type.column_type == ColumnType::Numeric {
-        return check_number(bytes);
-    }
-    if column.sql_type.column_type == ColumnType::JsonText {
-        check(std::str::from_utf8(bytes).expect("checked above"))?;
-    }
-    let Some(limit) = column.sql_type.limit() else { return Ok(()) };
-    if column.sql_type.fixed_length || bytes.len() > limit as usize {
-        let text = std::str::from_utf8(bytes).expect("checked above");
-        *bytes = column.sql_type.kept(text)?.as_bytes();
-    }
-    Ok(())
-}
-
-/// The values, checked against their columns.
-fn check_values<'v, 'r>(
-    table: &Table,
-    columns: impl Iterator<Item = &'r ColumnDefinition>,
-    values: &'v [Value<'v>],
-) -> Result<Cow<'v, [Value<'v>]>> {
-    let mut checked = Cow::Borrowed(values);
-    let mut count = 0;
-    for (i, column) in columns.enumerate() {
-        count += 1;
-        let Some(&value) = values.get(i) else { continue };
-        let mut kept = value;
-        fit_value(table, column, &mut kept)?;
-        let is_changed = match (kept, value) {
-            (Value::Bytes(kept), Value::Bytes(given)) => kept.len() < given.len(),
-            (Value::Int64(kept), Value::Int64(given)) => kept != given,
-            _ => false,
-        };
-        if is_changed {
-            checked.to_mut()[i] = kept;
-        }
-    }
-    if values.len() != count {
-        return Err(StorageError::InvalidInput(format!(
-            "{count} values are needed for table \"{}\", but {} were given",
-            table.name(),
-            values.len()
-        ))
-        .into());
-    }
-    Ok(checked)
 }
 
 impl Transaction {

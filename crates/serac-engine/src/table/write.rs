@@ -7,168 +7,21 @@
 //! before the check. If two concurrent transactions write the same key, at least one finds the
 //! other's entry and uncommitted row, and fails with a conflict.
 
-use crate::catalog::definition::{ColumnDefinition, SqlType};
 use crate::error::{EngineError, Result};
-use crate::json::normal_documents;
-use crate::json_text::check_documents;
+use crate::table::index::NewestHolder;
 use crate::table::statement::{ColumnUpdate, RowsUpdate};
-use crate::table::{NewestHolder, Table, TableIndex};
+use crate::table::{Table, TableIndex};
 use crate::transaction::Transaction;
 use crate::values::{display, value_at};
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Time64MicrosecondType, TimestampMicrosecondType};
-use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_array::RecordBatch;
 use serac_index::cubit::Builder;
 use serac_index::ordered::{Limit, Neighbours};
-use serac_numeric::Numeric;
-use serac_storage::version::transaction::Readers;
-use serac_storage::{ColumnId, ColumnType, DataTable, LatestState, RowBuffer, RowId, StorageError, Value, pin};
+use serac_storage::{ColumnId, LatestState, RowBuffer, RowId, Value, pin};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Batches of fewer rows are inserted row by row, into blocks that have room.
 const BULK_ROWS: u64 = 1_024;
-
-impl Table {
-    /// The batch, whose columns are `columns` of the table, as the table keeps it: what
-    /// [`fit_values`](Self::fit_values) gives, NOT NULL checked.
-    ///
-    /// # Errors
-    /// As there, and [`EngineError::NotNull`].
-    pub fn fit(&self, columns: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
-        let batch = self.fit_values(columns, batch)?;
-        self.check_not_null(columns, &batch)?;
-        Ok(batch)
-    }
-
-    /// Checks NOT NULL on a batch whose columns are `columns` of the table.
-    ///
-    /// # Errors
-    /// [`EngineError::NotNull`], of the first row and its first column that has a NULL; with the
-    /// row, if `columns` are all of the table's.
-    pub fn check_not_null(&self, columns: &[usize], batch: &RecordBatch) -> Result<()> {
-        let Some((row, column)) = self.first_null(columns, batch) else { return Ok(()) };
-        let all = &self.definition.columns;
-        let error = self.null_in(&all[column].name);
-        if !columns.iter().copied().eq(0..all.len()) {
-            return Err(error);
-        }
-        Err(error.of_row(self, &self.values_of(columns, batch, row)))
-    }
-
-    /// A row of a batch that has all columns of the table.
-    pub fn row_of<'b>(&self, batch: &'b RecordBatch, row: usize) -> Vec<Value<'b>> {
-        row_of(&self.definition.columns, batch, row)
-    }
-
-    /// A row of a batch whose columns are `columns` of the table.
-    fn values_of<'b>(&self, columns: &[usize], batch: &'b RecordBatch, row: usize) -> Vec<Value<'b>> {
-        row_of(columns.iter().map(|&column| &self.definition.columns[column]), batch, row)
-    }
-
-    /// The first row in which a column is NULL that must not be, and the first such column of it.
-    fn first_null(&self, columns: &[usize], batch: &RecordBatch) -> Option<(usize, usize)> {
-        let missing = |(array, &column): (&ArrayRef, &usize)| {
-            let is_wrong = !self.definition.columns[column].nullable && array.null_count() > 0;
-            let row = is_wrong.then(|| (0..array.len()).find(|&row| array.is_null(row))).flatten()?;
-            Some((row, column))
-        };
-        batch.columns().iter().zip(columns).filter_map(missing).min()
-    }
-
-    /// The batch, whose columns are `columns` of the table, as the table keeps values: lengths
-    /// checked, without CHAR's trailing blanks, times rounded, JSONB in its normal form, JSON and
-    /// numbers checked.
-    ///
-    /// # Errors
-    /// [`EngineError::TooLong`], [`EngineError::InvalidJson`], [`StorageError::InvalidInput`] for
-    /// bytes that are no number.
-    pub fn fit_values(&self, columns: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
-        let mut arrays: Vec<ArrayRef> = batch.columns().to_vec();
-        for (array, &column) in arrays.iter_mut().zip(columns) {
-            let definition = &self.definition.columns[column];
-            if definition.sql_type.limit().is_some() {
-                *array = definition.sql_type.fit(array)?;
-            }
-            match definition.sql_type.column_type {
-                ColumnType::Json => *array = normal_documents(array)?,
-                ColumnType::JsonText => check_documents(array)?,
-                ColumnType::Numeric => check_numbers(array)?,
-                _ => {}
-            }
-        }
-        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        Ok(RecordBatch::try_new_with_options(batch.schema(), arrays, &options)
-            .map_err(serac_storage::StorageError::from)?)
-    }
-}
-
-impl SqlType {
-    /// Values as a column of this type keeps them: lengths checked, without CHAR's trailing blanks,
-    /// times rounded.
-    ///
-    /// # Errors
-    /// [`EngineError::TooLong`].
-    pub fn fit(&self, array: &ArrayRef) -> Result<ArrayRef> {
-        if self.limit().is_none() {
-            return Ok(array.clone());
-        }
-        if let ColumnType::Time | ColumnType::Timestamp { .. } = self.column_type {
-            return self.rounded_array(array);
-        }
-        let Some(strings) = array.as_string_view_opt() else { return Ok(array.clone()) };
-        let mut is_kept = true;
-        for text in strings.iter().flatten() {
-            is_kept &= self.kept(text)?.len() == text.len();
-        }
-        if is_kept {
-            return Ok(array.clone());
-        }
-        let kept = strings.iter().map(|text| text.map(|text| self.kept(text)).transpose());
-        Ok(Arc::new(kept.collect::<Result<StringViewArray>>()?))
-    }
-
-    /// Times with the digits that the column keeps.
-    fn rounded_array(&self, array: &ArrayRef) -> Result<ArrayRef> {
-        let of_one = |micros| {
-            let rounded = self.rounded(micros);
-            rounded.ok_or_else(|| EngineError::TooLong { sql_type: self.to_string() })
-        };
-        Ok(match array.data_type() {
-            DataType::Time64(TimeUnit::Microsecond) => {
-                let times = array.as_primitive::<Time64MicrosecondType>();
-                Arc::new(times.try_unary::<_, Time64MicrosecondType, EngineError>(of_one)?)
-            }
-            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-                let times = array.as_primitive::<TimestampMicrosecondType>();
-                let times = times.try_unary::<_, TimestampMicrosecondType, EngineError>(of_one)?;
-                Arc::new(times.with_timezone_opt(zone.clone()))
-            }
-            // Another type is refused where it is written.
-            _ => array.clone(),
-        })
-    }
-}
-
-/// Checks numbers in their stored form (LargeBinary); arrays of other types are refused where they
-/// are written.
-///
-/// # Errors
-/// [`StorageError::InvalidInput`].
-fn check_numbers(array: &ArrayRef) -> Result<()> {
-    let Some(numbers) = array.as_binary_opt::<i64>() else { return Ok(()) };
-    numbers.iter().flatten().try_for_each(check_number)
-}
-
-/// Checks a number in its stored form.
-///
-/// # Errors
-/// [`StorageError::InvalidInput`].
-pub(crate) fn check_number(stored: &[u8]) -> Result<()> {
-    let number = Numeric::of_stored(stored);
-    number.map(drop).map_err(|error| StorageError::InvalidInput(error.to_string()).into())
-}
 
 /// A row of a table that is incomplete would have no value for the columns that are still to come.
 fn check_complete(table: &Table) -> Result<()> {
@@ -176,16 +29,6 @@ fn check_complete(table: &Table) -> Result<()> {
         0 => Ok(()),
         missing => Err(EngineError::Incomplete { table: table.name().into(), missing }),
     }
-}
-
-/// A row of a batch with these columns.
-fn row_of<'b, 'c>(
-    columns: impl IntoIterator<Item = &'c ColumnDefinition>,
-    batch: &'b RecordBatch,
-    row: usize,
-) -> Vec<Value<'b>> {
-    let columns = batch.columns().iter().zip(columns);
-    columns.map(|(array, column)| value_at(array, row, column.sql_type.column_type)).collect()
 }
 
 fn all_columns(table: &Table) -> Vec<ColumnId> {
@@ -679,23 +522,4 @@ impl TableIndex {
     fn written_by_other(&self) -> EngineError {
         EngineError::Conflict(self.message_of_same_key())
     }
-}
-
-/// Removes an index entry unless a reachable version of the row has the key. With `readers`, only
-/// past versions that one of them may read count. Returns whether it did.
-pub(crate) fn remove_if_unused(
-    data: &DataTable,
-    index: &TableIndex,
-    row: RowId,
-    wanted: &[u8],
-    readers: Option<&Readers>,
-) -> bool {
-    let mut is_used = true;
-    index.entries.remove_unless(wanted, row, || {
-        let mut has_key = |version: &RowBuffer| index.key_in(version) == wanted;
-        // A row that cannot be read keeps its entry.
-        is_used = data.any_version_matches(row, &index.column_ids(), readers, &mut has_key).unwrap_or(true);
-        is_used
-    });
-    !is_used
 }

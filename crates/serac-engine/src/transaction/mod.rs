@@ -3,12 +3,10 @@
 
 pub(crate) mod read_set;
 pub(crate) mod row_follower;
-pub(crate) mod watch;
 
 use crate::catalog::catalog_changes::{CatalogChanges, CatalogKey};
 use crate::catalog::{Catalog, MetaRecord};
-use crate::constraint::foreign_key::PendingForeignKey;
-use crate::constraint::referential_action::PendingAction;
+use crate::constraint::pending::{PendingAction, PendingForeignKey};
 use crate::database::{Database, DatabaseInner, forget_versions_later};
 use crate::error::{EngineError, Result};
 use crate::security::{RoleId, Security};
@@ -18,7 +16,7 @@ use crate::table::entries::EntryNotes;
 use crate::table::expressions::Expressions;
 use crate::table::lock::{Hold, LOCK_TIMEOUT, TableLock};
 use crate::transaction::read_set::ReadSet;
-use crate::transaction::watch::Watch;
+use crate::watch::Watch;
 use serac_storage::{Blocker, CommitTicket, RowBuffer, RowId, Snapshot, TableId, Timestamp, Turn};
 use serac_sync::time::Duration;
 use std::cell::Cell;
@@ -169,6 +167,11 @@ impl Transaction {
     /// The read set of a serializable transaction; `None` for others.
     pub fn reads(&self) -> Option<&ReadSet> {
         self.reads.as_ref()
+    }
+
+    /// Has the transaction's long work watched.
+    pub fn set_watch(&mut self, watch: Arc<dyn Watch>) {
+        self.watch = Some(watch);
     }
 
     /// Gives the transaction a snapshot of the present, and its catalog: a statement of a READ
@@ -492,12 +495,7 @@ impl Transaction {
     pub(crate) fn change_catalog<T>(&mut self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         let mut changed = (*self.catalog).clone();
         let result = change(&mut changed)?;
-        if changed.security.outlives(&changed) {
-            let mut security = changed.security.as_ref().clone();
-            security.forget_gone(&changed);
-            changed.security = Arc::new(security);
-        }
-        changed.forget_comments();
+        changed.forget_gone();
         let more = CatalogChanges::between(&self.catalog, &changed);
         self.lock_catalog(&more)?;
         let base = self.own_catalog.as_ref().map_or(&self.catalog, |own| &own.base);

@@ -32,7 +32,7 @@
 //! transaction that might have committed.
 
 use crate::error::{EngineError, Result};
-use crate::table::access::KeyRange;
+use crate::table::index::KeyRange;
 use crate::table::{Table, TableIndex};
 use serac_index::ordered::Limit;
 use serac_storage::Snapshot;

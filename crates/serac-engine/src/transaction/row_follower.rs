@@ -11,8 +11,8 @@
 use crate::constraint::parent_pins::Pinned;
 use crate::database::DatabaseInner;
 use crate::table::bitmap::BitmapChanges;
+use crate::table::index::remove_if_unused;
 use crate::table::lock::Hold;
-use crate::table::write::remove_if_unused;
 use crate::table::{Table, TableIndex};
 use serac_index::cubit::Key;
 use serac_storage::freeze::compact::{FollowMoves, RowFollower};

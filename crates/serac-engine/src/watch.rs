@@ -1,9 +1,7 @@
 //! The interface that may end a transaction's long work before its time.
 
 use crate::error::Result;
-use crate::transaction::Transaction;
 use std::fmt::Debug;
-use std::sync::Arc;
 
 /// Asked now and then by work that takes long: an index that is built, rows that are written anew
 /// in another order.
@@ -19,11 +17,4 @@ pub trait Watch: Debug + Send + Sync {
 /// Asks the watch, if there is one.
 pub(crate) fn go_on(watch: Option<&dyn Watch>, bytes: u64) -> Result<()> {
     watch.map_or(Ok(()), |watch| watch.go_on(bytes))
-}
-
-impl Transaction {
-    /// Has the transaction's long work watched.
-    pub fn set_watch(&mut self, watch: Arc<dyn Watch>) {
-        self.watch = Some(watch);
-    }
 }
