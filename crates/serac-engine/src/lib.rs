@@ -3,10 +3,22 @@
 //! A [`Database`] is a folder or memory. A [`Transaction`] reads and writes rows of the tables in
 //! its [`Catalog`], through all constraints and indexes, and changes the catalog. The engine knows
 //! no SQL: defaults, checks and views are texts that it keeps.
+//!
+//! A module uses those of its own line and of the lines before it.
+//!
+//! | modules | what |
+//! |---|---|
+//! | `catalog::{comments, definition, function, sequence}` `constraint::parent_pins` `error` `float_text` `json` `json_text` `security` `table::{bitmap, index, lock, statistics}` `values` `watch` | values, definitions, roles, and parts of a table |
+//! | `constraint::{end_key, pending}` `table` `transaction::read_set` | tables |
+//! | `catalog` `salvage` `security::access` | the catalog, and what a role may do |
+//! | `catalog::procedure` `database_inner` `transaction` | a database, its transactions, and procedures, which are named transactions |
+//! | `constraint` `ddl` `security::ddl` `table::{access, export, statement, write}` | statements of a transaction |
+//! | `database` `security::login` `transact` | the handle of a database |
 
 pub mod catalog;
 mod constraint;
 mod database;
+mod database_inner;
 mod ddl;
 mod error;
 pub mod float_text;
@@ -15,6 +27,7 @@ pub mod json_text;
 mod salvage;
 pub mod security;
 pub mod table;
+mod transact;
 mod transaction;
 pub mod values;
 mod watch;

@@ -1,18 +1,17 @@
-//! Stored procedures: transactions as Rust functions, run again when a concurrent transaction got
-//! in the way, and a registry of those that have a name.
+//! Stored procedures: transactions as Rust functions with a signature, and a registry of those that
+//! have a name.
 //!
-//! [`Database::transact`] is for code that is linked with the database. A [`Procedure`] also has a
-//! signature. So a server can [call](Database::call) it by name with values from a client, and
-//! return its rows as an Arrow batch.
+//! A server can [call](crate::Database::call) a [`Procedure`] by name with values from a client, and
+//! return its rows as an Arrow batch. [`Database::transact`](crate::Database::transact) is for code
+//! that is linked with the database.
 
 use crate::catalog::Catalog;
-use crate::database::Database;
 use crate::error::{EngineError, Result, missing};
 use crate::transaction::Transaction;
 use crate::values::{OwnedValue, array_of};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
-use serac_storage::{ColumnType, CommitTicket, Value};
+use serac_storage::{ColumnType, Value};
 use serac_sync::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +39,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    fn wait(&self, failed: u32) {
+    /// Waits before the attempt after so many failed ones.
+    pub(crate) fn wait(&self, failed: u32) {
         if failed <= self.eager {
             serac_sync::thread::yield_now();
             return;
@@ -49,44 +49,6 @@ impl RetryPolicy {
         // Between half and all of it, so that transactions that met do not meet again.
         let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), failed) as f64 / u64::MAX as f64;
         serac_sync::thread::sleep(doubled.mul_f64(0.5 + random / 2.0));
-    }
-}
-
-impl Database {
-    /// Runs `body` in a transaction, commits it, and waits until the commit is durable. After a
-    /// conflict (SQLSTATE 40001) everything is rolled back and `body` runs again in a new snapshot.
-    /// So `body` must not have effects of its own. An error of `body`'s rolls back and is returned.
-    ///
-    /// # Errors
-    /// The errors of `body` and of the commit; a conflict, when all attempts of the default
-    /// [`RetryPolicy`] have met one.
-    pub fn transact<T>(&self, body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        let (value, ticket) = self.transact_with(&RetryPolicy::default(), body)?;
-        ticket.wait()?;
-        Ok(value)
-    }
-
-    /// As [`transact`](Self::transact), under a policy of the caller's. The caller also waits for
-    /// durability. Before the ticket says so, no data that `body` has read or written may leave the
-    /// process.
-    ///
-    /// # Errors
-    /// As [`transact`](Self::transact).
-    pub fn transact_with<T>(
-        &self,
-        policy: &RetryPolicy,
-        mut body: impl FnMut(&mut Transaction) -> Result<T>,
-    ) -> Result<(T, CommitTicket)> {
-        let mut failed = 0;
-        loop {
-            let mut txn = self.begin();
-            let outcome = body(&mut txn).and_then(|value| Ok((value, txn.commit()?)));
-            failed += 1;
-            match outcome {
-                Err(error) if error.is_conflict() && failed < policy.attempts => policy.wait(failed),
-                outcome => return outcome,
-            }
-        }
     }
 }
 
@@ -227,33 +189,19 @@ impl Procedure {
 #[derive(Debug, Default)]
 pub(crate) struct Procedures(RwLock<BTreeMap<String, Arc<Procedure>>>);
 
-impl Database {
-    /// Gives a procedure a name, in place of the one that had it.
-    pub fn register_procedure(&self, name: impl Into<String>, procedure: Procedure) {
-        self.0.procedures.0.write().insert(name.into(), Arc::new(procedure));
+impl Procedures {
+    pub(crate) fn register(&self, name: String, procedure: Procedure) {
+        self.0.write().insert(name, Arc::new(procedure));
     }
 
-    /// The procedure with this name.
-    ///
     /// # Errors
     /// [`EngineError::Missing`].
-    pub fn procedure(&self, name: &str) -> Result<Arc<Procedure>> {
-        self.0.procedures.0.read().get(name).map_or_else(|| missing("procedure", name), |found| Ok(found.clone()))
+    pub(crate) fn find(&self, name: &str) -> Result<Arc<Procedure>> {
+        self.0.read().get(name).map_or_else(|| missing("procedure", name), |found| Ok(found.clone()))
     }
 
-    /// The names of all procedures, sorted.
-    pub fn procedure_names(&self) -> Vec<String> {
-        self.0.procedures.0.read().keys().cloned().collect()
-    }
-
-    /// Runs a named procedure as a transaction of its own, as [`transact`](Self::transact) does,
-    /// and returns its rows.
-    ///
-    /// # Errors
-    /// [`EngineError::Missing`], [`EngineError::InvalidCall`] for arguments that do not fit, and
-    /// the procedure's own.
-    pub fn call(&self, name: &str, arguments: &[Value<'_>]) -> Result<RecordBatch> {
-        let procedure = self.procedure(name)?;
-        self.transact(|txn| procedure.run(name, txn, arguments))
+    /// Sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.read().keys().cloned().collect()
     }
 }

@@ -13,8 +13,8 @@
 //! **Directions.** A definition that is not committed yet draws from the same position as the
 //! committed one. If its values go the other way, a reservation of one definition does not cover
 //! values of the other. So a reservation is refused if its definition goes another way than the
-//! newest committed one (`crate::database`). A value in the other direction is never covered by a
-//! reservation, so it always asks for one.
+//! newest committed one (`crate::database_inner`). A value in the other direction is never
+//! covered by a reservation, so it always asks for one.
 
 use crate::catalog::definition::SequenceDefinition;
 use crate::error::{EngineError, Result};

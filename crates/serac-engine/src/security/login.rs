@@ -1,7 +1,8 @@
 //! Logins: the roles that may connect, and their connection limits.
 
 use super::{Object, Privilege, Role, RoleId, Security};
-use crate::database::{Database, DatabaseInner};
+use crate::database::Database;
+use crate::database_inner::DatabaseInner;
 use crate::error::{EngineError, Result};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

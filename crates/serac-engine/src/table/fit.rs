@@ -91,6 +91,7 @@ impl Table {
         Ok(RecordBatch::try_new_with_options(batch.schema(), arrays, &options)
             .map_err(serac_storage::StorageError::from)?)
     }
+
     /// Converts the value to the form that the column (by position) keeps: NOT NULL, type and
     /// length checked, without CHAR's trailing blanks. JSON must be in its normal form
     /// ([`normalized`]).

@@ -7,7 +7,7 @@ pub(crate) mod row_follower;
 use crate::catalog::catalog_changes::{CatalogChanges, CatalogKey};
 use crate::catalog::{Catalog, MetaRecord};
 use crate::constraint::pending::{PendingAction, PendingForeignKey};
-use crate::database::{Database, DatabaseInner, forget_versions_later};
+use crate::database_inner::{DatabaseInner, forget_versions_later};
 use crate::error::{EngineError, Result};
 use crate::security::{RoleId, Security};
 use crate::table::Table;
@@ -139,11 +139,6 @@ impl Transaction {
     /// The catalog as the transaction sees it, its own DDL included.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
-    }
-
-    /// The database.
-    pub fn database(&self) -> Database {
-        Database(self.db.clone())
     }
 
     /// Sets the evaluator of defaults and checks for changes that are not in a statement
@@ -291,7 +286,7 @@ impl Transaction {
             index.merge();
         }
         if writes {
-            Database::checkpoint_if_due(&self.db);
+            DatabaseInner::checkpoint_if_due(&self.db);
         }
         ticket
     }

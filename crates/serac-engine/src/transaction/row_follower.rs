@@ -9,7 +9,7 @@
 //! [`FollowMoves::copied`] and [`FollowMoves::finish`].
 
 use crate::constraint::parent_pins::Pinned;
-use crate::database::DatabaseInner;
+use crate::database_inner::DatabaseInner;
 use crate::table::bitmap::BitmapChanges;
 use crate::table::index::remove_if_unused;
 use crate::table::lock::Hold;
