@@ -7,7 +7,7 @@ pub struct Cell {
     pub bits: u128,
 }
 
-pub mod heap {
-    /// See `serac_storage::block::heap::ArrowView`.
+pub mod view {
+    /// See `serac_storage::block::view::ArrowView`.
     pub type ArrowView = u128;
 }

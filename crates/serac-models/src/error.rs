@@ -1,4 +1,4 @@
-//! In place of `serac_storage::error`, for the heap.
+//! In place of `serac_storage::error`, for views.
 
 /// See `serac_storage::StorageError`.
 #[derive(Debug)]

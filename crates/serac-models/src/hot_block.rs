@@ -6,15 +6,18 @@
 pub mod atomic_copy;
 #[path = "../../serac-storage/src/block/heap.rs"]
 pub mod heap;
+#[path = "../../serac-storage/src/block/view.rs"]
+pub mod view;
 
 use crate::ids::{ColumnId, Slot};
 use crate::version::chain::{VersionHead, VersionedSlots};
 use crate::version::undo::UndoRecord;
-use heap::{ArrowView, BlockHeap};
+use heap::BlockHeap;
 use serac_sync::atomic::Ordering::Relaxed;
 use serac_sync::atomic::{AtomicPtr, AtomicU64};
 use std::ptr;
 use std::sync::Arc;
+use view::ArrowView;
 
 /// See `serac_storage::block::Cell`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

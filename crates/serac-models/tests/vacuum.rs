@@ -35,7 +35,7 @@ mod table;
 #[path = "../src/version.rs"]
 mod version;
 
-use block::heap::{ArrowView, INLINE_BYTES, chunk_of, offset_of, view_len};
+use block::view::{ArrowView, INLINE_BYTES, chunk_of, offset_of, view_len};
 use block::{Block, Cell, HotBlock};
 use ids::{BlockNo, ColumnId, RowId, Slot, Timestamp};
 use loom::thread;

@@ -1,7 +1,7 @@
 //! The one error type of the storage.
 
 use crate::ids::RowId;
-use crate::version::waits::Blocker;
+use crate::version::blocker::Blocker;
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -23,8 +23,18 @@
 //! | [`durability::checkpoint`], [`durability::data_file`] | Arrow files, the manifest, recovery (§3.4) |
 //! | [`durability::storage`] | all of the above behind one handle that a database opens |
 //!
-//! A module may use any other one of the crate. Blocks, versions, tables and freezing are parts of
-//! one protocol, whose steps their headers describe.
+//! Blocks, versions, tables and freezing are parts of one protocol, whose steps their headers
+//! describe. A block has the heads of version chains, a version names its table, and a table has
+//! blocks: so these stand on one floor. A module uses those of its own line and of the lines before
+//! it.
+//!
+//! | modules | what |
+//! |---|---|
+//! | `block::{atomic_copy, block_memory, cell, column_orders, heap, layout, view}` `durability::{file_system, mapping}` `error` `freeze::{background, temperature}` `freeze::frozen::{column, format, strings, zone}` `ids` `table::{column_form, column_values}` `types` `uptime` `value` `version::{blocker, clock, wait_queues}` | what blocks, versions and files are made of |
+//! | `durability::{redo, salvage, wal}` | the log |
+//! | `block` `durability::data_file` `freeze::{frozen, vacuum}` `table` `version` | blocks, versions, tables and transactions |
+//! | `freeze` `table::{order, scan}` `version::waits` | scans, freezing, waits |
+//! | `durability` | checkpoints and recovery |
 #![warn(missing_docs)]
 
 pub mod block;
@@ -34,6 +44,7 @@ pub mod freeze;
 pub mod ids;
 pub mod table;
 pub mod types;
+mod uptime;
 pub mod value;
 pub mod version;
 
@@ -44,14 +55,16 @@ pub use error::{Result, StorageError};
 pub use freeze::compact::selection::CompactionGroups;
 pub use freeze::frozen::{ColumnDictionary, FreezeFormat, Zone, with_offsets};
 pub use ids::{BlockNo, ColumnId, MAX_BLOCKS_PER_TABLE, RowId, SLOT_BITS, Slot, TableId, Timestamp};
+pub use table::column_form::{ColumnForm, ScanColumn, Selection};
 pub use table::data_table::{DataTable, LatestState};
 pub use table::row_buffer::RowBuffer;
 pub use table::row_pins::RowPin;
-pub use table::scan::{BlockReadStats, BlockReader, ColumnForm, ScanColumn, Selection};
+pub use table::scan::{BlockReadStats, BlockReader};
 pub use types::{ColumnSchema, ColumnType, TableSchema, marked};
 pub use value::{FromValue, Value};
+pub use version::blocker::{Blocker, Waiting};
 pub use version::transaction::{CommitTicket, Savepoint, Snapshot, Transaction};
-pub use version::waits::{Blocker, Turn, Waiting};
+pub use version::waits::Turn;
 
 /// Pins the calling thread: memory that its operations may reach is not freed while the guard
 /// lives. Each operation pins for itself; a pin around several operations saves each of them a

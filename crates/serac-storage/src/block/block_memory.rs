@@ -16,7 +16,7 @@
 //! [ready](keep_ready), so that an inserting thread need not wait.
 
 use crate::ids::BLOCK_BYTES;
-use crate::version::gc::now_ms;
+use crate::uptime::now_ms;
 use serac_sync::Mutex;
 use serac_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::alloc;

@@ -16,7 +16,6 @@
 
 use crate::error::{Result, StorageError};
 use crate::ids::{BLOCK_BYTES, ColumnId, MAX_SLOTS_PER_BLOCK};
-use crate::table::row_buffer::ValueKind;
 use crate::types::{ColumnType, PhysicalType, TableSchema};
 use crate::value::Value;
 
@@ -26,6 +25,26 @@ pub const REGION_ALIGNMENT: usize = 64;
 pub const ALLOCATION_OFFSET: usize = 0;
 /// A table has at most this many columns.
 pub const MAX_COLUMNS: usize = 1_600;
+
+/// The kind of [`Value`] that a column has, with the width in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueKind {
+    Bool,
+    Int(u8),
+    Float(u8),
+    Bytes,
+}
+
+impl ValueKind {
+    pub fn of(column_type: ColumnType) -> Self {
+        match (column_type.physical(), column_type) {
+            (PhysicalType::Bit, _) => Self::Bool,
+            (PhysicalType::Fixed(width), ColumnType::Float32 | ColumnType::Float64) => Self::Float(width),
+            (PhysicalType::Fixed(width), _) => Self::Int(width),
+            (PhysicalType::View, _) => Self::Bytes,
+        }
+    }
+}
 
 /// A column's offsets in a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -173,7 +192,7 @@ impl BlockLayout {
             | (PhysicalType::Fixed(4), Value::Int32(_) | Value::Float32(_))
             | (PhysicalType::Fixed(8), Value::Int64(_) | Value::Float64(_))
             | (PhysicalType::Fixed(16), Value::Int128(_)) => Ok(()),
-            (PhysicalType::View, Value::Bytes(bytes)) => crate::block::heap::check_len(bytes.len()),
+            (PhysicalType::View, Value::Bytes(bytes)) => crate::block::view::check_len(bytes.len()),
             _ => Err(StorageError::InvalidInput(format!(
                 "{value:?} does not fit column {} of physical type {physical:?}",
                 column.0

@@ -9,23 +9,29 @@
 pub(crate) mod atomic_copy;
 pub(crate) mod block_memory;
 pub mod block_table;
+mod cell;
+pub(crate) mod column_orders;
 pub mod heap;
 pub mod layout;
 pub(crate) mod version_column;
+pub mod view;
 
 use crate::block::atomic_copy::{prefetch, racy_copy};
 use crate::block::block_memory::{BlockMemory, SparePages};
-use crate::block::heap::{ArrowView, BlockHeap, HeapLatch};
+pub use crate::block::cell::Cell;
+use crate::block::column_orders::ColumnOrders;
+use crate::block::heap::{BlockHeap, HeapLatch};
 use crate::block::layout::{ALLOCATION_OFFSET, BlockLayout};
 use crate::block::version_column::VersionColumn;
+use crate::block::view::ArrowView;
 use crate::durability::data_file::DataFile;
 use crate::error::Result;
 use crate::freeze::frozen::FrozenBlock;
 pub use crate::freeze::temperature::Temperature;
 use crate::freeze::temperature::TemperatureWord;
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
-use crate::table::order::ColumnOrders;
 use crate::types::PhysicalType;
+use crate::uptime::now_ms;
 use crate::value::Value;
 use crate::version::chain::{VersionHead, VersionedSlots, end_copy};
 use crate::version::undo::UndoRecord;
@@ -39,21 +45,6 @@ use std::sync::Arc;
 
 /// Gathering prefetches the memory of values this many positions ahead.
 const GATHERED_AHEAD: usize = 16;
-
-/// The raw content of one column of one row: a null flag and up to 16 bytes, zero-extended. A torn
-/// cell is possible; see the module.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cell {
-    /// Whether the value is NULL (then `bits` has no meaning).
-    pub null: bool,
-    /// The value's bytes, little-endian; of a variable-length value its view.
-    pub bits: u128,
-}
-
-impl Cell {
-    /// NULL.
-    pub const NULL: Self = Self { null: true, bits: 0 };
-}
 
 /// A block of a table, in one of its two forms.
 #[derive(Debug)]
@@ -280,7 +271,7 @@ impl HotBlock {
             collected: CachePadded::new(Collected {
                 versioned: VersionedSlots::default(),
                 settlements: AtomicU64::new(0),
-                last_touched: AtomicU64::new(crate::version::gc::now_ms()),
+                last_touched: AtomicU64::new(now_ms()),
             }),
             filed: Mutex::default(),
             orders: ColumnOrders::default(),
@@ -316,7 +307,7 @@ impl HotBlock {
     /// The time since the collector last met a change of the block, or since the block was made.
     pub fn idle(&self) -> std::time::Duration {
         let touched = self.collected.last_touched.load(Ordering::Relaxed);
-        std::time::Duration::from_millis(crate::version::gc::now_ms().saturating_sub(touched))
+        std::time::Duration::from_millis(now_ms().saturating_sub(touched))
     }
 
     /// The number of times that the block has been thawed.

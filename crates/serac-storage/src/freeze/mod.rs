@@ -63,6 +63,7 @@ use crate::freeze::frozen::{FreezeFormat, FrozenBlock};
 use crate::freeze::temperature::Temperature;
 use crate::ids::BlockNo;
 use crate::table::data_table::DataTable;
+use crate::version::gc::CoolingRound;
 use crate::version::transaction::TransactionManager;
 use serac_sync::atomic::Ordering;
 use serac_sync::epoch::{self, Guard};
@@ -71,15 +72,6 @@ use std::sync::Arc;
 /// The wait before a block freezes doubles with each thaw, up to 2 to the power of this times the
 /// first wait.
 const LONGEST_WAIT: u32 = 6;
-
-/// Blocks of a table that began to cool together.
-#[derive(Debug)]
-pub(crate) struct CoolingRound {
-    pub(crate) table: Arc<DataTable>,
-    /// No other round of the table has it.
-    pub(crate) number: u64,
-    pub(crate) blocks: Vec<BlockNo>,
-}
 
 impl DataTable {
     /// Whether nothing is going on in a hot block: no version, no pending bulk append.

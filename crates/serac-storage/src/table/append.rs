@@ -5,7 +5,7 @@
 //! 64 or 128 bits and the same scale. [`accepts`] has the list.
 
 use crate::block::HotBlock;
-use crate::block::heap::{ArrowView, INLINE_BYTES, check_len, view_len};
+use crate::block::view::{ArrowView, INLINE_BYTES, check_len, view_len};
 use crate::error::{Result, StorageError};
 use crate::ids::ColumnId;
 use crate::types::{ColumnType, PhysicalType, TableSchema};

@@ -1,7 +1,7 @@
 //! A column's values in their physical form, on their way into an Arrow array.
 
 use crate::block::layout::bitmap_bytes;
-use crate::table::scan::ColumnForm;
+use crate::table::column_form::ColumnForm;
 use crate::types::{ColumnType, PhysicalType};
 use arrow_array::types::{
     Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,

@@ -58,13 +58,12 @@ use crate::freeze::frozen::{FreezeFormat, FrozenBlock};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot, TableId, Timestamp};
 use crate::table::row_buffer::RowBuffer;
 use crate::table::row_pins::RowPins;
-use crate::table::scan::BlockReader;
 use crate::types::TableSchema;
 use crate::value::Value;
+use crate::version::blocker::Blocker;
 use crate::version::chain::{Walked, end_copy, may_replace};
 use crate::version::transaction::{Readers, Snapshot, Transaction};
 use crate::version::undo::{BeforeCell, UndoKind, UndoRecord};
-use crate::version::waits::Blocker;
 use arrow_array::RecordBatch;
 use crossbeam_utils::CachePadded;
 use serac_sync::Mutex;
@@ -986,12 +985,6 @@ impl DataTable {
                 }
             }
         }
-    }
-
-    /// A reader of one block as `snapshot` sees it; `None` if the block does not exist or no row in
-    /// it is visible.
-    pub fn read_block<'s>(&'s self, snapshot: &'s Snapshot, no: BlockNo) -> Option<BlockReader<'s>> {
-        BlockReader::new(&self.schema, self.block(no)?, no, snapshot)
     }
 
     // ---- recovery: single rows put where they were, no versions, nobody else there

@@ -20,53 +20,20 @@
 //! changes, and its count is always 0.
 
 use crate::block::Block;
+use crate::block::column_orders::{ColumnOrder, ColumnOrders};
 use crate::error::Result;
 use crate::ids::{BlockNo, ColumnId, Slot};
+use crate::table::column_form::{ScanColumn, Selection};
 use crate::table::data_table::{DataTable, sees_append};
-use crate::table::scan::{BlockReader, ScanColumn, Selection};
+use crate::table::scan::BlockReader;
 use crate::types::ColumnType;
 use crate::version::transaction::Snapshot;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Int16Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
-use serac_sync::Mutex;
 use serac_sync::atomic::{Ordering, fence};
 use serac_sync::epoch;
 use std::ops::{Range, RangeInclusive};
-
-/// The known order of a column's values in a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct ColumnOrder {
-    column: ColumnId,
-    /// The block's count of settlements when this was found out.
-    settlements: u64,
-    /// Slots below which the rows lie.
-    limit: u32,
-    /// Whether each of these has a row.
-    is_full: bool,
-    /// The smallest and the largest value; `None` if there is no value.
-    zone: Option<(i64, i64)>,
-    has_nulls: bool,
-    /// Whether no row has a smaller value than the row before it. Never so with NULLs.
-    ascends: bool,
-}
-
-/// The known orders of a block's columns: an entry for each column that was asked for.
-#[derive(Debug, Default)]
-pub(crate) struct ColumnOrders(Mutex<Vec<ColumnOrder>>);
-
-impl ColumnOrders {
-    fn get(&self, column: ColumnId, settlements: u64) -> Option<ColumnOrder> {
-        let is_wanted = |known: &&ColumnOrder| known.column == column && known.settlements == settlements;
-        self.0.lock().iter().find(is_wanted).copied()
-    }
-
-    fn put(&self, order: ColumnOrder) {
-        let mut known = self.0.lock();
-        known.retain(|other| other.column != order.column);
-        known.push(order);
-    }
-}
 
 impl Block {
     fn orders(&self) -> &ColumnOrders {

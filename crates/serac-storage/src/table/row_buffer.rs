@@ -1,11 +1,10 @@
 //! A row, or a choice of its columns, copied out of its block.
 
-use crate::block::heap::view_len;
-use crate::block::layout::BlockLayout;
+use crate::block::layout::{BlockLayout, ValueKind};
+use crate::block::view::view_len;
 use crate::block::{Block, Cell};
 use crate::error::{Result, StorageError};
 use crate::ids::ColumnId;
-use crate::types::{ColumnType, PhysicalType};
 use crate::value::{FromValue, Value};
 
 /// An owned copy of a choice of columns of one row. Reused from row to row, it allocates nothing in
@@ -16,26 +15,6 @@ pub struct RowBuffer {
     /// The columns' kinds, and where a value of variable length starts in `bytes`.
     kinds: Vec<(ValueKind, usize)>,
     bytes: Vec<u8>,
-}
-
-/// The kind of [`Value`] that a column has, with the width in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueKind {
-    Bool,
-    Int(u8),
-    Float(u8),
-    Bytes,
-}
-
-impl ValueKind {
-    pub fn of(column_type: ColumnType) -> Self {
-        match (column_type.physical(), column_type) {
-            (PhysicalType::Bit, _) => Self::Bool,
-            (PhysicalType::Fixed(width), ColumnType::Float32 | ColumnType::Float64) => Self::Float(width),
-            (PhysicalType::Fixed(width), _) => Self::Int(width),
-            (PhysicalType::View, _) => Self::Bytes,
-        }
-    }
 }
 
 impl RowBuffer {

@@ -13,8 +13,9 @@ use crate::block::{Block, Cell, HotBlock};
 use crate::error::Result;
 use crate::freeze::frozen::{ColumnDictionary, FrozenBlock, Zone};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot};
+use crate::table::column_form::{ColumnForm, ScanColumn, Selection};
 use crate::table::column_values::{ColumnValues, gather_bits};
-use crate::table::data_table::{apply_chain, sees_append};
+use crate::table::data_table::{DataTable, apply_chain, sees_append};
 use crate::types::{PhysicalType, TableSchema};
 use crate::version::chain::end_copy;
 use crate::version::transaction::Snapshot;
@@ -22,67 +23,6 @@ use arrow_array::{ArrayRef, UInt64Array};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use serac_sync::epoch;
 use std::sync::Arc;
-
-/// The wanted form of a column.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum ColumnForm {
-    /// The column's Arrow type.
-    Arrow,
-    /// The unscaled values of a DECIMAL of at most 18 digits, as 64-bit integers.
-    Scaled64,
-    /// The block's own form. A DECIMAL of at most 18 digits is Arrow's Decimal64. Values of
-    /// variable length are views or, in a frozen block that has them so, offsets (Utf8, Binary) or
-    /// a dictionary with 16-bit codes.
-    Stored,
-}
-
-/// A column of a scan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct ScanColumn {
-    /// The column.
-    pub id: ColumnId,
-    /// The form.
-    pub form: ColumnForm,
-}
-
-impl ScanColumn {
-    /// The column in its Arrow type.
-    pub const fn arrow(id: ColumnId) -> Self {
-        Self { id, form: ColumnForm::Arrow }
-    }
-}
-
-/// Slots of a block.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Selection {
-    /// Slots 0 to n − 1.
-    All(u32),
-    /// These slots, ascending.
-    Positions(Vec<u32>),
-}
-
-impl Selection {
-    /// The number of slots.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::All(n) => *n as usize,
-            Self::Positions(positions) => positions.len(),
-        }
-    }
-
-    /// Whether no slot is selected.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The selected slots at `positions` of the selection.
-    pub fn narrow(&self, positions: &[u32]) -> Self {
-        Self::Positions(match self {
-            Self::All(_) => positions.to_vec(),
-            Self::Positions(slots) => positions.iter().map(|&at| slots[at as usize]).collect(),
-        })
-    }
-}
 
 /// Figures of the reading of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,6 +45,14 @@ pub struct BlockReader<'s> {
     limit: u32,
     visible: Selection,
     stats: BlockReadStats,
+}
+
+impl DataTable {
+    /// A reader of one block as `snapshot` sees it; `None` if the block does not exist or no row in
+    /// it is visible.
+    pub fn read_block<'s>(&'s self, snapshot: &'s Snapshot, no: BlockNo) -> Option<BlockReader<'s>> {
+        BlockReader::new(self.schema(), self.block(no)?, no, snapshot)
+    }
 }
 
 impl<'s> BlockReader<'s> {

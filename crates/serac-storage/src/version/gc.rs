@@ -44,12 +44,12 @@
 //! The chains are pruned by `pruning.rs`, which has the model.
 
 use crate::block::atomic_copy::prefetch;
-use crate::block::heap::is_in_heap;
+use crate::block::view::is_in_heap;
 use crate::block::{Block, HotBlock};
-use crate::freeze::CoolingRound;
 use crate::freeze::vacuum::{garbage_floor, vacuum};
 use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::table::data_table::DataTable;
+use crate::uptime::now_ms;
 use crate::version::chain::VersionHead;
 use crate::version::pruning::{Gone, Horizon};
 use crate::version::transaction::{Action, Readers, TransactionManager};
@@ -161,6 +161,15 @@ pub struct GarbageCollector {
     /// Timestamp of the transaction at which the last run had to stop taking from the queue.
     stalled_at: AtomicU64,
     unlinked_total: AtomicU64,
+}
+
+/// Blocks of a table that began to cool together.
+#[derive(Debug)]
+pub(crate) struct CoolingRound {
+    pub(crate) table: Arc<DataTable>,
+    /// No other round of the table has it.
+    pub(crate) number: u64,
+    pub(crate) blocks: Vec<BlockNo>,
 }
 
 struct DeferredAction(Action);
@@ -664,11 +673,6 @@ fn prefetch_ahead(batch: &[(u64, ContextPtr)], guard: &epoch::Guard) {
             prefetch(reached);
         }
     }
-}
-
-/// Milliseconds of the process: the access observer's time.
-pub(crate) fn now_ms() -> u64 {
-    serac_sync::time::uptime().as_millis() as u64
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Versions of rows: before-images, transactions, waits, and garbage collection.
 
+pub mod blocker;
 pub mod chain;
 mod clock;
 pub mod gc;

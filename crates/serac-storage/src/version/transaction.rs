@@ -42,14 +42,13 @@
 use crate::durability::redo::{RedoBuffer, RedoMark};
 use crate::durability::wal::{Durability, LogManager};
 use crate::error::{Result, StorageError};
-use crate::freeze::CoolingRound;
 use crate::ids::{BlockNo, RowId, TableId, Timestamp};
 use crate::table::data_table::DataTable;
+use crate::version::blocker::{Target, Waits};
 use crate::version::clock::Clock;
 pub use crate::version::clock::Readers;
-use crate::version::gc::GarbageCollector;
+use crate::version::gc::{CoolingRound, GarbageCollector};
 use crate::version::undo::{BeforeCell, OwnedContext, UndoKind, UndoMark, UndoPool, UndoRecord};
-use crate::version::waits::{Target, Waits};
 use serac_sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -66,14 +65,14 @@ pub struct TransactionManager {
     clock: Clock,
     log: Option<Arc<LogManager>>,
     gc: GarbageCollector,
-    waits: Waits,
+    waits: Arc<Waits>,
 }
 
 impl TransactionManager {
     /// A manager whose history continues after `last`, which recovery found. It has a log unless
     /// the database has none.
     pub fn new(last: Timestamp, log: Option<Arc<LogManager>>) -> Arc<Self> {
-        Arc::new(Self { clock: Clock::new(last), log, gc: GarbageCollector::default(), waits: Waits::default() })
+        Arc::new(Self { clock: Clock::new(last), log, gc: GarbageCollector::default(), waits: Arc::default() })
     }
 
     /// Begins a transaction.
@@ -155,7 +154,7 @@ impl TransactionManager {
     }
 
     /// The waits between transactions.
-    pub(crate) fn waits(&self) -> &Waits {
+    pub(crate) fn waits(&self) -> &Arc<Waits> {
         &self.waits
     }
 

@@ -88,7 +88,7 @@ impl BeforeCell {
     }
 
     /// Points to a copy of the bytes. Under the row's pruning latch and the heap's.
-    pub(crate) fn redirect(&self, view: crate::block::heap::ArrowView) {
+    pub(crate) fn redirect(&self, view: crate::block::view::ArrowView) {
         // Release: pairs with `cell`.
         self.high.store((view >> 64) as u64, Ordering::Release);
     }

@@ -1,43 +1,14 @@
-//! Transactions that wait. A [`Blocker`] is what a running transaction holds and another one wants,
-//! mostly a row whose newest version is the holder's. A [`Turn`] is the future of the transaction
-//! that waits for it. The order of turns, hand-over and deadlocks are described in
-//! `wait_queues.rs`.
+//! Transactions that wait. A [`Turn`] is the future of a transaction that waits for a [`Blocker`].
+//! The order of turns, hand-over and deadlocks are described in `wait_queues.rs`.
 
 use crate::error::{Result, StorageError};
 use crate::ids::{RowId, TableId};
-use crate::version::transaction::{Snapshot, Transaction, TransactionManager};
-use crate::version::wait_queues::{Queued, WaitQueues};
-use serac_sync::time::Instant;
-use std::fmt;
+use crate::version::blocker::{Blocker, Waits};
+use crate::version::transaction::{Snapshot, Transaction};
+use crate::version::wait_queues::Queued;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-/// The target of a wait: a row, or the end of the transactions that refer to it.
-pub(crate) type Target = (TableId, RowId);
-
-/// A transaction in the way of another, and the target of both.
-pub struct Blocker {
-    manager: Arc<TransactionManager>,
-    /// Its number.
-    holder: u64,
-    on: Target,
-    /// Whether it holds that still: false at the latest when it has ended.
-    holds: Box<dyn Fn() -> bool + Send + Sync>,
-}
-
-impl fmt::Debug for Blocker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Blocker").field("holder", &self.holder).field("on", &self.on).finish_non_exhaustive()
-    }
-}
-
-impl PartialEq for Blocker {
-    fn eq(&self, other: &Self) -> bool {
-        (self.holder, self.on) == (other.holder, other.on)
-    }
-}
-impl Eq for Blocker {}
 
 impl Blocker {
     /// The running transaction numbered `holder` is in the way of the snapshot's, at a row. `holds`
@@ -49,33 +20,7 @@ impl Blocker {
         on: (TableId, RowId),
         holds: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { manager: snapshot.manager().clone(), holder, on, holds: Box::new(holds) })
-    }
-}
-
-/// All who wait.
-pub(crate) type Waits = WaitQueues<Target>;
-
-/// A transaction that waits, as others see it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Waiting {
-    /// Its number.
-    pub waiter: u64,
-    /// The number of the transaction whose end it waits for: the holder's, or that of the waiter
-    /// before it.
-    pub holder: u64,
-    /// The table, and the row, that both want.
-    pub on: (TableId, RowId),
-    /// Since when.
-    pub since: Instant,
-}
-
-impl Waits {
-    /// All who wait, longest first.
-    pub(crate) fn waiting(&self) -> Vec<Waiting> {
-        let mut list = self.list(|waiter, holder, on, since| Waiting { waiter, holder, on, since });
-        list.sort_by_key(|waiting| waiting.since);
-        list
+        Arc::new(Self { waits: snapshot.manager().waits().clone(), holder, on, holds: Box::new(holds) })
     }
 }
 
@@ -84,20 +29,20 @@ impl Waits {
 #[derive(Debug)]
 #[must_use = "waits happen in futures alone"]
 pub struct Turn {
-    manager: Arc<TransactionManager>,
+    waits: Arc<Waits>,
     number: u64,
 }
 
 impl Future for Turn {
     type Output = ();
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.manager.waits().is_turn(self.number, context.waker()) { Poll::Ready(()) } else { Poll::Pending }
+        if self.waits.is_turn(self.number, context.waker()) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.manager.waits().give_up(self.number);
+        self.waits.give_up(self.number);
     }
 }
 
@@ -109,8 +54,8 @@ impl Transaction {
     /// # Errors
     /// [`StorageError::Deadlock`] when the holder waits for this transaction.
     pub fn wait_for(&mut self, blocker: &Blocker) -> Result<Option<Turn>> {
-        let manager = self.snapshot().manager().clone();
-        if !Arc::ptr_eq(&manager, &blocker.manager) {
+        let waits = self.snapshot().manager().waits().clone();
+        if !Arc::ptr_eq(&waits, &blocker.waits) {
             return Ok(None);
         }
         let again = self.promised == Some(blocker.on);
@@ -119,8 +64,8 @@ impl Transaction {
         }
         self.promised = Some(blocker.on);
         let number = self.number();
-        match manager.waits().queue(number, blocker.holder, blocker.on, again, || (blocker.holds)()) {
-            Queued::Waits => Ok(Some(Turn { manager, number })),
+        match waits.queue(number, blocker.holder, blocker.on, again, || (blocker.holds)()) {
+            Queued::Waits => Ok(Some(Turn { waits, number })),
             Queued::Free => Ok(None),
             Queued::Deadlock => Err(StorageError::Deadlock),
         }

@@ -11,15 +11,16 @@
 //! offsets and dictionaries keep their bytes in one buffer, which is a heap. So cells look like
 //! those of a hot block. A reader that wants views pays 16 bytes a row, never a copy of the bytes.
 
+use super::format::FreezeFormat;
 use super::strings::{ColumnDictionary, Dictionary, Strings, views_of};
-use super::{FreezeFormat, Zone};
+use super::zone::Zone;
 use crate::block::Cell;
 use crate::block::atomic_copy::prefetch;
-use crate::block::heap::{ArrowView, chunk_of, inline_bytes, is_in_heap, offset_of, view_len};
 use crate::block::layout::value_bytes;
+use crate::block::view::{ArrowView, chunk_of, inline_bytes, is_in_heap, offset_of, view_len};
 use crate::error::{Result, StorageError};
+use crate::table::column_form::{ColumnForm, Selection};
 use crate::table::column_values::ColumnValues;
-use crate::table::scan::{ColumnForm, Selection};
 use crate::types::{ColumnType, PhysicalType};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt16Type;

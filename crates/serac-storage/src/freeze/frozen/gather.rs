@@ -11,14 +11,15 @@
 
 use super::column::{Encoding, FrozenColumn};
 use super::strings::{Viewed, views_of};
-use super::{FreezeFormat, FrozenBlock, KeptMemory, held, zone_of};
+use super::zone::zone_of;
+use super::{FreezeFormat, FrozenBlock, KeptMemory, held};
 use crate::block::block_memory::SparePages;
-use crate::block::heap::{ArrowView, chunk_of, is_in_heap, view_len, view_of};
+use crate::block::column_orders::ColumnOrders;
 use crate::block::layout::{ALLOCATION_OFFSET, bitmap_bytes, value_bytes};
+use crate::block::view::{ArrowView, chunk_of, is_in_heap, view_len, view_of};
 use crate::block::{Cell, HotBlock};
 use crate::freeze::vacuum::Step;
 use crate::ids::{ColumnId, Slot};
-use crate::table::order::ColumnOrders;
 use crate::types::{PhysicalType, TableSchema};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 

@@ -25,35 +25,27 @@ mod column;
 mod format;
 mod gather;
 mod strings;
+mod zone;
 
 use crate::block::block_memory::{BlockMemory, SPARE_PART, SparePages};
-use crate::block::heap::ArrowView;
+use crate::block::column_orders::ColumnOrders;
 use crate::block::layout::{BlockLayout, bitmap_bytes};
+use crate::block::view::ArrowView;
 use crate::block::{Cell, HotBlock};
 use crate::durability::data_file::DataFile;
 use crate::error::{Result, StorageError};
 use crate::ids::{BLOCK_BYTES, BlockNo, ColumnId, Slot};
-use crate::table::order::ColumnOrders;
-use crate::types::{ColumnType, PhysicalType, TableSchema};
+use crate::types::{PhysicalType, TableSchema};
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use column::Encoding;
 pub(crate) use column::{FrozenColumn, is_form};
 pub use format::FreezeFormat;
 use serac_sync::atomic::{AtomicBool, Ordering};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 pub use strings::{ColumnDictionary, with_offsets};
-
-/// The smallest and the largest value of a column in a block: integers, dates, times and scaled
-/// decimals as 64-bit integers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Zone {
-    /// Smallest.
-    pub min: i64,
-    /// Largest.
-    pub max: i64,
-}
+pub use zone::Zone;
+use zone::zone_of;
 
 /// A frozen block: immutable columns of canonical Arrow.
 #[derive(Debug)]
@@ -373,30 +365,5 @@ fn held(presence: Option<&BooleanBuffer>, nulls: Option<&NullBuffer>) -> Option<
         (Some(presence), Some(nulls)) => Some(presence & nulls.inner()),
         (Some(presence), None) => Some(presence.clone()),
         (None, nulls) => nulls.map(|nulls| nulls.inner().clone()),
-    }
-}
-
-fn zone_of(column_type: ColumnType, values: &Buffer, holds: Option<&BooleanBuffer>) -> Option<Zone> {
-    fn of<T: Copy + Ord + Into<i64>>(values: &[T], holds: Option<&BooleanBuffer>) -> Option<Zone> {
-        let add = |zone: Option<(T, T)>, values: &[T]| {
-            let first = *values.first()?;
-            Some(
-                values
-                    .iter()
-                    .fold(zone.unwrap_or((first, first)), |(min, max), &value| (min.min(value), max.max(value))),
-            )
-        };
-        let (min, max) = match holds {
-            None => add(None, values),
-            Some(holds) => holds.set_slices().fold(None, |zone, (from, to)| add(zone, &values[from..to])),
-        }?;
-        Some(Zone { min: min.into(), max: max.into() })
-    }
-    match column_type {
-        ColumnType::Int16 => of(values.typed_data::<i16>(), holds),
-        ColumnType::Int32 | ColumnType::Date => of(values.typed_data::<i32>(), holds),
-        ColumnType::Int64 | ColumnType::Time | ColumnType::Timestamp { .. } => of(values.typed_data::<i64>(), holds),
-        ColumnType::Decimal { precision, .. } if precision <= 18 => of(values.typed_data::<i64>(), holds),
-        _ => None,
     }
 }

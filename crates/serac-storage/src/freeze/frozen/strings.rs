@@ -1,6 +1,6 @@
 //! Values of variable length back to back, and sorted dictionaries of them, made from views.
 
-use crate::block::heap::{ArrowView, INLINE_BYTES, view_len, view_of};
+use crate::block::view::{ArrowView, INLINE_BYTES, view_len, view_of};
 use crate::types::ColumnType;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryArray, BinaryViewArray, StringArray, StringViewArray};
