@@ -11,7 +11,7 @@
 //! commit. So bits of earlier commits are merged before the bulk, and bits of the same transaction
 //! or of later commits after it.
 
-use super::build::Builder;
+use super::builder::Builder;
 use super::key::Key;
 use super::leaf::{Leaf, Vector};
 use std::ops::Bound;

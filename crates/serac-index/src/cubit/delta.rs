@@ -7,7 +7,7 @@
 //! version of a vector stands in the log, and a merge may be done twice.
 
 use super::bitvector::compact;
-use super::build::Builder;
+use super::builder::Builder;
 use super::bulk::Bulk;
 use super::fate::{EntryFate, Fate, TransactionCell};
 use super::key::Key;

@@ -13,7 +13,8 @@
 //! | [`bitvector`], [`container`], `kernels` | sets of rows, one container per block, and their algebra |
 //! | `leaf`, `version`, `directory` | value bitvectors of neighbouring values with their union, settled bits beside them, version chains in order of values |
 //! | `delta`, `bulk`, `log` | HUDs, ULEs, bulk inserts, timestamp cells; the latch-free queue |
-//! | `merge`, `merger`, `query`, `selected`, `build`, `statistics` | what is done with them |
+//! | `builder`, `build` | rows become leaves, and an index |
+//! | `merge`, `merger`, `query`, `selected`, `statistics` | what is done with them |
 //!
 //! **The steps of a transaction.** It tells [`Changes`] of each row it writes, and passes them to
 //! its own queries. To commit, it makes one [`TransactionCell`] (`TransactionCell::of`), calls
@@ -59,6 +60,7 @@
 
 pub mod bitvector;
 mod build;
+mod builder;
 mod bulk;
 pub mod container;
 mod delta;
@@ -80,7 +82,7 @@ mod tests;
 mod version;
 
 pub use bitvector::Bitvector;
-pub use build::Builder;
+pub use builder::Builder;
 pub use delta::Changes;
 pub use fate::TransactionCell;
 pub use key::Key;
