@@ -5,7 +5,7 @@
 //! much as is left for others: a single owner half of the room, each of two a third. So there is
 //! room for a newcomer, however much the others keep.
 
-use super::error;
+use super::status::error;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use serac_engine::security::RoleId;

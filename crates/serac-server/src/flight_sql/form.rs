@@ -12,12 +12,13 @@
 //! that wants them: the stream has it.
 
 use super::result_dictionary::ResultDictionary;
-use super::{of_arrow, statement};
-use arrow_flight::{FlightInfo, IpcMessage};
+use super::status::of_arrow;
+use arrow_flight::{FlightInfo, IpcMessage, SchemaAsIpc};
 use bytes::Bytes;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::writer::IpcWriteOptions;
 use futures::{StreamExt, stream};
 use http::HeaderMap;
 use http::header::USER_AGENT;
@@ -77,6 +78,12 @@ pub(super) fn schema(caller: &Caller, schema: SchemaRef) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
+/// A schema as bytes that stand for themselves.
+pub(super) fn bytes_of(schema: &Schema) -> Result<Bytes, Status> {
+    let IpcMessage(bytes) = SchemaAsIpc::new(schema, &IpcWriteOptions::default()).try_into().map_err(of_arrow)?;
+    Ok(bytes)
+}
+
 /// A schema in bytes as the caller gets it.
 pub(super) fn schema_bytes(caller: &Caller, bytes: Bytes) -> Result<Bytes, Status> {
     if bytes.is_empty() {
@@ -84,7 +91,7 @@ pub(super) fn schema_bytes(caller: &Caller, bytes: Bytes) -> Result<Bytes, Statu
     }
     let known = Arc::new(Schema::try_from(IpcMessage(bytes.clone())).map_err(of_arrow)?);
     let wanted = schema(caller, known.clone());
-    if wanted == known { Ok(bytes) } else { statement::schema_bytes(&wanted) }
+    if wanted == known { Ok(bytes) } else { bytes_of(&wanted) }
 }
 
 pub(super) fn info(caller: &Caller, mut info: FlightInfo) -> Result<FlightInfo, Status> {

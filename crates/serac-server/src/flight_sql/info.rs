@@ -1,6 +1,7 @@
 //! The server's abilities and its types.
 
-use super::{FlightSqlOptions, of_flight};
+use super::FlightSqlOptions;
+use super::status::of_flight;
 use arrow_flight::sql::metadata::{
     SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfo, XdbcTypeInfoData, XdbcTypeInfoDataBuilder,
 };

@@ -1,7 +1,8 @@
 //! Rows that come as batches: into tables, and as parameters.
 
+use super::FlightSql;
 use super::statement::update_result;
-use super::{FlightSql, error, status_of};
+use super::status::{error, status_of};
 use arrow_flight::FlightData;
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
 use bytes::Bytes;

@@ -10,7 +10,9 @@
 //! settings and temporary tables between calls.
 
 use super::expiring_map::{Owner, hex, random_id};
-use super::{FlightSql, form, status_of};
+use super::session_lease::{Kind, SessionLease};
+use super::status::{error, status_of};
+use super::{FlightSql, form};
 use crate::passwords::basic;
 use crate::pg::Account;
 use http::header::{AUTHORIZATION, COOKIE, SET_COOKIE};
@@ -18,8 +20,9 @@ use http::{HeaderMap, HeaderValue};
 use serac_engine::Catalog;
 use serac_engine::security::RoleId;
 use serac_export::flight::{Caller, Token};
-use serac_sql::Session;
+use serac_sql::{Identity, Session};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tonic::Status;
 
@@ -72,7 +75,7 @@ impl FlightSql {
                 false => is_open && !user.is_empty(),
             };
             if !is_known {
-                return Err(super::error(
+                return Err(error(
                     sqlstate::INVALID_PASSWORD,
                     format!("password authentication failed for user \"{user}\""),
                 ));
@@ -89,7 +92,7 @@ impl FlightSql {
             if Instant::now() >= login.until || !account.is(&login.account) {
                 self.logins.remove_any(token);
                 let message = format!("the login of user \"{}\" is over: log in again", login.user);
-                return Err(super::error(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, message));
+                return Err(error(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, message));
             }
             let role = self.admitted(&login.user, &account)?;
             return Ok((Some(login), role));
@@ -105,15 +108,15 @@ impl FlightSql {
             (Some(token), Some(shown)) if token.is(shown) => Ok((None, nobody()?)),
             // A user's expired token does not permit a call as another user.
             (_, shown) if is_open && !shown.is_some_and(is_of_user) => Ok((None, nobody()?)),
-            (_, Some(_)) => Err(super::error(
+            (_, Some(_)) => Err(error(
                 sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
                 "the token is not the server's, or its time is over",
             )),
-            (None, None) => Err(super::error(
+            (None, None) => Err(error(
                 sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
                 "the server wants a user and a password: make a handshake with them, and send the token that it gives",
             )),
-            (Some(_), None) => Err(super::error(
+            (Some(_), None) => Err(error(
                 sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
                 "the server wants a token: send the header \"authorization: Bearer <token>\"",
             )),
@@ -133,7 +136,7 @@ impl FlightSql {
 
     /// The role that the caller has in the database.
     pub(super) fn role_of(&self, caller: &Caller, catalog: &Catalog) -> Result<RoleId, Status> {
-        let gone = || super::error(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, "the role does not exist any more");
+        let gone = || error(sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, "the role does not exist any more");
         catalog.security.role(caller.role).map(|role| role.id).ok_or_else(gone)
     }
 
@@ -161,5 +164,48 @@ impl FlightSql {
             headers.insert(AUTHORIZATION, value);
         }
         Ok(headers)
+    }
+    // ---- sessions
+
+    pub(super) fn new_seat(&self, caller: &Caller, kind: Kind) -> Result<Arc<SessionLease>, Status> {
+        let mut session = Session::new(&self.db);
+        self.enter(caller, &mut session)?;
+        // Relaxed: numbers need only differ.
+        let process = self.sessions.fetch_add(1, Ordering::Relaxed);
+        let user = caller.user.as_deref().map_or_else(|| Identity::default().user, str::to_owned);
+        session.identify(Identity { user, process, ..Identity::default() });
+        Ok(Arc::new(SessionLease::new(session, kind)))
+    }
+
+    /// The key of the client's session. It includes the user and the role: the same name means
+    /// another session for another user, or for another role of the same name.
+    pub(super) fn session_key(caller: &Caller) -> Option<Vec<u8>> {
+        let session = caller.session.as_deref()?;
+        let user = caller.user.as_deref().unwrap_or_default();
+        Some(format!("{session}{}/{user}", caller.role.0).into_bytes())
+    }
+
+    /// The client's own session, if it has one.
+    pub(super) fn client_seat(&self, caller: &Caller) -> Result<Option<Arc<SessionLease>>, Status> {
+        let Some(key) = Self::session_key(caller) else { return Ok(None) };
+        let owner = Owner::of(caller);
+        if let Some(seat) = self.clients.find(&owner, &key) {
+            return Ok(Some(seat));
+        }
+        let seat = self.new_seat(caller, Kind::Client)?;
+        // A client may make up any number of cookies: the user's own sessions make room for that.
+        self.clients.keep_instead(owner, key, seat.clone(), |seat| seat.is_idle())?;
+        Ok(Some(seat))
+    }
+
+    /// The session for a statement: its transaction's, the client's, or one of its own.
+    pub(super) fn seat(&self, caller: &Caller, transaction: Option<&[u8]>) -> Result<Arc<SessionLease>, Status> {
+        if let Some(id) = transaction.filter(|id| !id.is_empty()) {
+            return Ok(self.transactions.get(&Owner::of(caller), id)?.seat);
+        }
+        match self.client_seat(caller)? {
+            Some(seat) => Ok(seat),
+            None => self.new_seat(caller, Kind::Lone),
+        }
     }
 }

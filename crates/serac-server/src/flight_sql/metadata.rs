@@ -1,7 +1,8 @@
 //! The database's objects: catalogs, schemas, tables, keys.
 
 use super::expiring_map::Owner;
-use super::{FlightSql, form, info, of_arrow, of_flight, status_of};
+use super::status::{of_arrow, of_flight, status_of};
+use super::{FlightSql, form, info};
 use arrow_flight::sql::metadata::{GetCatalogsBuilder, GetTablesBuilder};
 use arrow_flight::sql::{Command, CommandGetDbSchemas, CommandGetTables, UpdateDeleteRules};
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray, UInt8Array};

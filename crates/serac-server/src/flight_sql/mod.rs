@@ -20,6 +20,7 @@
 //! | [`statement`], [`parameters`] | statements, prepared or not |
 //! | [`transaction`] | transactions and savepoints |
 //! | [`form`], [`result_dictionary`] | columns as the client wants them; dictionaries |
+//! | [`status`] | errors as gRPC has them |
 //! | [`ingest`] | rows that come as batches |
 //! | [`metadata`], [`info`] | what there is |
 
@@ -34,17 +35,16 @@ mod result_dictionary;
 mod service;
 mod session_lease;
 mod statement;
+mod status;
 mod stream;
 mod transaction;
 
 use crate::passwords::Passwords;
 use crate::pg::Verifier;
-use arrow_flight::error::FlightError;
-use datafusion::arrow::error::ArrowError;
 use expiring_map::ExpiringMap;
 use login::Login;
 use serac_export::flight::Token;
-use serac_sql::{SqlDatabase, SqlError};
+use serac_sql::SqlDatabase;
 use session_lease::SessionLease;
 use statement::{Finished, PreparedStatement};
 use std::collections::HashMap;
@@ -52,7 +52,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 use stream::Running;
-use tonic::{Code, Status};
 use transaction::OpenTransaction;
 
 /// The settings of Flight SQL.
@@ -141,52 +140,4 @@ impl FlightSql {
             options,
         }
     }
-}
-
-/// The gRPC status of an error of SQL. Its SQLSTATE stands before the message, and in the header
-/// `sqlstate`.
-fn status_of(error: &SqlError) -> Status {
-    let code = match error.sqlstate {
-        sqlstate::FEATURE_NOT_SUPPORTED => Code::Unimplemented,
-        sqlstate::SERIALIZATION_FAILURE | sqlstate::DEADLOCK_DETECTED => Code::Aborted,
-        sqlstate::INSUFFICIENT_PRIVILEGE => Code::PermissionDenied,
-        sqlstate::DUPLICATE_TABLE
-        | sqlstate::DUPLICATE_OBJECT
-        | sqlstate::DUPLICATE_SCHEMA
-        | sqlstate::DUPLICATE_PREPARED_STATEMENT => Code::AlreadyExists,
-        sqlstate::UNDEFINED_TABLE
-        | sqlstate::UNDEFINED_FUNCTION
-        | sqlstate::UNDEFINED_OBJECT
-        | sqlstate::INVALID_CATALOG_NAME
-        | sqlstate::INVALID_SCHEMA_NAME
-        | sqlstate::INVALID_SQL_STATEMENT_NAME => Code::NotFound,
-        sqlstate::OBJECT_IN_USE => Code::Unavailable,
-        sqlstate::QUERY_CANCELED => Code::Cancelled,
-        state => match &state[..2] {
-            "22" | "42" | "08" | "21" => Code::InvalidArgument,
-            "23" | "25" | "3B" | "55" => Code::FailedPrecondition,
-            "28" => Code::Unauthenticated,
-            "53" | "54" => Code::ResourceExhausted,
-            _ => Code::Internal,
-        },
-    };
-    let detail = error.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-    let mut status = Status::new(code, format!("{}: {}{detail}", error.sqlstate, error.message));
-    status.metadata_mut().insert("sqlstate", tonic::metadata::MetadataValue::from_static(error.sqlstate));
-    status
-}
-
-fn of_arrow(error: ArrowError) -> Status {
-    status_of(&error.into())
-}
-
-fn of_flight(error: FlightError) -> Status {
-    match error {
-        FlightError::Arrow(error) => of_arrow(error),
-        other => self::error(sqlstate::INTERNAL_ERROR, other.to_string()),
-    }
-}
-
-fn error(sqlstate: &'static str, message: impl Into<String>) -> Status {
-    status_of(&SqlError::new(sqlstate, message))
 }

@@ -3,7 +3,7 @@
 //! They stay in the columns in which they came until a row is executed. A row of values takes many
 //! times its size in columns, and in a column of NULLs it takes no space.
 
-use super::{error, of_arrow};
+use super::status::{error, of_arrow};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use datafusion::arrow::datatypes::DataType;

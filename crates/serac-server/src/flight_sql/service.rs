@@ -2,7 +2,8 @@
 
 use super::expiring_map::{Id, Owner};
 use super::statement::flight_info;
-use super::{FlightSql, error, form, ingest};
+use super::status::error;
+use super::{FlightSql, form, ingest};
 use arrow_flight::sql::{
     ActionBeginSavepointRequest, ActionBeginSavepointResult, ActionBeginTransactionResult, ActionCancelQueryRequest,
     ActionCancelQueryResult, ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest,

@@ -5,11 +5,9 @@
 //! ahead of the client, up to a limit ([`super::stream`]). So a client that reads two results in
 //! turns does not wait for itself.
 
-use super::expiring_map::Owner;
-use super::{FlightSql, error, status_of};
+use super::status::{error, status_of};
 use serac_engine::DecimalForm;
-use serac_export::flight::Caller;
-use serac_sql::{CancelHandle, Identity, Session, SqlError, TransactionStatus};
+use serac_sql::{CancelHandle, Session, SqlError, TransactionStatus};
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
@@ -57,6 +55,17 @@ impl Drop for Waiting<'_> {
 }
 
 impl SessionLease {
+    pub(super) fn new(session: Session, kind: Kind) -> Self {
+        Self {
+            cancel: session.cancel_handle(),
+            session: Arc::new(Mutex::new(session)),
+            kind,
+            waiting: AtomicUsize::new(0),
+            wanted: Notify::new(),
+            has_expired: AtomicBool::new(false),
+        }
+    }
+
     /// Waits until the session is free, and takes it.
     pub(super) async fn take(&self) -> Result<LeasedSession, Status> {
         let mut session = {
@@ -173,57 +182,6 @@ impl Awaited {
         match self.0.is_closed() {
             true => Err(SqlError::new(sqlstate::QUERY_CANCELED, "canceling statement because its client has gone")),
             false => Ok(()),
-        }
-    }
-}
-
-impl FlightSql {
-    pub(super) fn new_seat(&self, caller: &Caller, kind: Kind) -> Result<Arc<SessionLease>, Status> {
-        let mut session = Session::new(&self.db);
-        self.enter(caller, &mut session)?;
-        // Relaxed: numbers need only differ.
-        let process = self.sessions.fetch_add(1, Ordering::Relaxed);
-        let user = caller.user.as_deref().map_or_else(|| Identity::default().user, str::to_owned);
-        session.identify(Identity { user, process, ..Identity::default() });
-        Ok(Arc::new(SessionLease {
-            cancel: session.cancel_handle(),
-            session: Arc::new(Mutex::new(session)),
-            kind,
-            waiting: AtomicUsize::new(0),
-            wanted: Notify::new(),
-            has_expired: AtomicBool::new(false),
-        }))
-    }
-
-    /// The key of the client's session. It includes the user and the role: the same name means
-    /// another session for another user, or for another role of the same name.
-    pub(super) fn session_key(caller: &Caller) -> Option<Vec<u8>> {
-        let session = caller.session.as_deref()?;
-        let user = caller.user.as_deref().unwrap_or_default();
-        Some(format!("{session}{}/{user}", caller.role.0).into_bytes())
-    }
-
-    /// The client's own session, if it has one.
-    pub(super) fn client_seat(&self, caller: &Caller) -> Result<Option<Arc<SessionLease>>, Status> {
-        let Some(key) = Self::session_key(caller) else { return Ok(None) };
-        let owner = Owner::of(caller);
-        if let Some(seat) = self.clients.find(&owner, &key) {
-            return Ok(Some(seat));
-        }
-        let seat = self.new_seat(caller, Kind::Client)?;
-        // A client may make up any number of cookies: the user's own sessions make room for that.
-        self.clients.keep_instead(owner, key, seat.clone(), |seat| seat.is_idle())?;
-        Ok(Some(seat))
-    }
-
-    /// The session for a statement: its transaction's, the client's, or one of its own.
-    pub(super) fn seat(&self, caller: &Caller, transaction: Option<&[u8]>) -> Result<Arc<SessionLease>, Status> {
-        if let Some(id) = transaction.filter(|id| !id.is_empty()) {
-            return Ok(self.transactions.get(&Owner::of(caller), id)?.seat);
-        }
-        match self.client_seat(caller)? {
-            Some(seat) => Ok(seat),
-            None => self.new_seat(caller, Kind::Lone),
         }
     }
 }

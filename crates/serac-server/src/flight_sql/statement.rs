@@ -3,18 +3,18 @@
 use super::expiring_map::{Id, Owner, random_id};
 use super::parameters::Parameters;
 use super::session_lease::{Awaited, SessionLease};
+use super::status::{error, of_arrow, status_of};
 use super::stream::{self, Cancellable, DIFFERENT_TYPES, Work, types_of};
-use super::{FlightSql, error, form, of_arrow, status_of};
+use super::{FlightSql, form};
 use arrow_flight::sql::{
     ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, Any, CommandPreparedStatementQuery,
     CommandStatementQuery, DoPutPreparedStatementResult, DoPutUpdateResult, ProstMessageExt, TicketStatementQuery,
 };
-use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket};
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket};
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::arrow::ipc::writer::IpcWriteOptions;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use prost::Message;
@@ -171,12 +171,6 @@ async fn runnable(session: &mut Session, seat: &SessionLease, sql: &str) -> Resu
     let statement = single(session, sql).await?;
     check(seat, &statement).inspect_err(|_| session.fail_transaction())?;
     Ok(statement)
-}
-
-/// A schema as bytes that stand for themselves.
-pub(super) fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
-    let IpcMessage(bytes) = SchemaAsIpc::new(schema, &IpcWriteOptions::default()).try_into().map_err(of_arrow)?;
-    Ok(bytes)
 }
 
 /// A flight with at most one endpoint.
@@ -419,9 +413,9 @@ impl FlightSql {
             };
             Field::new(format!("${}", i + 1), data_type, true)
         });
-        let parameter_schema = schema_bytes(&Schema::new(fields.collect::<Vec<_>>()))?;
+        let parameter_schema = form::bytes_of(&Schema::new(fields.collect::<Vec<_>>()))?;
         let dataset_schema = match &description.schema {
-            Some(schema) => schema_bytes(&form::schema(caller, schema.clone()))?,
+            Some(schema) => form::bytes_of(&form::schema(caller, schema.clone()))?,
             None => Bytes::new(),
         };
         let id = random_id();

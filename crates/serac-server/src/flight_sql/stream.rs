@@ -10,7 +10,7 @@
 
 use super::parameters::Parameters;
 use super::session_lease::{LeasedSession, SessionLease};
-use super::{error, status_of};
+use super::status::{error, status_of};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use parking_lot::Mutex;

@@ -5,9 +5,10 @@
 //! statements in one transaction and use them in the next (ADBC's cursors do); they then run in the
 //! same session.
 
+use super::FlightSql;
 use super::expiring_map::{Id, Owner, random_id};
 use super::session_lease::{Kind, SessionLease};
-use super::{FlightSql, error};
+use super::status::error;
 use serac_export::flight::Caller;
 use serac_sql::TransactionStatus;
 use std::sync::Arc;
