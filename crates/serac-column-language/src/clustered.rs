@@ -127,7 +127,7 @@ pub(crate) fn select_in_order(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::Operators;
+    use crate::operators::Operators;
     use crate::settings::Settings;
     use crate::statement::{ColumnName, TableName};
     use serac_engine::Database;

@@ -8,54 +8,29 @@
 //! A context belongs to one client and one thread at a time. A statement that fails leaves
 //! variables, batch and switches as they were.
 
-use crate::access::AccessPaths;
-use crate::batch;
+use crate::batch::{self, BatchResults, Waiting};
 use crate::change;
 use crate::column;
-use crate::error::{OperatorError, Report, Result, StatementError};
+use crate::error::{OperatorError, Result, StatementError};
 use crate::evaluate::evaluate;
 use crate::info::info;
 use crate::load::Load;
-use crate::memory::{Memory, StatementWatch, Taken};
+use crate::memory::{Cancel, StatementWatch};
+use crate::operators::Operators;
+use crate::output::Output;
 use crate::parse::parse;
 use crate::print::print;
 use crate::rights::Rights;
 use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 use crate::statement::{Statement, TableName};
-use crate::variable::{Moment, Variable};
+use crate::variable::{Held, Moment, NAME_BYTES, Variable};
+use serac_engine::Transaction;
 use serac_engine::security::RoleId;
-use serac_engine::{Database, Transaction};
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Statements of a batch at the most.
 pub const MOST_BATCH_STATEMENTS: usize = 1 << 16;
-/// Bytes that the variables of all clients may hold by default.
-const DEFAULT_MEMORY: u64 = 8 << 30;
-/// Bytes that a name costs beside its variable.
-const NAME_BYTES: u64 = 64;
-
-/// Ends the running statement with an error once it is set. All long work checks it.
-pub type Cancel = Arc<AtomicBool>;
-
-/// Takes the text that a statement prints.
-pub trait Output {
-    /// Takes a part of the text.
-    ///
-    /// # Errors
-    /// When nobody takes the text any more; the statement ends then.
-    fn write(&mut self, text: &str) -> std::io::Result<()>;
-}
-
-impl Output for String {
-    fn write(&mut self, text: &str) -> std::io::Result<()> {
-        self.push_str(text);
-        Ok(())
-    }
-}
-
 /// The caller's work after a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -65,112 +40,6 @@ pub enum Outcome {
     WantsFile(String),
     /// The caller ends the server when the running statements have ended. No others begin.
     Shutdown,
-}
-
-/// The state that all clients of a database share. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Operators(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    database: Arc<Database>,
-    memory: Arc<Memory>,
-    paths: Arc<AccessPaths>,
-    settings: Settings,
-    shutting_down: AtomicBool,
-}
-
-impl Operators {
-    /// The language on a database.
-    pub fn new(database: Arc<Database>) -> Self {
-        Self::with(database, DEFAULT_MEMORY, Settings::default())
-    }
-
-    /// With a limit for the bytes that the variables of all clients hold, and with the initial
-    /// settings of clients.
-    pub fn with(database: Arc<Database>, memory_limit: u64, settings: Settings) -> Self {
-        let memory = Memory::new(memory_limit);
-        Self(Arc::new(Shared {
-            database,
-            memory,
-            paths: Arc::default(),
-            settings,
-            shutting_down: AtomicBool::new(false),
-        }))
-    }
-
-    /// The database.
-    pub fn database(&self) -> &Arc<Database> {
-        &self.0.database
-    }
-
-    /// The memory of variables.
-    pub fn memory(&self) -> &Arc<Memory> {
-        &self.0.memory
-    }
-
-    /// The known access paths.
-    pub(crate) fn paths(&self) -> &Arc<AccessPaths> {
-        &self.0.paths
-    }
-
-    /// A context for a client.
-    pub fn context(&self) -> Context {
-        Context {
-            operators: self.clone(),
-            variables: HashMap::new(),
-            batch: None,
-            last_batch: None,
-            single_core: false,
-            settings: self.0.settings.clone(),
-            cancel: Cancel::default(),
-            role: RoleId::BOOTSTRAP,
-        }
-    }
-
-    /// Prevents further statements.
-    pub fn shut_down(&self) {
-        // Release: pairs with the Acquire below.
-        self.0.shutting_down.store(true, Ordering::Release);
-    }
-
-    /// Whether further statements are prevented.
-    pub fn is_shutting_down(&self) -> bool {
-        self.0.shutting_down.load(Ordering::Acquire)
-    }
-}
-
-/// A variable, and the memory that it takes.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) variable: Variable,
-    _taken: Taken,
-}
-
-impl Held {
-    /// # Errors
-    /// [`OperatorError::OutOfMemory`].
-    pub(crate) fn new(memory: &Arc<Memory>, name: &str, variable: Variable) -> Result<Self> {
-        let taken = memory.take(variable.bytes() + name.len() as u64 + NAME_BYTES)?;
-        Ok(Self { variable, _taken: taken })
-    }
-}
-
-/// A statement that waits for `batch_execute`.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) line: u64,
-    pub(crate) statement: Statement,
-    _taken: Taken,
-}
-
-/// The results of a batch.
-#[derive(Debug, Default)]
-pub(crate) struct BatchResults {
-    /// For each name, the newest variable.
-    pub(crate) variables: HashMap<String, Held>,
-    /// The errors, in the order of the lines.
-    pub(crate) reports: Vec<Report>,
 }
 
 /// A client's context.
@@ -185,6 +54,22 @@ pub struct Context {
     settings: Settings,
     cancel: Cancel,
     role: RoleId,
+}
+
+impl Operators {
+    /// A context for a client.
+    pub fn context(&self) -> Context {
+        Context {
+            operators: self.clone(),
+            variables: HashMap::new(),
+            batch: None,
+            last_batch: None,
+            single_core: false,
+            settings: self.settings().clone(),
+            cancel: Cancel::default(),
+            role: RoleId::BOOTSTRAP,
+        }
+    }
 }
 
 impl Context {
@@ -262,7 +147,7 @@ impl Context {
             }
             let names = statement.inputs().iter().map(|name| name.len()).sum::<usize>() as u64;
             let taken = self.operators.memory().take(size_of::<Waiting>() as u64 + names * 2 + NAME_BYTES * 4)?;
-            batch.push(Waiting { line, statement, _taken: taken });
+            batch.push(Waiting::new(line, statement, taken));
             return Ok(Outcome::Done);
         }
         let database = self.operators.database().clone();

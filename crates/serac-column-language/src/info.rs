@@ -1,7 +1,8 @@
 //! `info()`: the catalog as text.
 
-use crate::context::{Operators, Output};
 use crate::error::Result;
+use crate::operators::Operators;
+use crate::output::Output;
 use crate::rights::Rights;
 use serac_engine::catalog::definition::IndexForm;
 use serac_engine::security::{Privilege, RoleId};

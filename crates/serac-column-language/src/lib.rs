@@ -9,7 +9,8 @@
 //! |---|---|
 //! | [`statement`] | what can be said, as data |
 //! | [`parse`] | from a line to a statement |
-//! | [`context`] | a client's variables, its batch and its settings; [`Operators`] is what all clients share |
+//! | [`context`] | a client's variables, its batch and its settings |
+//! | [`operators`], [`memory`] | what all clients share |
 //! | [`snapshot`] | what one statement, or one batch, sees: a catalog, a storage snapshot, pinned tables |
 //! | [`evaluate()`] | the operators, as functions of a snapshot and their inputs |
 //! | `access` | whether an index or a scan finds rows sooner: percentiles of columns, measured costs |
@@ -34,6 +35,8 @@ pub mod frames;
 mod info;
 pub mod load;
 pub mod memory;
+pub mod operators;
+pub mod output;
 pub mod parse;
 mod print;
 mod rights;
@@ -44,10 +47,13 @@ mod token;
 pub mod values;
 pub mod variable;
 
-pub use context::{Cancel, Context, Operators, Outcome, Output};
+pub use context::{Context, Outcome};
 pub use error::{OperatorError, Report, Result, StatementError};
 pub use evaluate::evaluate;
 pub use load::Load;
+pub use memory::Cancel;
+pub use operators::Operators;
+pub use output::Output;
 pub use settings::Settings;
 pub use snapshot::Snapshot;
 pub use statement::Statement;

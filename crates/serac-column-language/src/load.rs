@@ -8,9 +8,9 @@
 //! has any error, no row becomes visible.
 
 use crate::change::{check_writable, commit};
-use crate::context::{Cancel, Operators};
 use crate::error::{OperatorError, Result, StatementError};
-use crate::memory::{StatementWatch, Taken};
+use crate::memory::{Cancel, StatementWatch, Taken};
+use crate::operators::Operators;
 use crate::rights::Rights;
 use crate::snapshot::find_table;
 use crate::statement::TableName;

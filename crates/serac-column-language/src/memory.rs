@@ -1,10 +1,9 @@
 //! The memory of variables, and of statements while they run. The bytes of all clients together are
 //! bounded.
 
-use crate::context::Cancel;
 use crate::error::{OperatorError, Result};
 use serac_engine::{EngineError, Watch};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The number of bytes that variables hold, and may hold.
@@ -78,6 +77,9 @@ impl Drop for Taken {
         self.memory.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
+
+/// Ends the running statement with an error once it is set. All long work checks it.
+pub type Cancel = Arc<AtomicBool>;
 
 /// Ends the engine's long work for a statement that is cancelled, or for which there is no memory.
 /// The bytes that the work holds count until its transaction ends.

@@ -1,8 +1,8 @@
 //! `print`: results as text.
 
 use crate::column::{numbers, whole};
-use crate::context::Output;
 use crate::error::{OperatorError, Result};
+use crate::output::Output;
 use crate::snapshot::Snapshot;
 use crate::statement::Operand;
 use crate::values::Values;

@@ -5,9 +5,9 @@
 //! or rewritten between the two: then it begins again.
 
 use crate::access::AccessPaths;
-use crate::context::{Cancel, Operators};
 use crate::error::{OperatorError, Result};
-use crate::memory::Memory;
+use crate::memory::{Cancel, Memory};
+use crate::operators::Operators;
 use crate::rights::Rights;
 use crate::settings::Settings;
 use crate::statement::{ColumnName, TableName};

@@ -1,12 +1,16 @@
 //! The variables of a client.
 
 use crate::error::{OperatorError, Result};
+use crate::memory::{Memory, Taken};
 use crate::values::Values;
 use arrow_array::{Float64Array, Int64Array};
 use serac_operators::selection::Selection;
 use serac_storage::{DataTable, RowPin, TableId};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Bytes that a name costs beside its variable.
+pub(crate) const NAME_BYTES: u64 = 64;
 
 /// The pinned rows of a table in which positions were found. A row id names one row as long as this
 /// lives. It does not keep the data of a dropped table in memory.
@@ -183,5 +187,21 @@ impl Variable {
             Self::Instant(moment) => Ok(*moment),
             other => other.wrong_kind(name, "an instant"),
         }
+    }
+}
+
+/// A variable, and the memory that it takes.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) variable: Variable,
+    _taken: Taken,
+}
+
+impl Held {
+    /// # Errors
+    /// [`OperatorError::OutOfMemory`].
+    pub(crate) fn new(memory: &Arc<Memory>, name: &str, variable: Variable) -> Result<Self> {
+        let taken = memory.take(variable.bytes() + name.len() as u64 + NAME_BYTES)?;
+        Ok(Self { variable, _taken: taken })
     }
 }

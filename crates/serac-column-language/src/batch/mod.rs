@@ -16,13 +16,13 @@ mod graph;
 mod shared_scan;
 
 use crate::column;
-use crate::context::{BatchResults, Held, Waiting};
 use crate::error::{OperatorError, Report, Result};
 use crate::evaluate::evaluate;
+use crate::memory::Taken;
 use crate::settings::BatchHeuristic;
 use crate::snapshot::Snapshot;
 use crate::statement::{Aggregate, Bounds, Operand, Statement, TableName};
-use crate::variable::{Origin, Positions, Variable};
+use crate::variable::{Held, Origin, Positions, Variable};
 use graph::{Graph, Input};
 use serac_operators::tasks;
 use std::collections::HashMap;
@@ -32,6 +32,30 @@ use std::time::{Duration, Instant};
 
 /// Links that are described at the most.
 const MOST_DESCRIBED: usize = 1_000;
+
+/// A statement that waits for `batch_execute`.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) line: u64,
+    pub(crate) statement: Statement,
+    _taken: Taken,
+}
+
+impl Waiting {
+    /// A statement in line `line`, and the memory that it takes.
+    pub(crate) fn new(line: u64, statement: Statement, taken: Taken) -> Self {
+        Self { line, statement, _taken: taken }
+    }
+}
+
+/// The results of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct BatchResults {
+    /// For each name, the newest variable.
+    pub(crate) variables: HashMap<String, Held>,
+    /// The errors, in the order of the lines.
+    pub(crate) reports: Vec<Report>,
+}
 
 /// Links of one level that are evaluated together.
 #[derive(Clone, PartialEq, Eq, Debug)]
