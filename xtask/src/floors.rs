@@ -1,9 +1,9 @@
 //! The floors of a crate: the table in the header of its `lib.rs`, compared with the code.
 //!
-//! A header that says [`SENTENCE`] is followed by a table whose rows are the floors, the lowest
-//! first. The first cell of a row has the modules of that floor in backticks, `point::{plan, rows}`
-//! for several modules of one folder. A module that stands in no row is on the floor of the module
-//! that declares it. A file may use files of its own floor and of those below it, by the measure of
+//! If a header says [`SENTENCE`], the rows of its last table are the floors, the lowest first. The
+//! first cell of a row has the modules of that floor in backticks, `point::{plan, rows}` for
+//! several modules of one folder. A module that stands in no row is on the floor of the module that
+//! declares it. A file may use files of its own floor and of those below it, by the measure of
 //! [`circles`](crate::circles). Every module that the root declares has a floor.
 
 use crate::circles::{Arrows, arrows};
@@ -44,7 +44,8 @@ fn floors(root: &str) -> Option<BTreeMap<String, usize>> {
     if !header.join(" ").contains(SENTENCE) {
         return None;
     }
-    let rows = header.iter().filter(|line| line.starts_with('|')).skip(2);
+    let mut tables = header.rsplit(|line| !line.starts_with('|')).filter(|table| !table.is_empty());
+    let rows = tables.next().unwrap_or_default().iter().skip(2);
     let mut floors = BTreeMap::new();
     for (floor, row) in rows.enumerate() {
         let cell = row.split('|').nth(1).unwrap_or_default();
@@ -118,8 +119,9 @@ mod tests {
 
     #[test]
     fn uses_that_lead_up_are_found() {
-        let header = format!("//! A crate. {SENTENCE}\n//!\n//! | modules | what |\n//! |---|---|\n")
-            + "//! | `a` `c::{d, e}` | low |\n//! | `b`, [`c`] | high |\n\nmod a;\n";
+        let header =
+            format!("//! | `b` | is no floor |\n//!\n//! {SENTENCE}\n//!\n//! | modules | what |\n//! |---|---|\n")
+                + "//! | `a` `c::{d, e}` | low |\n//! | `b`, [`c`] | high |\n\nmod a;\n";
         let floors = floors(&header).unwrap();
         let modules = [
             module(None, &[("a", 1), ("b", 2), ("c", 3)]),
