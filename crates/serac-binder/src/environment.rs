@@ -24,6 +24,18 @@ pub struct Relation {
     pub key: Vec<usize>,
 }
 
+/// A call that reads files, or a file's name in FROM.
+pub struct FileCall<'t> {
+    /// The function; `None` where a name stands in FROM.
+    pub function: Option<&'t str>,
+    /// Its arguments, with their names.
+    pub arguments: Vec<(Option<&'t str>, Expr)>,
+    /// The columns that the query gives it: `AS t(a int, b text)`.
+    pub columns: &'t [tree::ColumnType],
+    /// Its place in the text.
+    pub span: tree::Span,
+}
+
 /// The binder's questions to the session.
 pub trait Environment {
     /// The relation of a name.
@@ -113,6 +125,20 @@ pub trait Environment {
     /// # Errors
     /// If the function exists but cannot be called with these arguments.
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>>;
+    /// Whether it is the name of a function that reads files in FROM.
+    fn reads_files(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// The rows of files.
+    ///
+    /// # Errors
+    /// If they cannot be read, or if the arguments do not fit them.
+    fn files(&self, call: &FileCall<'_>) -> Result<Relation> {
+        Err(BindError::unsupported("a file in FROM", call.span))
+    }
+
     /// The rows that the last run of a recursive query has given, under its name in the plan.
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         let _ = (name, schema);

@@ -106,7 +106,7 @@ impl Binder<'_> {
                 let item = ScopeItem::named(&alias.name.name);
                 self.named(selected, item, Some(alias))
             }
-            TableKind::File { .. } => Err(BindError::unsupported("a file in FROM", table.span)),
+            TableKind::File { path, alias } => self.named_file(path, alias.as_ref(), table.span),
         }
     }
 

@@ -14,6 +14,7 @@
 //! | `window` | window functions |
 //! | `from` | FROM: tables, subqueries, joins |
 //! | `rows_of` | FROM: functions that give rows |
+//! | `files` | FROM: files by name, and the functions that read them |
 //! | `scope` | which columns a name may mean |
 //! | `expression` | expressions |
 //! | `calls` | functions and aggregates |
@@ -55,6 +56,7 @@ mod definition;
 mod environment;
 mod error;
 mod expression;
+mod files;
 mod from;
 mod group;
 mod limits;
@@ -86,7 +88,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 pub use definition::{
     Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,
 };
-pub use environment::{Environment, Relation};
+pub use environment::{Environment, FileCall, Relation};
 pub use error::{BindError, Result, StatementError};
 pub use expression::{type_of, type_with_modifiers};
 pub use query::select_of;

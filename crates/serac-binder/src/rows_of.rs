@@ -97,10 +97,18 @@ impl Binder<'_> {
         let schema = rows.plan.schema().clone();
         let context = Context::new(&rows.scope, &schema, outer).in_clause("functions in FROM");
         let name = column_name(call, &self.subquery_names.borrow());
-        let values = match (definitions.is_empty(), calls.len()) {
-            (false, _) => self.documents_of(call, &name, definitions[0].name.span, context)?,
-            (true, 1) => self.values_of(call, true, context)?,
-            (true, _) => {
+        let of_files = match &calls[..] {
+            [(only, _)] => self.file_call(only),
+            _ => None,
+        };
+        let of_files = of_files.map(|files| self.called_files(files, definitions, call.span, context)).transpose()?;
+        // The files have the columns that the list names.
+        let definitions: &[ColumnType] = if of_files.is_some() { &[] } else { definitions };
+        let values = match (of_files, definitions.is_empty(), calls.len()) {
+            (Some(relation), ..) => Values::Relation(relation),
+            (None, false, _) => self.documents_of(call, &name, definitions[0].name.span, context)?,
+            (None, true, 1) => self.values_of(call, true, context)?,
+            (None, true, _) => {
                 let mut lists = Vec::new();
                 for (call, _) in calls {
                     let name = column_name(call, &self.subquery_names.borrow());
@@ -159,6 +167,9 @@ impl Binder<'_> {
 
     /// The values of a function; `is_alone`: they may be a table.
     fn values_of(&self, tree: &Tree, is_alone: bool, context: Context<'_>) -> Result<Values> {
+        if let Some((_, name)) = self.file_call(tree) {
+            return Err(BindError::unsupported(format!("{name} beside other functions in ROWS FROM"), tree.span));
+        }
         if let ExprKind::Call(call) = &tree.kind {
             let own = match &call.name.parts[..] {
                 [name] => Some(&name.name),

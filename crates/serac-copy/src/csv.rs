@@ -10,8 +10,8 @@
 
 use super::line_end::LineEnd;
 use super::options::{Nulls, Options};
-use super::rows::{BATCH_ROWS, MAX_LINE, Rows, row_too_long};
-use crate::arrival::CopyInput;
+use super::rows::{BATCH_BYTES, BATCH_ROWS, MAX_LINE, Rows, row_too_long};
+use crate::arrival::{CopyInput, SteadyInput};
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewBuilder};
 use serac_operators::integer_rows::{IntegerColumn, NullableIntegers, PlainRows, RowEnd, plain_parts};
 use serac_storage::ColumnType;
@@ -151,8 +151,12 @@ pub(super) struct CsvReader<R> {
     null: Vec<u8>,
     /// By column.
     nulls: Vec<Nulls>,
+    /// By column, whether its texts are left out.
+    skipped: Vec<bool>,
     /// Whether the first row has names.
     header: bool,
+    /// The names that it must have; empty if any will do.
+    names: Vec<String>,
     /// Whether nothing was read yet.
     is_new: bool,
     /// The line of the next byte, from 1.
@@ -214,6 +218,8 @@ impl<R: CopyInput> CsvReader<R> {
             escape: options.escape,
             null: options.null.clone().into_bytes(),
             header: options.header,
+            skipped: (0..types.len()).map(|at| options.skipped.get(at).copied().unwrap_or_default()).collect(),
+            names: options.names.clone(),
             is_new: true,
             line: 1,
             line_end: LineEnd::Unknown,
@@ -421,21 +427,55 @@ impl<R: CopyInput> CsvReader<R> {
                 && let Some(line) = self.read_row()?
             {
                 text_in_line(&self.bytes, line)?;
+                self.check_header()?;
             }
         }
         if let Some(rows) = self.plain_rows()? {
             return Ok(Some(rows));
         }
         let most = if self.plain == Plain::None { BATCH_ROWS } else { self.text_rows };
-        let mut failed = None;
+        let (mut failed, mut bytes) = (None, 0);
         let rows = Rows::gather(self.nulls.len(), most, &mut failed, |columns, has_rows| {
-            match has_rows && !self.input.has_line_soon()? {
-                true => Ok(None),
-                false => self.text_row(columns),
+            if has_rows && (bytes >= BATCH_BYTES || !self.input.has_line_soon()?) {
+                return Ok(None);
             }
+            let row = self.text_row(columns);
+            bytes += self.bytes.len();
+            row
         });
         self.failed = failed;
         rows
+    }
+
+    /// The texts of the present row.
+    fn texts(&self, line: u64) -> impl Iterator<Item = Result<(&str, bool)>> {
+        let mut start = 0;
+        self.fields.iter().map(move |field| {
+            let text = &self.bytes[start..field.end];
+            start = field.end;
+            Ok((text_in_line(text, line)?, field.is_quoted))
+        })
+    }
+
+    /// That the present row has the names that a header must have.
+    fn check_header(&self) -> Result<()> {
+        if self.names.is_empty() {
+            return Ok(());
+        }
+        let (found, wanted) = (self.fields.len(), self.names.len());
+        if found != wanted {
+            let message = format!("wrong number of fields in header line: got {found}, expected {wanted}");
+            return Err(in_line(sqlstate::BAD_COPY_FILE_FORMAT, message, 1));
+        }
+        for (at, (given, name)) in (1..).zip(self.texts(1).zip(&self.names)) {
+            let (given, _) = given?;
+            if given != name {
+                let what = format!("column name mismatch in header line field {at}");
+                let message = format!("{what}: got \"{given}\", expected \"{name}\"");
+                return Err(in_line(sqlstate::BAD_COPY_FILE_FORMAT, message, 1));
+            }
+        }
+        Ok(())
     }
 
     /// Reads a row of texts; returns the line on which it begins. `None` behind the last.
@@ -457,10 +497,12 @@ impl<R: CopyInput> CsvReader<R> {
             ));
         }
         let mut start = 0;
-        for ((column, field), nulls) in columns.iter_mut().zip(&self.fields).zip(&self.nulls) {
+        let fields = self.fields.iter().zip(&self.nulls).zip(&self.skipped);
+        for (column, ((field, nulls), is_skipped)) in columns.iter_mut().zip(fields) {
             let text = &self.bytes[start..field.end];
             start = field.end;
-            if text == self.null && (if field.is_quoted { nulls.quoted } else { nulls.bare }) {
+            let is_null = text == self.null && (if field.is_quoted { nulls.quoted } else { nulls.bare });
+            if *is_skipped || is_null {
                 column.append_null();
             } else {
                 column.append_value(text_in_line(text, line)?);
@@ -468,6 +510,33 @@ impl<R: CopyInput> CsvReader<R> {
         }
         Ok(Some(line))
     }
+}
+
+/// A field of a row of a sample: its text, and whether a part of it was quoted.
+pub type SampleField = (String, bool);
+
+/// The first rows of CSV, at most so many, with as many fields as each has, and the error behind
+/// them if there is one. An input that is cut off may have a last row that is none.
+pub fn csv_sample(bytes: &[u8], options: &Options, most: usize) -> (Vec<Vec<SampleField>>, Option<SqlError>) {
+    let mut reader = CsvReader::new(SteadyInput(bytes), options, &[]);
+    let mut rows = Vec::new();
+    let mut read = || -> Result<bool> {
+        if rows.is_empty() {
+            reader.input.skip_mark()?;
+        }
+        let Some(line) = reader.read_row()? else { return Ok(false) };
+        let texts = reader.texts(line).map(|text| text.map(|(text, is_quoted)| (text.to_owned(), is_quoted)));
+        rows.push(texts.collect::<Result<_>>()?);
+        Ok(rows.len() < most)
+    };
+    let failed = loop {
+        match read() {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    (rows, failed)
 }
 
 impl<R: CopyInput> Iterator for CsvReader<R> {

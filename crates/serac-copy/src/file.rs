@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use serac_values::{Result, SqlError};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Read, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -33,6 +33,79 @@ pub(super) fn io(path: &str, error: std::io::Error) -> SqlError {
     let sqlstate =
         if error.kind() == std::io::ErrorKind::NotFound { sqlstate::UNDEFINED_FILE } else { sqlstate::IO_ERROR };
     SqlError::new(sqlstate, format!("could not open file \"{path}\": {error}"))
+}
+
+/// Opens a regular file to be read.
+///
+/// # Errors
+/// 58P01 for a file that does not exist, 42809 for a directory, a pipe or a device, 58030 for one
+/// that cannot be opened.
+pub fn open_regular(path: &str) -> Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(FLAGS).open(path).map_err(|error| io(path, error))?;
+    let is_file = file.metadata().map_err(|error| io(path, error))?.is_file();
+    let wrong = || SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{path}\" is no regular file"));
+    if is_file { Ok(file) } else { Err(wrong()) }
+}
+
+/// A regular file as a statement has found it. Its reader is told if it is another by then, or
+/// becomes one while it is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownFile {
+    path: String,
+    device: u64,
+    inode: u64,
+    length: u64,
+    /// Seconds and nanoseconds of its last change.
+    modified: (i64, i64),
+}
+
+impl KnownFile {
+    /// The file that is open, whose name this is.
+    ///
+    /// # Errors
+    /// 58030.
+    pub fn of(path: &str, file: &File) -> Result<Self> {
+        let found = file.metadata().map_err(|error| io(path, error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            device: found.dev(),
+            inode: found.ino(),
+            length: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+        })
+    }
+
+    /// Its name.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Its length in bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Opens it again.
+    ///
+    /// # Errors
+    /// As [`open_regular`]; 55000 if the file has changed.
+    pub fn open(&self) -> Result<File> {
+        let file = open_regular(&self.path)?;
+        self.check(&file)?;
+        Ok(file)
+    }
+
+    /// That the open file is the known one, unchanged.
+    ///
+    /// # Errors
+    /// 55000 if it is not.
+    pub fn check(&self, file: &File) -> Result<()> {
+        if Self::of(&self.path, file)? == *self {
+            return Ok(());
+        }
+        let message = format!("file \"{}\" has changed since the statement was planned", self.path);
+        Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+    }
 }
 
 /// Held by the statement that wants a file.
@@ -76,6 +149,11 @@ impl CopyFile {
     /// Opens a file to be read.
     pub(super) fn open(path: &str, wanted: Wanted) -> std::io::Result<Self> {
         Self::new(OpenOptions::new().read(true).custom_flags(FLAGS).open(path)?, wanted)
+    }
+
+    /// A file that is open already.
+    pub(super) fn of_open(file: File, wanted: Wanted) -> std::io::Result<Self> {
+        Self::new(file, wanted)
     }
 
     /// Opens a file to be written, and empties it. Waits until somebody reads a pipe.

@@ -1,5 +1,5 @@
 //! The formats of COPY: CSV, PostgreSQL's text and binary formats, Parquet, Arrow IPC; files and
-//! streams.
+//! streams. Queries read files in the same formats, and in JSON.
 //!
 //! [`Source`] reads, on a thread of its own, and gives [`Rows`]. [`Sink`] writes to a stream,
 //! [`FileSink`] to a file. [`ArrowMessages`] are Arrow's messages from outside, read without trust.
@@ -10,6 +10,7 @@ mod arrow_messages;
 mod binary;
 mod csv;
 mod file;
+mod json;
 mod line_end;
 mod options;
 mod progress;
@@ -21,9 +22,11 @@ mod writer;
 
 pub use arrival::{COPY_PATIENCE, CopyInput, SteadyInput};
 pub use arrow_messages::{ArrowMessage, ArrowMessages, ArrowStream};
-pub use file::FileSink;
+pub use csv::{SampleField, csv_sample};
+pub use file::{FileSink, KnownFile, open_regular};
+pub use json::{JsonDocuments, json_members};
 pub use options::{Format, Nulls, Options, Quotes};
 pub use progress::CopyProgress;
-pub use rows::Rows;
+pub use rows::{Rows, at_place, first_failing, in_file};
 pub use sink::Sink;
 pub use source::{Input, Source, file_schema};

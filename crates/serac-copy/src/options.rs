@@ -18,6 +18,8 @@ pub enum Format {
     Parquet,
     /// Arrow IPC.
     Arrow,
+    /// JSON: documents one after another, or in an array. COPY does not have it.
+    Json,
 }
 
 impl Format {
@@ -100,6 +102,14 @@ pub struct Options {
     pub force_not_null: Vec<String>,
     /// By column of the input; columns that are missing here have the default.
     pub nulls: Vec<Nulls>,
+    /// The columns' names: those that the header of CSV must have, if any are given, and the keys
+    /// of JSON's members.
+    pub names: Vec<String>,
+    /// Whether a member of JSON with another key is an error. It is left out otherwise.
+    pub only_names: bool,
+    /// By column of the input, whether its values are left out: they are NULL. Columns that are
+    /// missing here are read.
+    pub skipped: Vec<bool>,
     /// The session's settings of times, by which texts are written; `None` for the defaults.
     pub style: Option<Arc<TimeStyle>>,
 }
@@ -124,6 +134,9 @@ impl Options {
             force_null: Vec::new(),
             force_not_null: Vec::new(),
             nulls: Vec::new(),
+            names: Vec::new(),
+            only_names: false,
+            skipped: Vec::new(),
             style: None,
         }
     }
@@ -196,9 +209,6 @@ impl Options {
     /// The options of CSV, for tests.
     #[cfg(test)]
     pub(super) fn csv(header: bool, delimiter: u8, null: &str) -> Self {
-        let (force_null, force_not_null, nulls) = (Vec::new(), Vec::new(), Vec::new());
-        let (format, null) = (Format::Csv, null.to_owned());
-        let (quote, escape, style, freeze) = (b'"', b'"', None, false);
-        Self { format, header, delimiter, quote, escape, null, freeze, force_null, force_not_null, nulls, style }
+        Self { header, delimiter, null: null.to_owned(), ..Self::new("", Format::Csv) }
     }
 }

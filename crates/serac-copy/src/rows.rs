@@ -12,6 +12,48 @@ pub(super) const BATCH_ROWS: usize = 8_192;
 /// row would have the server keep all that it sends.
 pub(super) const MAX_LINE: usize = 64 << 20;
 
+/// Bytes of rows from which on a batch is complete.
+pub(super) const BATCH_BYTES: usize = 16 << 20;
+
+/// The first of some rows that fails `run`, which is given a number of rows from a first one on,
+/// and its error. All of them together have failed with `error`.
+pub fn first_failing<E>(rows: usize, mut error: E, mut run: impl FnMut(usize, usize) -> Result<(), E>) -> (usize, E) {
+    // Rows before `good` are right, and a row from there to `wrong` is wrong.
+    let (mut good, mut wrong) = (0, rows);
+    while wrong - good > 1 {
+        let middle = good + (wrong - good) / 2;
+        match run(good, middle - good) {
+            Ok(()) => good = middle,
+            Err(first) => (wrong, error) = (middle, first),
+        }
+    }
+    // An error found in several rows may belong to another row.
+    if let Err(first) = run(good, 1) {
+        error = first;
+    }
+    (good, error)
+}
+
+/// Says in which file an error happened.
+#[must_use]
+pub fn in_file(mut error: SqlError, name: &str) -> SqlError {
+    error.detail = Some(match error.detail.take() {
+        Some(detail) => format!("\"{name}\", {detail}"),
+        None => format!("in \"{name}\""),
+    });
+    error
+}
+
+/// Says in which line an error happened.
+#[must_use]
+pub fn at_place(mut error: SqlError, place: &str) -> SqlError {
+    error.detail = Some(match error.detail.take() {
+        Some(detail) => format!("{place}; {detail}"),
+        None => place.to_owned(),
+    });
+    error
+}
+
 /// The error of a row that is longer.
 pub(super) fn row_too_long() -> SqlError {
     SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("a row has more than {} MiB", MAX_LINE >> 20))

@@ -45,6 +45,7 @@ impl Sink {
                     _ => Writer::Lines(LineWriter::new(output, options, schema)),
                 }
             }
+            Format::Json => return Err(SqlError::unsupported("writing JSON")),
             Format::Parquet => {
                 let writer = ArrowWriter::try_new(output, schema.clone(), None).map_err(parquet)?;
                 Writer::Parquet(Box::new(writer))

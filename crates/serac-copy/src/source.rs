@@ -2,7 +2,8 @@
 
 use super::binary::BinaryReader;
 use super::csv::CsvReader;
-use super::file::{CopyFile, Want, Wanted};
+use super::file::{CopyFile, KnownFile, Want, Wanted};
+use super::json::JsonReader;
 use super::options::{Format, Options};
 use super::text::TextReader;
 use crate::arrival::CopyInput;
@@ -31,6 +32,8 @@ const BATCHES_AHEAD: usize = 4;
 pub enum Input {
     /// The file of this name.
     File(String),
+    /// A file that must not have changed, nor change while it is read.
+    Known(KnownFile),
     /// The data that a client sends.
     Stream(Box<dyn CopyInput + Send>),
 }
@@ -78,22 +81,22 @@ fn row_batches(input: impl CopyInput + 'static, options: &Options, types: &[Colu
         Format::Binary => {
             Some(Box::new(BinaryReader::new(buffered(input), types.to_vec()).map(|batch| Ok(batch?.into()))))
         }
+        Format::Json => Some(Box::new(JsonReader::new(input, options, types))),
         Format::Parquet | Format::Arrow => None,
     }
 }
 
 fn file_batches(
     path: &str,
+    file: CopyFile,
     options: &Options,
     types: &[ColumnType],
     progress: Arc<CopyProgress>,
-    wanted: Wanted,
 ) -> Result<Batches> {
-    let file = CopyFile::open(path, wanted).map_err(|e| io(path, e))?;
     progress.total.store(file.length().map_err(|e| io(path, e))?, Ordering::Relaxed);
     let counted = |file| Counted { inner: file, progress: progress.clone() };
     Ok(match options.format {
-        Format::Csv | Format::Text | Format::Binary => {
+        Format::Csv | Format::Text | Format::Binary | Format::Json => {
             row_batches(counted(file), options, types).expect("its rows come one by one")
         }
         Format::Parquet => {
@@ -115,6 +118,29 @@ fn file_batches(
     })
 }
 
+/// The batches of a file that must stay as it is.
+fn known_batches(
+    known: &KnownFile,
+    options: &Options,
+    types: &[ColumnType],
+    progress: Arc<CopyProgress>,
+    wanted: Wanted,
+) -> Result<Batches> {
+    let path = known.path();
+    let file = known.open()?;
+    let kept = file.try_clone().map_err(|error| io(path, error))?;
+    let read = CopyFile::of_open(file, wanted).map_err(|error| io(path, error))?;
+    let batches = file_batches(path, read, options, types, progress)?;
+    let check = Arc::new({
+        let known = known.clone();
+        move || known.check(&kept).err()
+    });
+    let at_end = check.clone();
+    // An error may be a consequence of the change.
+    let batches = batches.map(move |batch| batch.map_err(|error| check().unwrap_or(error)));
+    Ok(Box::new(batches.chain(std::iter::once_with(move || at_end().map(Err)).flatten())))
+}
+
 /// The columns of a file that COPY FROM would read, by its name's extension.
 ///
 /// # Errors
@@ -129,7 +155,7 @@ pub fn file_schema(path: &str) -> Result<SchemaRef> {
     Ok(match options.format {
         Format::Parquet => ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| invalid(&e))?.schema().clone(),
         Format::Arrow => ArrowStream::new(buffered(file)).map_err(|e| invalid(&e))?.schema().clone(),
-        Format::Csv | Format::Text | Format::Binary => {
+        Format::Csv | Format::Text | Format::Binary | Format::Json => {
             return Err(SqlError::unsupported("columns from a file of this format"));
         }
     })
@@ -144,7 +170,9 @@ fn stream_batches(
     let input = Counted { inner: input, progress };
     match options.format {
         Format::Csv => Ok(Box::new(CsvReader::new(input, options, types).until_mark())),
-        Format::Text | Format::Binary => Ok(row_batches(input, options, types).expect("its rows come one by one")),
+        Format::Text | Format::Binary | Format::Json => {
+            Ok(row_batches(input, options, types).expect("its rows come one by one"))
+        }
         Format::Parquet => Err(SqlError::unsupported("COPY FROM STDIN in the format parquet")),
         Format::Arrow => Ok(without_lines(ArrowStream::new(buffered(input))?)),
     }
@@ -169,7 +197,10 @@ impl Source {
         let wanted = Wanted::by(&want);
         let read = move || {
             let opened = match input {
-                Input::File(path) => file_batches(&path, &options, &types, progress, wanted),
+                Input::File(path) => CopyFile::open(&path, wanted)
+                    .map_err(|error| io(&path, error))
+                    .and_then(|file| file_batches(&path, file, &options, &types, progress)),
+                Input::Known(known) => known_batches(&known, &options, &types, progress, wanted),
                 Input::Stream(input) => stream_batches(input, &options, &types, progress),
             };
             match opened {

@@ -36,3 +36,11 @@ pub fn parse(sql: &str) -> Result<Vec<tree::Statement>, ParseError> {
 pub fn parse_expression(sql: &str) -> Result<tree::Expr, ParseError> {
     parser::Parser::new(sql)?.expression_alone()
 }
+
+/// Parses the name of a type that stands alone, as arguments of functions name types.
+///
+/// # Errors
+/// As for [`parse`].
+pub fn parse_type(text: &str) -> Result<tree::TypeName, ParseError> {
+    parser::Parser::new(text)?.type_alone()
+}

@@ -7,6 +7,7 @@ use crate::column_types::{RelationPlan, columns_of, field_of, of_column, of_stor
 use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::expressions::replaced;
+use crate::files;
 use crate::identifiers::{TEMPORARY_SCHEMA, quote};
 use crate::kept_expression::KeptExpression;
 use crate::limits::cancelled;
@@ -32,9 +33,9 @@ use datafusion::logical_expr::{
 };
 use futures::FutureExt;
 use serac_binder::{
-    BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, Generation,
-    IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrow_type, is_registered,
-    type_of_arrow,
+    BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, FileCall,
+    Generation, IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrow_type,
+    is_registered, type_of_arrow,
 };
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
@@ -334,7 +335,7 @@ pub(crate) fn of_one_table(
     }
     // Tables are found without waiting.
     let session = InSession::knowing(state, &shared, read).now_or_never()?.ok()?;
-    let session = InSession { digits, ..session };
+    let session = InSession { digits, may_wait: false, ..session };
     let without_locks;
     let statement = match source.statement() {
         StatementKind::Query(query) if !query.locks.is_empty() => {
@@ -562,6 +563,8 @@ struct InSession<'s> {
     parts: RefCell<VecDeque<Arc<dyn TableSource>>>,
     /// The digits of NUMERIC parameters that are fixed numbers.
     digits: Vec<Option<(u8, i8)>>,
+    /// Whether it is bound on a thread that may wait for a disk.
+    may_wait: bool,
     /// Why one cannot be read, too: a query of WITH may have its name.
     relations: HashMap<Vec<String>, Result<Relation>>,
     /// The functions for the session's settings of times; `None` for the default settings.
@@ -599,6 +602,7 @@ impl<'s> InSession<'s> {
             shared: shared.clone(),
             parts: RefCell::default(),
             digits: Vec::new(),
+            may_wait: true,
             relations: HashMap::new(),
         }
     }
@@ -682,18 +686,21 @@ fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Relation 
     Relation { source: provider_as_source(provider), name, types, key }
 }
 
+/// The error of a part of the statement.
+fn at_span(error: SqlError, span: Span) -> BindError {
+    let SqlError { sqlstate, message, detail, .. } = error;
+    let wrong = BindError::new(sqlstate, message, span);
+    match detail {
+        Some(detail) => wrong.detailed(detail),
+        None => wrong,
+    }
+}
+
 impl InSession<'_> {
     /// A quoted constant by the session's settings; `None` if they do not count.
     fn styled_constant(&self, text: &str, to: &DataType, span: Span) -> Result<Option<Expr>, BindError> {
         let Some(style) = &self.style_of_constants else { return Ok(None) };
-        let wrong = |error: SqlError| {
-            let SqlError { sqlstate, message, detail, .. } = error;
-            let wrong = BindError::new(sqlstate, message, span);
-            match detail {
-                Some(detail) => wrong.detailed(detail),
-                None => wrong,
-            }
-        };
+        let wrong = |error: SqlError| at_span(error, span);
         let Some(value) = style.read(text, to).map_err(wrong)? else { return Ok(None) };
         let usual = StyledFunctions(TimeStyle::usual().clone());
         let as_usual = usual.read(text, to).ok().flatten();
@@ -911,6 +918,21 @@ impl Environment for InSession<'_> {
         }
         let source = self.names.table_function(name, arguments.to_vec())?;
         Ok(Some(relation(source_as_provider(&source)?, TableReference::bare(name))))
+    }
+
+    fn reads_files(&self, name: &str) -> bool {
+        files::reads_files(name)
+    }
+
+    fn files(&self, call: &FileCall<'_>) -> Result<Relation, BindError> {
+        if !self.may_wait {
+            return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, "files are not looked at here", call.span));
+        }
+        let found = self.view().and_then(|view| files::files(self.names.state(), &self.shared, &view, call));
+        match found {
+            Ok(table) => Ok(relation(Arc::new(table), TableReference::bare(call.function.unwrap_or("file")))),
+            Err(error) => Err(at_span(error, call.span)),
+        }
     }
 
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {

@@ -5,7 +5,7 @@
 //! metadata of the fields ([`crate::wire::with_type`]). A view keeps no types: it has those of its
 //! query, and so of its tables at the time.
 
-use crate::error::{Result, SqlError};
+use crate::error::Result;
 use crate::wire::{told_type, type_of, with_type};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -18,6 +18,7 @@ use serac_binder::{arrow_type, is_registered, type_of_arrow};
 use serac_engine::catalog::definition::{ColumnDefinition, SqlType};
 use serac_pg::{ModifiedType, TypeId};
 use serac_storage::ColumnType;
+use serac_values::assignment::stored_type;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -164,32 +165,6 @@ fn kept_type(field: &Field) -> Result<SqlType> {
             other => stored_type(other),
         },
     }
-}
-
-/// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches
-/// for a new table). Large texts, which are documents only in results, are stored as texts.
-pub(crate) fn stored_type(data_type: &DataType) -> Result<SqlType> {
-    use DataType as Arrow;
-    let column_type = match data_type {
-        Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Null => ColumnType::Utf8,
-        Arrow::Binary | Arrow::LargeBinary | Arrow::FixedSizeBinary(0..=15 | 17..) => ColumnType::Binary,
-        Arrow::Int8 | Arrow::UInt8 => ColumnType::Int16,
-        Arrow::UInt16 => ColumnType::Int32,
-        Arrow::UInt32 => ColumnType::Int64,
-        Arrow::UInt64 => ColumnType::Decimal { precision: 20, scale: 0 },
-        Arrow::Float16 => ColumnType::Float32,
-        Arrow::Decimal32(precision, scale) | Arrow::Decimal64(precision, scale) => {
-            ColumnType::Decimal { precision: *precision, scale: *scale }
-        }
-        Arrow::Date64 | Arrow::Timestamp(_, None) => ColumnType::Timestamp { utc: false },
-        Arrow::Timestamp(_, Some(_)) => ColumnType::Timestamp { utc: true },
-        Arrow::Time32(_) | Arrow::Time64(_) => ColumnType::Time,
-        Arrow::Interval(_) => ColumnType::Interval,
-        Arrow::Dictionary(_, value) => return stored_type(value),
-        other => ColumnType::from_arrow(other)
-            .ok_or_else(|| SqlError::unsupported(format!("storing values of the Arrow type {other}")))?,
-    };
-    Ok(column_type.into())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::programs::call::is_run;
 use crate::query::analyzed;
 use crate::session::Session;
 use crate::settings::Shown;
+use crate::summary::summary_schema;
 use crate::transactions::OpenStatement;
 use crate::wire::of_oid;
 use crate::{binding, generated};
@@ -144,7 +145,8 @@ impl Session {
                 }
             }
             StatementKind::Explain(explain) => Some(explain_schema(&explain.options)),
-            StatementKind::Describe(_) => Some(describe_schema()),
+            StatementKind::Describe(_) | StatementKind::DescribeQuery(_) => Some(describe_schema()),
+            StatementKind::Summarize(_) => Some(summary_schema()),
             StatementKind::Show(show) => match self.shown_by(show).await? {
                 Shown::Rows(rows) => Some(rows.schema()),
                 Shown::Query(query) => self.described(&query).await?.0,

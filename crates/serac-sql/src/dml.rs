@@ -4,6 +4,7 @@
 use crate::error::{Result, SqlError};
 use crate::session::Session;
 use crate::session_env::SessionEnv;
+use crate::styled_values::assigned_in_style;
 use crate::table_schema::nullable_schema;
 use crate::{expressions, generated};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -11,7 +12,6 @@ use serac_engine::Table;
 use serac_engine::catalog::definition::ColumnDefinition;
 use serac_query::scan::fetch_rows;
 use serac_storage::RowId;
-use serac_values::assignment::assign;
 use std::sync::Arc;
 
 /// Values as those of a column, by the session's settings of times where these count.
@@ -19,13 +19,7 @@ use std::sync::Arc;
 /// # Errors
 /// The errors of an assignment.
 pub(crate) fn assigned(shared: &SessionEnv, values: &ArrayRef, column: &ColumnDefinition) -> Result<ArrayRef> {
-    let styled = shared.styled_functions();
-    let read = styled.map(|style| style.array(values, &column.sql_type.column_type.arrow()));
-    let read = read.transpose().map_err(|error| {
-        let detail = || Some(format!("column \"{}\" is of type {}", column.name, column.sql_type));
-        SqlError { detail: error.detail.clone().or_else(detail), ..error }
-    })?;
-    assign(read.flatten().as_ref().unwrap_or(values), column.sql_type, &column.name)
+    assigned_in_style(shared.styled_functions().as_ref(), values, column.sql_type, &column.name)
 }
 
 impl Session {

@@ -299,6 +299,16 @@ fn explained(batch: RecordBatch) -> Output {
     Output::Done(StatementResult::Rows { tag: "EXPLAIN", schema: batch.schema(), batches: vec![batch] })
 }
 
+/// DESCRIBE's rows.
+pub(crate) fn described(rows: impl Iterator<Item = [Option<String>; 4]>, schema: SchemaRef) -> Result<Output> {
+    let mut columns: [Vec<Option<String>>; 4] = Default::default();
+    for row in rows {
+        columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+    }
+    let columns = columns.map(|column| Arc::new(StringArray::from(column)) as ArrayRef);
+    Ok(explained(RecordBatch::try_new(schema, columns.into())?))
+}
+
 fn explained_lines(lines: Vec<String>) -> Result<Output> {
     let column = Arc::new(StringArray::from(lines)) as ArrayRef;
     Ok(explained(RecordBatch::try_new(plan_schema(), vec![column])?))
@@ -444,12 +454,8 @@ impl Session {
 
     /// DESCRIBE: a relation's columns with their types.
     pub(crate) async fn describe_relation(&self, name: &Name) -> Result<Output> {
-        let mut columns: [Vec<Option<String>>; 4] = Default::default();
-        let mut add = |row: [Option<String>; 4]| {
-            for (column, value) in columns.iter_mut().zip(row) {
-                column.push(value);
-            }
-        };
+        let mut columns = Vec::new();
+        let mut add = |row: [Option<String>; 4]| columns.push(row);
         let yes = |nullable| Some(if nullable { "YES" } else { "NO" }.to_owned());
         match self.table(name) {
             Ok(table) => {
@@ -467,8 +473,7 @@ impl Session {
                 }
             }
         }
-        let columns = columns.map(|column| Arc::new(StringArray::from(column)) as ArrayRef);
-        Ok(explained(RecordBatch::try_new(describe_schema(), columns.into())?))
+        described(columns.into_iter(), describe_schema())
     }
 }
 

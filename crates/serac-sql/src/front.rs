@@ -203,6 +203,7 @@ impl Session {
                 prepared.is_some_and(|prepared| self.only_shows(prepared.parsed()))
             }
             StatementKind::Explain(_) | StatementKind::Describe(_) | StatementKind::Show(_) => true,
+            StatementKind::DescribeQuery(_) | StatementKind::Summarize(_) => true,
             _ => statement.only_shows(),
         }
     }
@@ -286,6 +287,8 @@ impl Session {
             kind if is_bound(kind) => self.run_bound(source).await,
             StatementKind::Show(shown) => self.show(shown).await,
             StatementKind::Describe(name) => self.describe_relation(name).await,
+            StatementKind::DescribeQuery(_) => self.describe_query(&source).await,
+            StatementKind::Summarize(_) => self.summarize(source).await,
             StatementKind::Explain(explain) => Box::pin(self.explain(explain, source.clone().inside())).await,
             StatementKind::Execute(execute) => {
                 let statement = self.executed(execute, &source).await?;

@@ -4,7 +4,7 @@
 //! It is one statement: after an error nothing of it is there, the table included. Columns are
 //! matched by their names; those of the table that are not brought take their defaults.
 
-use crate::column_types::{of_column, stored_type};
+use crate::column_types::of_column;
 use crate::error::{Result, SqlError};
 use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA, name_of};
 use crate::limits::Limits;
@@ -21,6 +21,7 @@ use serac_parser::tree::{
     ObjectKind, Persistence, Span, StatementKind, TableElement, TableForm, TableStorage, TypeName,
 };
 use serac_storage::ColumnType;
+use serac_values::assignment::stored_type;
 use serac_values::free_numbers::given_batch;
 use std::pin::pin;
 

@@ -7,10 +7,10 @@
 //! | modules | what |
 //! |---|---|
 //! | `advisory_locks` `ast_types` `beginning` `channels` `clock` `column_types` `copy::{options, streams}` `cursors` `database` `ddl::relations` `description` `activity` `explain_json` `identifiers` `identity` `index_names` `kept_expression` `limits` `notices` `pg_catalog::sequence_relation` `pipeline::pass` `plan_text` `point::{access, compiler, expression, literal, plan, rows, shape}` `programs::job` `query_runtime` `roles::password` `row_locks` `rows_to_come` `sequence_values` `session_roles` `setting_values` `table_schema` `transaction` `work_memory` | what a session and its database hold |
-//! | `backends` `error_position` `kept_plans` `metrics` `parameter_marks` `parsed` `pg_catalog::{definitions, fixed, image, information_schema, layout, relations, routines, scope, system_table, type_rows}` `planner` `point::{execute, prepared, state}` `programs::rows` `result` `session_env` `session_functions` `setting_changes` `setting_list` `statement_snapshot` | what a statement sees, and its text |
-//! | `binding` `expressions` `generated` `pg_catalog` `pipeline` `point::parameters` `programs` `registry` `resolver` `serac_views` `session_expressions` | what names mean, and plans |
+//! | `backends` `error_position` `kept_plans` `metrics` `parameter_marks` `parsed` `pg_catalog::{definitions, fixed, image, information_schema, layout, relations, routines, scope, system_table, type_rows}` `planner` `point::{execute, prepared, state}` `programs::rows` `result` `session_env` `session_functions` `setting_changes` `setting_list` `statement_snapshot` `styled_values` | what a statement sees, and its text |
+//! | `binding` `expressions` `files` `generated` `pg_catalog` `pipeline` `point::parameters` `programs` `registry` `resolver` `serac_views` `session_expressions` | what names mean, and plans |
 //! | `session` | a session |
-//! | `changes` `conflicts` `copy` `cursor_statements` `ddl` `describe` `dml` `explain` `failing_row` `front` `ingest` `maintenance` `notify` `pipeline::steps` `point` `procedures` `programs::call` `query` `roles` `row_stream` `session_state` `settings` `snapshot_reading` `transactions` | its statements; `front` is where each begins |
+//! | `changes` `conflicts` `copy` `cursor_statements` `ddl` `describe` `dml` `explain` `failing_row` `front` `ingest` `maintenance` `notify` `pipeline::steps` `point` `procedures` `programs::call` `query` `roles` `row_stream` `session_state` `settings` `snapshot_reading` `summary` `transactions` | its statements; `front` is where each begins |
 #![warn(missing_docs)]
 
 pub mod activity;
@@ -37,6 +37,7 @@ mod explain;
 mod explain_json;
 mod expressions;
 mod failing_row;
+mod files;
 mod front;
 mod generated;
 mod identifiers;
@@ -84,6 +85,8 @@ mod setting_values;
 mod settings;
 mod snapshot_reading;
 mod statement_snapshot;
+mod styled_values;
+mod summary;
 mod table_schema;
 mod transaction;
 mod transactions;

@@ -137,7 +137,9 @@ pub(crate) fn is_bound(kind: &StatementKind) -> bool {
 /// The query that a statement is, or takes its rows from.
 fn query_of(kind: &StatementKind) -> Option<&tree::Query> {
     match kind {
-        StatementKind::Query(query) => Some(query),
+        StatementKind::Query(query) | StatementKind::DescribeQuery(query) | StatementKind::Summarize(query) => {
+            Some(query)
+        }
         StatementKind::Copy(copy) => match &copy.subject {
             CopySubject::Query(statement) => query_of(&statement.kind),
             CopySubject::Table { .. } => None,
@@ -256,6 +258,11 @@ impl Source {
         let trees = vec![tree::Statement { kind, span, acts, claims }];
         let script = Arc::new(Script { text: self.script.text.clone(), trees });
         Self { script, number: 0, ..self.clone() }
+    }
+
+    /// Another statement with the same text and parameters, which is run in its place.
+    pub(crate) fn replaced(&self, kind: StatementKind) -> Self {
+        Self { kept: None, ..self.changed(kind) }
     }
 
     /// The query that gives a relation, or these columns of it.

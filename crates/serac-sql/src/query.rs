@@ -34,6 +34,7 @@ use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchSt
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use serac_engine::{DecimalForm, Table};
+use serac_files::is_file_scan;
 use serac_numeric_functions::wanted::IsWanted;
 use serac_parser::tree::Expr;
 use serac_pg::TypeId;
@@ -136,6 +137,7 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
             return None;
         }
         match &plan.children()[..] {
+            _ if is_file_scan(plan) => None,
             [] => {
                 let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok()?;
                 statistics.num_rows.get_value().map(|rows| (*rows).max(1))

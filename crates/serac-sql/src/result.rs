@@ -71,7 +71,7 @@ pub(crate) fn tag_of(tree: &StatementKind) -> &'static str {
         StatementKind::Delete(_) => "DELETE",
         StatementKind::Merge(_) => "MERGE",
         StatementKind::Show(_) => "SHOW",
-        StatementKind::Explain(_) | StatementKind::Describe(_) => "EXPLAIN",
+        StatementKind::Explain(_) | StatementKind::Describe(_) | StatementKind::DescribeQuery(_) => "EXPLAIN",
         StatementKind::Fetch(_) => "FETCH",
         StatementKind::Call(_) => "CALL",
         _ => "SELECT",

@@ -1,5 +1,6 @@
 //! The roles as which a session acts, and the columns that they may read.
 
+use crate::error::{Result, SqlError};
 use crate::identifiers::TEMPORARY_SCHEMA;
 use serac_engine::Table;
 use serac_engine::security::{Access, Columns, Privilege, RoleId, Security};
@@ -36,6 +37,20 @@ impl SessionRoles {
             _ => security.name_of(role).to_owned(),
         }
     }
+}
+
+/// That a role may read files of the server, or write them; `what` says in the error what it may
+/// not.
+///
+/// # Errors
+/// 42501.
+pub(crate) fn check_server_files(access: &Access, of_files: RoleId, what: &str) -> Result<()> {
+    if access.has_privileges_of(of_files) {
+        return Ok(());
+    }
+    let role = if of_files == RoleId::READ_SERVER_FILES { "pg_read_server_files" } else { "pg_write_server_files" };
+    let detail = format!("Only superusers, and members of {role}, may {what} on the server.");
+    Err(SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to {what}")).explained(detail))
 }
 
 /// The columns of a table that may be read; of those that the session has made for itself, all.

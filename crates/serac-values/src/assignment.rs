@@ -194,6 +194,35 @@ pub fn check_assignment(given: &ArrowType, sql_type: SqlType, column: &str) -> R
     Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message).named(column))
 }
 
+/// The column type in which values of an Arrow type are stored (CREATE TABLE AS, and record batches
+/// for a new table). Large texts, which are documents only in results, are stored as texts.
+///
+/// # Errors
+/// 0A000 for values that no column has.
+pub fn stored_type(data_type: &ArrowType) -> Result<SqlType> {
+    use ArrowType as Arrow;
+    let column_type = match data_type {
+        Arrow::Utf8 | Arrow::LargeUtf8 | Arrow::Null => ColumnType::Utf8,
+        Arrow::Binary | Arrow::LargeBinary | Arrow::FixedSizeBinary(0..=15 | 17..) => ColumnType::Binary,
+        Arrow::Int8 | Arrow::UInt8 => ColumnType::Int16,
+        Arrow::UInt16 => ColumnType::Int32,
+        Arrow::UInt32 => ColumnType::Int64,
+        Arrow::UInt64 => ColumnType::Decimal { precision: 20, scale: 0 },
+        Arrow::Float16 => ColumnType::Float32,
+        Arrow::Decimal32(precision, scale) | Arrow::Decimal64(precision, scale) => {
+            ColumnType::Decimal { precision: *precision, scale: *scale }
+        }
+        Arrow::Date64 | Arrow::Timestamp(_, None) => ColumnType::Timestamp { utc: false },
+        Arrow::Timestamp(_, Some(_)) => ColumnType::Timestamp { utc: true },
+        Arrow::Time32(_) | Arrow::Time64(_) => ColumnType::Time,
+        Arrow::Interval(_) => ColumnType::Interval,
+        Arrow::Dictionary(_, value) => return stored_type(value),
+        other => ColumnType::from_arrow(other)
+            .ok_or_else(|| SqlError::unsupported(format!("storing values of the Arrow type {other}")))?,
+    };
+    Ok(column_type.into())
+}
+
 /// The type, of those that numbers are read from, that has all values of one of Arrow's numbers.
 fn number_type(given: &ArrowType) -> ArrowType {
     match given {

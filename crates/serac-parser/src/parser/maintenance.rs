@@ -114,6 +114,9 @@ impl Parser<'_> {
     }
     pub(super) fn describe(&mut self) -> Result<StatementKind> {
         self.at += 1;
+        if self.is_query_or_rows() {
+            return Ok(StatementKind::DescribeQuery(Box::new(self.query_or_table()?)));
+        }
         self.take_word("table");
         Ok(StatementKind::Describe(self.relation_name()?))
     }

@@ -50,7 +50,7 @@ use crate::MAX_DEPTH;
 use crate::error::{ParseError, Result};
 use crate::keyword::Category;
 use crate::lexer::{Kind, Token, tokens};
-use crate::tree::{Expr, Ident, KeptExpr, Name, Span, Statement, StatementKind};
+use crate::tree::{Expr, Ident, KeptExpr, Name, Span, Statement, StatementKind, TypeName};
 
 /// Bytes of stack below which a new stack is taken, and bytes of the new stack.
 const STACK: (usize, usize) = (256 << 10, 4 << 20);
@@ -115,6 +115,12 @@ impl<'t> Parser<'t> {
     pub(crate) fn expression_alone(&mut self) -> Result<Expr> {
         let expr = self.expr()?;
         if self.is_end() { Ok(expr) } else { Err(self.unexpected()) }
+    }
+
+    /// A type, and nothing behind it.
+    pub(crate) fn type_alone(&mut self) -> Result<TypeName> {
+        let name = self.type_name()?;
+        if self.is_end() { Ok(name) } else { Err(self.unexpected()) }
     }
 
     /// An expression, as `read` reads it, with its text.

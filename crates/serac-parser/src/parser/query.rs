@@ -179,6 +179,49 @@ impl Parser<'_> {
         }
     }
 
+    /// Whether a query comes, or what gives rows and is no table: a function or a file.
+    pub(super) fn is_query_or_rows(&self) -> bool {
+        self.is_one_of(&["select", "values", "with", "from"])
+            || self.is_sign(b'(')
+            || matches!(self.kind(), Kind::String(_))
+            || self.is_function_in_from()
+    }
+
+    /// A query, or the query of all rows of a table, a function or a file.
+    pub(super) fn query_or_table(&mut self) -> Result<Query> {
+        if self.is_one_of(&["select", "values", "with", "from", "table"]) || self.is_sign(b'(') {
+            return self.query();
+        }
+        let start = self.span();
+        let from = vec![self.single_table()?];
+        let span = start.to(self.last_span());
+        let expr = Expr { kind: ExprKind::Wildcard(None), span };
+        let items = vec![SelectItem { expr, alias: None, exclude: Vec::new(), replace: Vec::new() }];
+        let select = Select {
+            distinct: Distinct::All,
+            items,
+            into: None,
+            from,
+            filter: None,
+            group_by: GroupBy::Items { distinct: false, items: Vec::new() },
+            having: None,
+            windows: Vec::new(),
+            qualify: None,
+            span,
+        };
+        Ok(Query {
+            with: None,
+            body: QueryBody::Select(Box::new(select)),
+            order_by: Vec::new(),
+            order_by_all: None,
+            limit: None,
+            with_ties: false,
+            offset: None,
+            locks: Vec::new(),
+            span,
+        })
+    }
+
     /// SELECT. If it begins with FROM, that has been read.
     fn select(&mut self, mut from: Vec<crate::tree::TableExpr>, start: Span) -> Result<Select> {
         let is_from_first = !from.is_empty();

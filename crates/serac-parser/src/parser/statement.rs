@@ -31,6 +31,10 @@ impl Parser<'_> {
             "with" | "insert" | "update" | "delete" | "merge" => self.change_or_query()?,
             "explain" => StatementKind::Explain(Box::new(self.explain()?)),
             "describe" | "desc" => self.describe()?,
+            "summarize" => {
+                self.at += 1;
+                StatementKind::Summarize(Box::new(self.query_or_table()?))
+            }
             "create" => self.create()?,
             "alter" => self.alter()?,
             "drop" => self.drop_statement()?,

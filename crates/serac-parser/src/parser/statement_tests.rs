@@ -380,6 +380,14 @@ fn other_things_are_altered_dropped_and_described() {
     ));
     assert!(matches!(one!(Comment, "COMMENT ON CONSTRAINT c ON domain IS NULL").on, CommentTarget::Constraint { .. }));
     assert!(matches!(only("DESCRIBE s.t"), StatementKind::Describe(name) if name.to_string() == "s.t"));
+    assert!(matches!(only("DESC TABLE t"), StatementKind::Describe(name) if name.to_string() == "t"));
+    for query in ["SELECT 1", "(SELECT 1)", "FROM t", "VALUES (1)", "WITH a AS (SELECT 1) TABLE a", "'f.csv'", "f(1)"] {
+        assert!(matches!(only(&format!("DESCRIBE {query}")), StatementKind::DescribeQuery(_)), "{query}");
+        assert!(matches!(only(&format!("SUMMARIZE {query}")), StatementKind::Summarize(_)), "{query}");
+    }
+    for table in ["t", "s.t", "TABLE t", "read_csv('f', header => true)"] {
+        assert!(matches!(only(&format!("SUMMARIZE {table}")), StatementKind::Summarize(_)), "{table}");
+    }
     for (sql, words) in [
         ("CREATE TRIGGER t BEFORE INSERT ON u EXECUTE FUNCTION f()", "create trigger"),
         ("CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)", "create rule"),

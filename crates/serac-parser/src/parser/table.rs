@@ -119,7 +119,7 @@ impl Parser<'_> {
         Ok(JoinOn::Using(columns, alias))
     }
 
-    fn single_table(&mut self) -> Result<TableExpr> {
+    pub(super) fn single_table(&mut self) -> Result<TableExpr> {
         let start = self.span();
         if let Kind::String(path) = self.kind().clone() {
             self.at += 1;
@@ -188,7 +188,7 @@ impl Parser<'_> {
     }
 
     /// Whether a call comes: a name with a parenthesis behind it, or a function known by its word.
-    fn is_function_in_from(&self) -> bool {
+    pub(super) fn is_function_in_from(&self) -> bool {
         if let Some(word) = self.word() {
             if word == "only" {
                 return false;

@@ -245,7 +245,7 @@ pub enum TableKind {
     },
     /// DuckDB's `'file.parquet'`.
     File {
-        /// Its path.
+        /// Its name, or a pattern of names.
         path: String,
         /// AS.
         alias: Option<Alias>,

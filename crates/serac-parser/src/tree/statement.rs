@@ -42,6 +42,10 @@ pub enum StatementKind {
     Explain(Box<Explain>),
     /// DESCRIBE, which is SeracDB's: a relation's columns.
     Describe(Name),
+    /// DESCRIBE of a query: the columns of its result.
+    DescribeQuery(Box<Query>),
+    /// DuckDB's SUMMARIZE: facts on the columns of a query's result.
+    Summarize(Box<Query>),
     /// CREATE TABLE.
     CreateTable(Box<CreateTable>),
     /// CREATE TABLE … AS.

@@ -111,6 +111,7 @@ fn is_query(statement: &Parsed) -> bool {
     match statement.statement() {
         StatementKind::Explain(explain) => !runs_explained(explain),
         StatementKind::Show(_) | StatementKind::Describe(_) => true,
+        StatementKind::DescribeQuery(_) | StatementKind::Summarize(_) => true,
         _ => statement.only_shows(),
     }
 }

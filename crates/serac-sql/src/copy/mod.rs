@@ -14,13 +14,17 @@ use crate::kept_expression::KeptExpression;
 use crate::parsed::{Parsed, Source as Query};
 use crate::result::StatementResult;
 use crate::session::Session;
+use crate::session_roles::check_server_files;
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
 use datafusion::common::DFSchema;
 use futures::StreamExt;
 use options::read_options;
 use serac_binder::Place;
-use serac_copy::{CopyInput, CopyProgress, FileSink, Format, Input, Options, Quotes, Rows, Sink, Source, SteadyInput};
+use serac_copy::{
+    CopyInput, CopyProgress, FileSink, Format, Input, Options, Quotes, Rows, Sink, Source, SteadyInput, at_place,
+    first_failing, in_file,
+};
 use serac_engine::Table;
 use serac_engine::catalog::definition::ColumnDefinition;
 use serac_engine::security::{Privilege, RoleId};
@@ -146,11 +150,9 @@ impl Session {
             None => (if *from { "STDIN" } else { "STDOUT" }, true),
         };
         let of_files = if *from { RoleId::READ_SERVER_FILES } else { RoleId::WRITE_SERVER_FILES };
-        if !stream && !self.access().has_privileges_of(of_files) {
-            let detail = "Only superusers, and members of pg_read_server_files or pg_write_server_files, may COPY from or to a \
-                 file on the server; STDIN and STDOUT are for everybody.";
-            let error = SqlError::new(sqlstate::INSUFFICIENT_PRIVILEGE, "permission denied to COPY to or from a file");
-            return Err(SqlError { detail: Some(detail.into()), ..error });
+        if !stream {
+            check_server_files(&self.access(), of_files, "COPY to or from a file")
+                .map_err(|error| error.also("STDIN and STDOUT are for everybody."))?;
         }
         let options = read_options(name, options, self.copy_streams.format)?;
         let options = Options { style: self.time_style(), ..options };
@@ -319,30 +321,17 @@ impl Session {
         filter: Option<&str>,
         read: &Rows,
         before: u64,
-        mut error: SqlError,
+        error: SqlError,
     ) -> SqlError {
-        // Rows before `good` are right, and a row from there to `wrong` is wrong.
-        let (mut good, mut wrong) = (0, read.batch.num_rows());
-        while wrong - good > 1 {
-            let middle = good + (wrong - good) / 2;
-            match self.checked_rows(table, targets, filter, &read.batch.slice(good, middle - good)) {
-                Ok(_) => good = middle,
-                Err(first) => (wrong, error) = (middle, first),
-            }
-        }
-        // An error found in several rows may belong to another row.
-        if let Err(first) = self.checked_rows(table, targets, filter, &read.batch.slice(good, 1)) {
-            error = first;
-        }
-        let place = match read.lines.get(good) {
-            Some(line) => format!("line {line}"),
-            None => format!("row {}", before + good as u64 + 1),
+        let run = |from: usize, rows: usize| {
+            self.checked_rows(table, targets, filter, &read.batch.slice(from, rows)).map(|_| ())
         };
-        error.detail = Some(match error.detail.take() {
-            Some(detail) => format!("{place}; {detail}"),
-            None => place,
-        });
-        error
+        let (first, error) = first_failing(read.batch.num_rows(), error, run);
+        let place = match read.lines.get(first) {
+            Some(line) => format!("line {line}"),
+            None => format!("row {}", before + first as u64 + 1),
+        };
+        at_place(error, &place)
     }
 
     /// Appends rows, in the order of the table's key if it has one. If another transaction is in
@@ -392,13 +381,4 @@ impl Session {
         sink.finish().await?;
         Ok(progress.rows())
     }
-}
-
-/// Says in which file an error happened.
-fn in_file(mut error: SqlError, name: &str) -> SqlError {
-    error.detail = Some(match error.detail.take() {
-        Some(detail) => format!("\"{name}\", {detail}"),
-        None => format!("in \"{name}\""),
-    });
-    error
 }

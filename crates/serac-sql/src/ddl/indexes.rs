@@ -8,7 +8,6 @@
 use super::builder::columns_of;
 use super::clauses::{check_collation, check_index_storage, check_operator_class, refuse_any};
 use super::generated::check_computed;
-use crate::column_types::stored_type;
 use crate::ddl::clauses::{check_indexed, done, text_at};
 use crate::error::{Result, SqlError};
 use crate::expressions::into_engine;
@@ -29,6 +28,7 @@ use serac_engine::catalog::definition::{
 use serac_numeric_functions::FREE;
 use serac_parser::tree::{CreateIndex, Expr, ExprKind, IndexElement, KeptExpr};
 use serac_storage::ColumnType;
+use serac_values::assignment::stored_type;
 
 /// In which order an index has a column: as in PostgreSQL, NULLs are larger than all values unless
 /// it is said where they are.

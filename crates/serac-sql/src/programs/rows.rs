@@ -1,6 +1,5 @@
 //! A job's inputs and output: the queries of its inputs, and its rows, read without trust.
 
-use crate::column_types::stored_type;
 use crate::error::{Result, SqlError};
 use crate::parsed::{Source, parse};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
@@ -8,6 +7,7 @@ use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use serac_copy::ArrowStream;
 use serac_storage::ColumnType;
 use serac_values::assignment::assign;
+use serac_values::assignment::stored_type;
 use serac_values::free_numbers::given_batch;
 use std::io::Read;
 use std::sync::Arc;

@@ -13,6 +13,7 @@ mod errors;
 mod explain;
 mod expression_indexes;
 mod failing_rows;
+mod files;
 mod frozen_scans;
 mod generated_columns;
 mod histories;

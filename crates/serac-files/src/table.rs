@@ -1,0 +1,75 @@
+//! Files as a relation of DataFusion.
+
+use crate::found::{Form, Found};
+use crate::open::find;
+use crate::parquet::{self, FileValuesExec};
+use crate::request::FileRequest;
+use crate::text_scan::FileScanExec;
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use serac_values::SqlError;
+use std::sync::Arc;
+
+/// Files that a query reads, with the columns that they had when it was planned.
+#[derive(Debug)]
+pub struct FileTable(Arc<Found>);
+
+impl FileTable {
+    /// Looks at files. `check` is asked again and again whether somebody still waits.
+    ///
+    /// # Errors
+    /// 58P01 for a missing file, 58030 for one that cannot be read, 42809 for what is no regular
+    /// file, 22P04 and its kin for contents, 22023 for arguments that do not fit the files, 54000
+    /// for too much, and the errors of `check`.
+    pub fn open(request: &FileRequest, check: &dyn Fn() -> Result<(), SqlError>) -> Result<Self, SqlError> {
+        Ok(Self(Arc::new(find(request, check)?)))
+    }
+}
+
+#[async_trait]
+impl TableProvider for FileTable {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let pushed = match self.0.form {
+            Form::Parquet { .. } => TableProviderFilterPushDown::Inexact,
+            _ => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(vec![pushed; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let projection = projection.cloned().unwrap_or_else(|| (0..self.0.columns.len()).collect());
+        for column in projection.iter().map(|at| &self.0.columns[*at]) {
+            column.value_type.check(&column.name).map_err(SqlError::external)?;
+        }
+        match self.0.form {
+            Form::Parquet { .. } => parquet::plan(&self.0, state, &projection, filters, limit),
+            _ => {
+                let threads = state.config().target_partitions();
+                Ok(Arc::new(FileScanExec::new(self.0.clone(), &projection, threads, limit)?))
+            }
+        }
+    }
+}
+
+/// Whether an operator reads files. Its rows come from a disk, however few they are.
+pub fn is_file_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<FileScanExec>() || plan.is::<FileValuesExec>()
+}
