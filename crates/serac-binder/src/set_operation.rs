@@ -91,10 +91,16 @@ impl Binder<'_> {
                 }
                 left = Branches::new(self.united(left)?);
             }
+            // What has no type gets that of the first pair: a later branch does not change it.
+            let is_untyped = [!left.open.is_empty(), !right.open.is_empty()];
             let ids = self.common_columns(&mut left, &right, *operator)?;
             match operator.kind {
                 SetKind::Union => {
-                    left.all.push(right);
+                    if is_untyped[0] {
+                        let all = std::mem::take(&mut left.all).into_iter();
+                        left.all = all.map(|branch| branch.of_types(self, &ids)).collect::<Result<_>>()?;
+                    }
+                    left.all.push(if is_untyped[1] { right.of_types(self, &ids)? } else { right });
                     left.is_all = Some(operator.all);
                 }
                 kind => {
