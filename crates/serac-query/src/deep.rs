@@ -219,15 +219,26 @@ impl Drop for Waiting {
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// A thread that has nothing to plan.
+struct Resting {
+    number: u64,
+    /// The process that has the thread: a child of a fork has this list, and none of its threads.
+    process: u32,
+    next: Sender<Job>,
+}
+
 /// Threads that have nothing to plan.
-static RESTING: Mutex<Vec<(u64, Sender<Job>)>> = Mutex::new(Vec::new());
+static RESTING: Mutex<Vec<Resting>> = Mutex::new(Vec::new());
 
 /// Hands a job to a thread with a large stack.
 fn start(job: Job) -> Result<()> {
     let mut job = job;
     loop {
-        let Some((_, resting)) = RESTING.lock().pop() else { break };
-        match resting.send(job) {
+        let Some(Resting { process, next, .. }) = RESTING.lock().pop() else { break };
+        if process != std::process::id() {
+            continue;
+        }
+        match next.send(job) {
             Ok(()) => return Ok(()),
             Err(unsent) => job = unsent.0,
         }
@@ -247,7 +258,7 @@ fn work(first: Job) {
         job();
         give_back();
         let (sender, next) = channel();
-        RESTING.lock().push((number, sender));
+        RESTING.lock().push(Resting { number, process: std::process::id(), next: sender });
         match rest(number, &next) {
             Some(next) => job = next,
             None => return,
@@ -263,7 +274,7 @@ fn rest(number: u64, next: &Receiver<Job>) -> Option<Job> {
         Err(RecvTimeoutError::Timeout) => {
             let mut resting = RESTING.lock();
             let before = resting.len();
-            resting.retain(|(other, _)| *other != number);
+            resting.retain(|other| other.number != number);
             let is_taken = resting.len() == before;
             drop(resting);
             // The thread that has taken it sends a job at once.

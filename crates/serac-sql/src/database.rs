@@ -13,6 +13,7 @@ use serac_engine::Database;
 use serac_query::scan::Convoys;
 use std::sync::Arc;
 use std::time::SystemTime;
+use tokio::runtime::Handle;
 
 /// The settings of SQL on a database.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +76,12 @@ impl SqlDatabase {
     /// The engine below.
     pub fn database(&self) -> &Database {
         &self.database
+    }
+
+    /// The runtime of the threads that run queries. A program without a runtime of its own runs the
+    /// futures of its sessions by [`Handle::block_on`].
+    pub fn runtime(&self) -> &Handle {
+        self.query_runtime.handle()
     }
 
     /// The connections.

@@ -45,6 +45,19 @@ pub fn runs_outside_of_blocks(statement: &Parsed) -> bool {
     )
 }
 
+/// Whether a statement does something that the rollback of its transaction undoes. A driver whose
+/// user ends transactions begins one before it.
+pub fn acts_in_transaction(statement: &Parsed) -> bool {
+    use StatementKind as Kind;
+    match statement.statement() {
+        Kind::Query(_) | Kind::Explain(_) => statement.source().acts(),
+        Kind::Describe(_) | Kind::Set(_) | Kind::Reset(_) | Kind::Show(_) | Kind::Transaction(_) => false,
+        Kind::Prepare(_) | Kind::Deallocate(_) | Kind::Fetch(_) | Kind::CloseCursor(_) => false,
+        Kind::Listen(_) | Kind::Unlisten(_) | Kind::Discard(_) => false,
+        _ => !runs_outside_of_blocks(statement),
+    }
+}
+
 /// Refuses unknown options. The effect of the others happens anyway, or has no meaning here.
 fn check_options(command: &str, options: &[CommandOption], known: &[&str]) -> Result<()> {
     match options.iter().find(|option| !known.contains(&option.name.name.as_str())) {

@@ -8,6 +8,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
+use std::time::Duration;
 
 /// A statement's output, with rows as they come.
 #[derive(Debug)]
@@ -36,7 +37,12 @@ impl<'s> StatementStream<'s> {
 }
 
 enum Rest {
-    Query { stream: SendableRecordBatchStream, limits: Limits },
+    /// A query; `read` is what the stream has given, and was not taken.
+    Query {
+        stream: SendableRecordBatchStream,
+        limits: Limits,
+        read: Option<Result<Option<RecordBatch>>>,
+    },
     Batches(std::vec::IntoIter<RecordBatch>),
     Nothing,
 }
@@ -63,7 +69,7 @@ impl<'s> RowStream<'s> {
         stream: SendableRecordBatchStream,
         limits: Limits,
     ) -> Self {
-        Self { session, tag, schema, rest: Rest::Query { stream, limits } }
+        Self { session, tag, schema, rest: Rest::Query { stream, limits, read: None } }
     }
 
     /// The tag's word, as PostgreSQL writes it before the number of rows.
@@ -84,10 +90,13 @@ impl<'s> RowStream<'s> {
         let next = match &mut self.rest {
             Rest::Nothing => return Ok(None),
             Rest::Batches(batches) => return Ok(batches.next()),
-            Rest::Query { stream, limits, .. } => {
+            Rest::Query { stream, limits, read } => {
                 let session = &*self.session;
                 let next = async {
-                    let batch = stream.next().await.transpose()?;
+                    let batch = match read.take() {
+                        Some(read) => read?,
+                        None => stream.next().await.transpose()?,
+                    };
                     session.reads_are_durable().await?;
                     Ok(batch)
                 };
@@ -99,6 +108,18 @@ impl<'s> RowStream<'s> {
         }
         self.end(next).await?;
         Ok(None)
+    }
+
+    /// Waits until [`next`](Self::next) need not wait for the query any more, but no longer than
+    /// `patience`. Returns whether that is so.
+    pub async fn is_ready(&mut self, patience: Duration) -> bool {
+        let Rest::Query { stream, limits, read } = &mut self.rest else { return true };
+        if read.is_none() {
+            // If the time is over, the stream has given nothing: a batch is kept at once.
+            let next = async { Ok(stream.next().await.transpose()?) };
+            *read = tokio::time::timeout(patience, limits.keep(next)).await.ok();
+        }
+        read.is_some()
     }
 
     /// Runs work that belongs to the statement, for example sending its rows, under its limits.

@@ -23,6 +23,8 @@
 //! | a database | [`open`], [`in_memory`], [`Builder`] |
 //! | SQL, asynchronous, results as Arrow | [`Session`], [`StatementResult`] |
 //! | statements by key, without a runtime | [`Session::prepare`], [`Session::run_prepared`] |
+//! | parameters of any statement | [`ScalarValue`], [`mark_parameters`], [`Session::stream_prepared`] |
+//! | Arrow into a table | [`Session::ingest`] |
 //! | rows without SQL, and stored procedures | [`engine::Database::begin`], [`engine::Database::transact`], [`engine::Procedure`] |
 //! | tables as Arrow | [`engine::Transaction::scan_arrow`], and `export` (feature `export`) for Flight and the C stream interface |
 //!
@@ -34,13 +36,22 @@ pub use serac_engine as engine;
 #[cfg(feature = "export")]
 pub use serac_export as export;
 pub use serac_sql::{
-    CancelHandle, Notice, Notification, Prepared, Rows, Session, SessionDefaults, SqlDatabase, SqlError, SqlOptions,
-    StatementResult, StatementStream,
+    Blocked, CancelHandle, IfExists, IngestTarget, MarkedText, Notice, Notification, ParameterMarks, Parsed, Prepared,
+    RowStream, Rows, ScalarValue, Session, SessionDefaults, SqlDatabase, SqlError, SqlOptions, Start, Started,
+    StatementResult, StatementStream, TransactionStatus, acts_in_transaction, located, mark_parameters,
 };
 pub use serac_storage::{ColumnType, Durability, FreezeFormat, RowBuffer, StorageOptions, Value};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Values and types of results as clients of PostgreSQL know them.
+pub mod wire {
+    /// NUMERIC's number among types.
+    pub const NUMERIC: u32 = 1700;
+    pub use serac_sql::free_numbers::{of_parameter as number_of, shown, shown_schema};
+    pub use serac_sql::wire::{WireColumn, element_of, field_type, to_wire, wire_type};
+}
 
 /// The names that most programs need.
 pub mod prelude {
