@@ -13,6 +13,10 @@ test:
 slt +NAME:
     RUST_MIN_STACK=8388608 cargo test --package serac-sql --test sqllogictest -- {{NAME}}
 
+# Builds the Python package and runs its tests; arguments are pytest's.
+python *ARGS:
+    scripts/python {{ARGS}}
+
 # Checks what the compiler does not.
 tidy:
     cargo xtask tidy

@@ -40,6 +40,9 @@ enum Way {
 const LINEITEM: &str = "CREATE TABLE lineitem (l_orderkey BIGINT, l_extendedprice NUMERIC(15,2), l_shipdate DATE); \
     INSERT INTO lineitem VALUES (1, 10.5, '1993-01-01'), (2, 20.5, '1995-01-01')";
 
+/// The guide to the Python package, whose tests run its blocks.
+const PYTHON_GUIDE: &str = "docs/book/src/guides/python.md";
+
 /// All blocks: file, first line, way.
 const BLOCKS: &[(&str, &str, Way)] = &[
     ("ARCHITECTURE.md", "   psql, JDBC", Way::Not("it is a picture")),
@@ -161,9 +164,10 @@ struct Block {
 }
 
 impl Block {
-    /// Whether `book.rs` reads it, or no test, because it is a drawing.
+    /// Whether `book.rs` or `scripts/python` runs it, or no test, because it is a drawing.
     fn is_elsewhere(&self) -> bool {
-        self.file.starts_with("docs/book/") && matches!(self.language.as_str(), "sql" | "text" | "plain")
+        self.file == PYTHON_GUIDE
+            || self.file.starts_with("docs/book/") && matches!(self.language.as_str(), "sql" | "text" | "plain")
     }
 }
 

@@ -1,0 +1,110 @@
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
+from typing import Any
+
+__version__: str
+
+def close_all() -> None: ...
+
+class Connection:
+    def __new__(
+        cls,
+        path: str | PathLike[str],
+        durability: str | None,
+        memory_limit: int | None,
+        threads: int | None,
+        read_only: bool,
+        autocommit: bool,
+        of: Connection | None = None,
+    ) -> Connection: ...
+    @property
+    def autocommit(self) -> bool:
+        """Whether each statement outside of transactions is one."""
+    @autocommit.setter
+    def autocommit(self, autocommit: bool) -> None: ...
+    @property
+    def transaction_status(self) -> str:
+        """The state of the transaction: "idle", "open" or "failed"."""
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed."""
+    def prepare(self, sql: str) -> Statement:
+        """Prepares a statement."""
+    def commit(self) -> None:
+        """Commits the open transaction; without one, does nothing."""
+    def rollback(self) -> None:
+        """Rolls back the open transaction; without one, does nothing."""
+    def cancel(self) -> None:
+        """Cancels the statement that another thread runs on this connection."""
+    def notices(self) -> list[tuple[str, str, str]]:
+        """What statements have said since the last call: (severity, SQLSTATE, message)."""
+    def close(self) -> None:
+        """Closes the connection. An open transaction is rolled back."""
+    def _control(self, statement: str) -> None: ...
+    def _append(
+        self, table: str, frame: Any, schema: str | None, create: bool, if_exists: str
+    ) -> int: ...
+    def _scan(
+        self,
+        schema: str,
+        table: str,
+        columns: Sequence[str] | None,
+        filter: Sequence[tuple[str, str, Any]],
+        stored: bool,
+    ) -> Scan: ...
+
+class Cursor(Iterator[tuple[Any, ...]]):
+    def __new__(cls, connection: Connection) -> Cursor: ...
+    @property
+    def connection(self) -> Any:
+        """The connection of the cursor."""
+    @property
+    def description(
+        self,
+    ) -> list[tuple[str, int, None, int | None, int | None, int | None, bool]] | None:
+        """The columns of the result; None for a statement without rows."""
+    @property
+    def rowcount(self) -> int:
+        """Rows that the last statement found or changed; -1 while that is not known."""
+    @property
+    def rownumber(self) -> int | None:
+        """Rows read so far; None without a result."""
+    @property
+    def arraysize(self) -> int:
+        """Rows that fetchmany() gives."""
+    @arraysize.setter
+    def arraysize(self, rows: int) -> None: ...
+    @property
+    def closed(self) -> bool:
+        """Whether the cursor or its connection is closed."""
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row; None after the last."""
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """The next ``size`` rows, by default ``arraysize``."""
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows that are left."""
+    def close(self) -> None:
+        """Frees the result. The cursor cannot be used any more."""
+    def __iter__(self) -> Cursor: ...
+    def __next__(self) -> tuple[Any, ...]: ...
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+    def __arrow_c_schema__(self) -> Any: ...
+    def _execute(self, operation: str, parameters: Any = None) -> None: ...
+    def _execute_many(self, operation: str, parameters: Iterable[Any]) -> None: ...
+    def _raise_failure(self) -> None: ...
+
+class Statement:
+    @property
+    def sql(self) -> str:
+        """The text of the statement."""
+    @property
+    def is_point(self) -> bool:
+        """Whether the statement is compiled to direct calls of the storage."""
+    def __call__(self, *parameters: Any, **names: Any) -> list[tuple[Any, ...]] | int:
+        """Runs the statement: a list of rows, or how many rows it has changed."""
+    def one(self, *parameters: Any, **names: Any) -> tuple[Any, ...] | None:
+        """Runs the statement: its first row, or None if there is none."""
+
+class Scan:
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+    def __arrow_c_schema__(self) -> Any: ...

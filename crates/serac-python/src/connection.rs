@@ -1,0 +1,220 @@
+//! The class `Connection`: a session of a database.
+
+use crate::compiled::Statements;
+use crate::database::{DatabaseUse, Options};
+use crate::error::{self, IntoPython};
+use crate::execution;
+use crate::session::Core;
+use crate::statement::Statement;
+use crate::table::{self, Condition, Scan};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use seracdb::{Durability, IfExists, IngestTarget, StatementResult, TransactionStatus};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The path of a database in memory.
+const IN_MEMORY: &str = ":memory:";
+
+/// A connection, without what Python code does in `seracdb/_connection.py`.
+#[pyclass(frozen, subclass, weakref, module = "seracdb._seracdb")]
+pub struct Connection {
+    core: Arc<Core>,
+    statements: Statements,
+}
+
+impl Connection {
+    /// What its objects share.
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// The statements that it keeps.
+    pub fn statements(&self) -> &Statements {
+        &self.statements
+    }
+}
+
+fn durability_of(name: &str) -> PyResult<Durability> {
+    match name {
+        "full" => Ok(Durability::Full),
+        "relaxed" => Ok(Durability::Relaxed),
+        "off" => Ok(Durability::Off),
+        other => Err(PyValueError::new_err(format!("durability is \"full\", \"relaxed\" or \"off\", not \"{other}\""))),
+    }
+}
+
+fn if_exists_of(name: &str) -> PyResult<IfExists> {
+    match name {
+        "append" => Ok(IfExists::Append),
+        "replace" => Ok(IfExists::Replace),
+        "fail" => Ok(IfExists::Fail),
+        other => {
+            Err(PyValueError::new_err(format!("if_exists is \"append\", \"replace\" or \"fail\", not \"{other}\"")))
+        }
+    }
+}
+
+#[pymethods]
+impl Connection {
+    #[new]
+    #[pyo3(signature = (path, durability, memory_limit, threads, read_only, autocommit, of=None))]
+    #[allow(clippy::too_many_arguments, reason = "the arguments of connect(), which alone calls it")]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        durability: Option<&str>,
+        memory_limit: Option<usize>,
+        threads: Option<usize>,
+        read_only: bool,
+        autocommit: bool,
+        of: Option<&Bound<'_, Self>>,
+    ) -> PyResult<Self> {
+        if threads == Some(0) {
+            return Err(PyValueError::new_err("a query has at least one thread"));
+        }
+        let options = Options { durability: durability.map(durability_of).transpose()?, memory_limit, threads };
+        let of = match of {
+            Some(of) => {
+                of.get().core.check()?;
+                Some(of.get().core.clone())
+            }
+            None => None,
+        };
+        let core = py.detach(|| {
+            let usage = match of {
+                Some(of) => of.another_use()?,
+                None if path.as_os_str() == IN_MEMORY => DatabaseUse::in_memory(options)?,
+                None => DatabaseUse::in_folder(&path, options, !read_only)?,
+            };
+            Core::new(usage, autocommit, read_only)
+        });
+        Ok(Self { core: core.python(py)?, statements: Statements::default() })
+    }
+
+    /// Prepares a statement.
+    fn prepare(&self, py: Python<'_>, sql: &str) -> PyResult<Statement> {
+        Statement::new(py, &self.core, sql)
+    }
+
+    /// Whether each statement outside of transactions is one.
+    #[getter]
+    fn get_autocommit(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.core.lock(py)?.autocommit)
+    }
+
+    #[setter]
+    fn set_autocommit(&self, py: Python<'_>, autocommit: bool) -> PyResult<()> {
+        let mut state = self.core.lock(py)?;
+        let is_open = |state: &mut crate::session::State| {
+            state.idle_now().is_none_or(|session| session.transaction_status() != TransactionStatus::Idle)
+        };
+        if autocommit != state.autocommit && is_open(&mut state) {
+            let message = "autocommit cannot be changed inside a transaction, or while rows are being read";
+            return Err(error::programming(sqlstate::ACTIVE_SQL_TRANSACTION, message));
+        }
+        state.autocommit = autocommit;
+        Ok(())
+    }
+
+    /// The state of the transaction: "idle", "open" or "failed".
+    #[getter]
+    fn transaction_status(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.core.check()?;
+        let status = self.core.lock(py)?.idle_now().map(|session| session.transaction_status());
+        let status = match status {
+            Some(status) => status,
+            // The rows of a query still come: it is looked at when they have.
+            None => self.core.run(py, |state, runtime| Ok(state.idle(runtime).transaction_status()))?,
+        };
+        Ok(match status {
+            TransactionStatus::Idle => "idle",
+            TransactionStatus::Open => "open",
+            TransactionStatus::Failed => "failed",
+        })
+    }
+
+    /// Runs a statement about transactions, as BEGIN and SAVEPOINT.
+    fn _control(&self, py: Python<'_>, statement: &str) -> PyResult<()> {
+        execution::control(py, &self.core, statement).map(drop)
+    }
+
+    /// Commits the open transaction; without one, does nothing.
+    fn commit(&self, py: Python<'_>) -> PyResult<()> {
+        if self.transaction_status(py)? == "idle" {
+            return Ok(());
+        }
+        let results = execution::control(py, &self.core, "COMMIT")?;
+        let is_rolled_back =
+            |result: &StatementResult| matches!(result, StatementResult::Command { tag, .. } if tag == "ROLLBACK");
+        if results.iter().any(is_rolled_back) {
+            let message = "a statement of the transaction has failed, so it was rolled back";
+            return Err(error::internal(sqlstate::IN_FAILED_SQL_TRANSACTION, message));
+        }
+        Ok(())
+    }
+
+    /// Rolls back the open transaction; without one, does nothing.
+    fn rollback(&self, py: Python<'_>) -> PyResult<()> {
+        if self.transaction_status(py)? != "idle" {
+            execution::control(py, &self.core, "ROLLBACK")?;
+        }
+        Ok(())
+    }
+
+    /// Puts the rows of a frame into a table. Returns how many there are.
+    fn _append(
+        &self,
+        py: Python<'_>,
+        table: String,
+        frame: &Bound<'_, PyAny>,
+        schema: Option<String>,
+        create: bool,
+        if_exists: &str,
+    ) -> PyResult<u64> {
+        let if_exists = if_exists_of(if_exists)?;
+        let target = IngestTarget { catalog: None, schema, table, temporary: false, create, if_exists };
+        table::append(py, &self.core, target, frame)
+    }
+
+    /// A scan of a table: the arguments of `Scan`.
+    #[allow(clippy::too_many_arguments, reason = "the arguments of Scan, whose class alone calls it")]
+    fn _scan(
+        &self,
+        py: Python<'_>,
+        schema: &str,
+        table: &str,
+        columns: Option<Vec<String>>,
+        filter: Vec<Condition<'_>>,
+        stored: bool,
+    ) -> PyResult<Scan> {
+        Scan::new(py, &self.core, schema, table, columns, &filter, stored)
+    }
+
+    /// Cancels the statement that another thread runs on this connection.
+    fn cancel(&self) -> PyResult<()> {
+        self.core.check()?;
+        self.core.cancel_handle().cancel();
+        Ok(())
+    }
+
+    /// What statements have said beside their results since the last call: (severity, SQLSTATE,
+    /// message).
+    fn notices(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, &'static str, String)>> {
+        let mut state = self.core.lock(py)?;
+        let notices = state.idle_now().map(|session| session.notices().take()).unwrap_or_default();
+        let told = notices.into_iter().map(|notice| (notice.severity.name(), notice.sqlstate, notice.message));
+        Ok(told.collect())
+    }
+
+    /// Closes the connection. An open transaction is rolled back.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.core.close(py)
+    }
+
+    /// Whether the connection is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.core.is_closed()
+    }
+}

@@ -1,0 +1,59 @@
+//! SeracDB in Python: the module `_seracdb`, on which the package `seracdb` in `python/` is built.
+//!
+//! | module | what |
+//! |---|---|
+//! | `process` `error` `wait` | forks, exceptions, Python's lock and signals |
+//! | `python_types` `objects` `parameters` | values of SQL as objects of Python, and back |
+//! | `database` | databases that the process has open |
+//! | `slot` `session` `rows` | a session, one statement at a time, and the rows that it streams |
+//! | `compiled` `execution` | statements that are kept, and how one runs |
+//! | `arrow_io` | Arrow's C interface |
+//! | `connection` `cursor` `statement` `table` | the classes |
+//!
+//! The package has its own code in Python where no speed is needed: `connect`, contexts of
+//! transactions, conversions to frames, the classes of exceptions.
+
+mod arrow_io;
+mod compiled;
+mod connection;
+mod cursor;
+mod database;
+mod error;
+mod execution;
+mod objects;
+mod parameters;
+mod process;
+mod python_types;
+mod rows;
+mod session;
+mod slot;
+mod statement;
+mod table;
+mod wait;
+
+/// The module. Nothing starts when it is imported: threads begin with the first database.
+#[pyo3::pymodule]
+mod _seracdb {
+    use crate::error::IntoPython;
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::connection::Connection;
+    #[pymodule_export]
+    use crate::cursor::Cursor;
+    #[pymodule_export]
+    use crate::statement::Statement;
+    #[pymodule_export]
+    use crate::table::Scan;
+
+    /// The version of the package.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "Python's name")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    /// Closes all databases in folders: what they owe to the disk is written.
+    #[pyfunction]
+    fn close_all(py: Python<'_>) -> PyResult<()> {
+        py.detach(crate::database::close_all).python(py)
+    }
+}

@@ -1,0 +1,306 @@
+//! What the objects of a connection share: its session, one statement at a time.
+//!
+//! **The lock.** A thread locks the session for a statement, or for the next rows of a query. No
+//! thread waits for it while it has Python's lock: [`Core::lock`] lets Python's lock go before it
+//! waits. So a thread that has locked the session may take Python's lock, to look at signals or to
+//! read rows that Python code makes.
+//!
+//! **Streams.** The rows of a query come as they are asked for. The next statement of the
+//! connection needs the session: it first moves the rest of the rows to the result that they belong
+//! to, or closes the stream if nobody has that result any more.
+
+use crate::database::DatabaseUse;
+use crate::error::{self, IntoPython};
+use crate::process::OfProcess;
+use crate::rows::QueryRows;
+use crate::slot::{SessionSlot, Started};
+use crate::wait;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use pyo3::prelude::*;
+use seracdb::{
+    CancelHandle, Parsed, Prepared, ScalarValue, Session, SqlError, StatementStream, TransactionStatus,
+    acts_in_transaction,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// Rows that a statement brings along when it returns, if they come at once.
+const FIRST_ROWS: usize = 1_024;
+/// The time in which more rows come at once.
+const FIRST_PATIENCE: Duration = Duration::from_millis(1);
+
+/// A connection's shared part.
+pub struct Core {
+    state: OfProcess<Mutex<Option<State>>>,
+    cancel: CancelHandle,
+    runtime: Handle,
+    /// Whether the connection has been closed. Relaxed: the state under the lock decides.
+    closed: AtomicBool,
+}
+
+/// A session and what belongs to it.
+pub struct State {
+    slot: SessionSlot,
+    /// The result whose rows the open stream gives.
+    streaming: Weak<QueryRows>,
+    /// Whether each statement is a transaction of its own, outside of those that the user begins.
+    pub autocommit: bool,
+    usage: DatabaseUse,
+}
+
+/// The result of a statement.
+pub enum Outcome {
+    /// It gives no rows: how many it has changed.
+    Changed(u64),
+    /// Its rows.
+    Rows(Arc<QueryRows>),
+}
+
+fn is_closed() -> PyErr {
+    error::interface("the connection is closed")
+}
+
+impl Core {
+    /// A new session.
+    ///
+    /// # Errors
+    /// If it cannot be made a reader.
+    pub fn new(usage: DatabaseUse, autocommit: bool, read_only: bool) -> Result<Arc<Self>, SqlError> {
+        let mut slot = SessionSlot::new(usage.database());
+        let runtime = usage.database().runtime().clone();
+        if read_only {
+            runtime.block_on(slot.session().execute("SET default_transaction_read_only = on"))?;
+        }
+        let cancel = slot.session().cancel_handle();
+        let state = State { slot, streaming: Weak::new(), autocommit, usage };
+        let state = OfProcess::new(Mutex::new(Some(state)));
+        Ok(Arc::new(Self { state, cancel, runtime, closed: AtomicBool::new(false) }))
+    }
+
+    /// The runtime of the database.
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// Cancels the session's statements.
+    pub fn cancel_handle(&self) -> &CancelHandle {
+        &self.cancel
+    }
+
+    /// Whether the connection has been closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Refuses a closed connection, and one of another process.
+    pub fn check(&self) -> PyResult<()> {
+        self.state.check()?;
+        if self.is_closed() { Err(is_closed()) } else { Ok(()) }
+    }
+
+    /// The session, for what does not wait. Lets go of Python's lock if another thread has it.
+    pub fn lock(&self, py: Python<'_>) -> PyResult<MappedMutexGuard<'_, State>> {
+        self.state.check()?;
+        loop {
+            if let Some(guard) = self.state.try_lock() {
+                return MutexGuard::try_map(guard, Option::as_mut).map_err(|_| is_closed());
+            }
+            let state = &*self.state;
+            py.detach(|| drop(state.try_lock_for(wait::BETWEEN_LOOKS)));
+            // Ctrl-C ends the wait for another thread's statement.
+            py.check_signals()?;
+        }
+    }
+
+    /// Does the work of a statement.
+    ///
+    /// # Errors
+    /// The error of the work, or the exception that a signal's handler raised.
+    pub fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        work: impl FnOnce(&mut State, &Handle) -> Result<T, SqlError> + Send + 'static,
+    ) -> PyResult<T> {
+        self.check()?;
+        let core = self.clone();
+        let done = wait::elsewhere(py, &self.runtime, &self.cancel, move || {
+            let mut state = core.state.lock();
+            // Closed by another thread meanwhile.
+            let Some(state) = state.as_mut() else { return Ok(None) };
+            work(state, &core.runtime).map(Some)
+        })?;
+        done.ok_or_else(is_closed)
+    }
+
+    /// One more use of the database, for another connection. Waits for the session, so it is called
+    /// without Python's lock.
+    ///
+    /// # Errors
+    /// If the connection is closed.
+    pub fn another_use(&self) -> Result<DatabaseUse, SqlError> {
+        match &*self.state.lock() {
+            Some(state) => Ok(state.usage.another()),
+            None => Err(SqlError::new(sqlstate::CONNECTION_FAILURE, "the connection is closed")),
+        }
+    }
+
+    /// Closes the connection: its transaction is rolled back, and the database is closed if this
+    /// was the last connection to its folder.
+    ///
+    /// # Errors
+    /// If the log or the last checkpoint cannot be written.
+    pub fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.state.check()?;
+        self.closed.store(true, Ordering::Relaxed);
+        let state = &*self.state;
+        let closed = py.detach(|| match state.lock().take() {
+            Some(State { mut slot, streaming, usage, .. }) => {
+                if let Some(result) = streaming.upgrade() {
+                    result.end_by_closing();
+                }
+                slot.close_stream();
+                drop(slot);
+                usage.close()
+            }
+            None => Ok(()),
+        });
+        closed.python(py)
+    }
+
+    /// Ends the stream of a result that nobody wants any more, if that takes no waiting.
+    pub fn abandon(&self, result: &QueryRows) {
+        if self.state.is_ours()
+            && let Some(mut state) = self.state.try_lock()
+            && let Some(state) = state.as_mut()
+            && std::ptr::eq(state.streaming.as_ptr(), result)
+        {
+            state.slot.close_stream();
+            state.streaming = Weak::new();
+        }
+    }
+}
+
+impl State {
+    /// Whether a query's rows still come.
+    pub fn is_streaming(&mut self) -> bool {
+        self.slot.stream().is_some()
+    }
+
+    /// The session, for a new statement: the rows of the last query move to their result.
+    pub fn idle(&mut self, runtime: &Handle) -> &mut Session {
+        if let Some(stream) = self.slot.stream() {
+            if let Some(result) = self.streaming.upgrade() {
+                result.take_all(|| runtime.block_on(stream.next()));
+            }
+            self.slot.close_stream();
+            self.streaming = Weak::new();
+        }
+        self.slot.session()
+    }
+
+    /// The session without a stream, if no stream is open.
+    pub fn idle_now(&mut self) -> Option<&mut Session> {
+        if self.is_streaming() { None } else { Some(self.slot.session()) }
+    }
+
+    /// Begins a transaction before a statement that a rollback would undo, unless one is open or
+    /// each statement is one.
+    ///
+    /// # Errors
+    /// If it cannot begin.
+    pub fn begin_for(&mut self, statement: &Parsed, runtime: &Handle) -> Result<(), SqlError> {
+        if !self.autocommit && acts_in_transaction(statement) { self.begin(runtime) } else { Ok(()) }
+    }
+
+    /// Begins a transaction, unless one is open.
+    ///
+    /// # Errors
+    /// If it cannot begin.
+    pub fn begin(&mut self, runtime: &Handle) -> Result<(), SqlError> {
+        let session = self.idle(runtime);
+        if session.transaction_status() != TransactionStatus::Idle {
+            return Ok(());
+        }
+        runtime.block_on(session.execute("BEGIN")).map(|_| ())
+    }
+
+    /// Runs a statement, and gives the rows of a query as they come.
+    fn start(
+        &mut self,
+        core: &Arc<Core>,
+        run: impl for<'s> FnOnce(&'s mut Session) -> Result<StatementStream<'s>, SqlError>,
+    ) -> Result<Outcome, SqlError> {
+        self.idle(&core.runtime);
+        match self.slot.start(run)? {
+            Started::Ended(changed) => Ok(Outcome::Changed(changed)),
+            Started::Rows => {
+                let stream = self.slot.stream().expect("it gives rows");
+                let rows = Arc::new(QueryRows::new(core, stream.schema().clone()));
+                self.streaming = Arc::downgrade(&rows);
+                // The first rows come with the statement, so that a short result needs no second
+                // turn.
+                let mut taken = rows.take_one(|| core.runtime.block_on(stream.next()));
+                let mut all = 0;
+                while let Some(more) = taken
+                    && all + more < FIRST_ROWS
+                    && core.runtime.block_on(stream.is_ready(FIRST_PATIENCE))
+                {
+                    all += more;
+                    taken = rows.take_one(|| core.runtime.block_on(stream.next()));
+                }
+                if rows.has_ended() {
+                    self.slot.close_stream();
+                    self.streaming = Weak::new();
+                }
+                let failure = rows.failure().lock().clone();
+                match failure {
+                    // It has failed before it gave a row.
+                    Some(failure) if rows.is_empty() => Err(failure),
+                    _ => Ok(Outcome::Rows(rows)),
+                }
+            }
+        }
+    }
+
+    /// Runs one statement without parameters.
+    ///
+    /// # Errors
+    /// That of the statement.
+    pub fn run_statement(&mut self, core: &Arc<Core>, statement: Parsed) -> Result<Outcome, SqlError> {
+        self.begin_for(&statement, &core.runtime)?;
+        let runtime = core.runtime.clone();
+        self.start(core, |session| runtime.block_on(session.stream_statement(statement)))
+    }
+
+    /// Runs a prepared statement on the path for any.
+    ///
+    /// # Errors
+    /// That of the statement.
+    pub fn run_prepared(
+        &mut self,
+        core: &Arc<Core>,
+        prepared: &mut Prepared,
+        parameters: &[ScalarValue],
+    ) -> Result<Outcome, SqlError> {
+        self.begin_for(prepared.parsed(), &core.runtime)?;
+        let runtime = core.runtime.clone();
+        self.start(core, |session| runtime.block_on(session.stream_prepared(prepared, parameters)))
+    }
+
+    /// Moves the next rows to `result`, if its stream is open.
+    pub fn advance(&mut self, result: &QueryRows, runtime: &Handle) {
+        if !std::ptr::eq(self.streaming.as_ptr(), result) {
+            // Another statement has taken all of them meanwhile.
+            return;
+        }
+        if let Some(stream) = self.slot.stream() {
+            result.take_one(|| runtime.block_on(stream.next()));
+        }
+        if result.has_ended() {
+            self.slot.close_stream();
+            self.streaming = Weak::new();
+        }
+    }
+}

@@ -1,0 +1,219 @@
+"""Scans that lend the database's memory, and frames into tables."""
+
+import datetime as dt
+import decimal
+
+import numpy
+import pandas
+import polars
+import pyarrow
+import pytest
+import seracdb
+
+
+def addresses(table):
+    return [buffer.address for column in table.columns for chunk in column.chunks for buffer in chunk.buffers() if buffer]
+
+
+def test_scans_lend_the_blocks_own_memory(numbers):
+    scan = numbers.table("numbers").scan(columns=["id", "half"])
+    one, other = scan.arrow(), numbers.table("numbers").scan(["id", "half"]).arrow()
+    assert one.num_rows == 10_000
+    assert addresses(one) == addresses(other) and addresses(one)
+    assert polars.DataFrame(scan)["id"].sum() == sum(range(10_000))
+
+
+def test_lent_memory_stays_after_updates_and_closing(tmp_path):
+    con = seracdb.connect(tmp_path / "db", autocommit=True)
+    con.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT)")
+    con.execute("INSERT INTO t SELECT i, i FROM generate_series(1, 100000) AS g (i)")
+    con.execute("FREEZE TABLE t")
+    scan = con.table("t").scan()
+    before = scan.arrow()
+    places = addresses(before)
+    con.execute("UPDATE t SET n = 0")
+    con.execute("DELETE FROM t WHERE id > 10")
+    con.execute("FREEZE TABLE t")
+    assert con.table("t").scan().arrow().num_rows == 10
+    assert addresses(before) == places
+    con.close()
+    assert before["n"].to_pylist() == list(range(1, 100_001))
+    # The scan has its snapshot still.
+    assert scan.arrow()["n"].to_pylist() == list(range(1, 100_001))
+
+
+def test_columns_and_filters(numbers):
+    table = numbers.table("numbers")
+    assert table.scan(["name"], [("id", "<", 3)]).arrow()["name"].to_pylist() == ["n0", "n1", "n2"]
+    assert table.scan(["id"], [("id", ">=", 5), ("half", "<=", 3.0)]).arrow()["id"].to_pylist() == [5, 6]
+    assert table.scan(["id"], [("name", "=", "n77")]).arrow()["id"].to_pylist() == [77]
+    assert table.scan(["id"], [("name", "=", None)]).arrow().num_rows == 0
+    assert table.scan(["id"], [("id", "!=", 0)]).arrow().num_rows == 9_999
+    for wrong, cls in [
+        ({"columns": ["none"]}, seracdb.ProgrammingError),
+        ({"filter": [("none", "=", 1)]}, seracdb.ProgrammingError),
+        ({"filter": [("id", "~", 1)]}, ValueError),
+        ({"filter": [("id", "=", "x")]}, TypeError),
+    ]:
+        with pytest.raises(cls):
+            table.scan(**wrong)
+    with pytest.raises(seracdb.ProgrammingError, match="nowhere"):
+        numbers.table("nowhere").scan()
+    with pytest.raises(seracdb.ProgrammingError):
+        numbers.table("numbers", schema="nowhere").scan()
+
+
+def test_filters_of_every_type(con):
+    con.execute(
+        "CREATE TABLE t (b BOOLEAN, s SMALLINT, d NUMERIC(10, 2), n NUMERIC, day DATE, ts TIMESTAMP, tz TIMESTAMPTZ, u UUID, bytes BYTEA)"
+    )
+    row = (
+        True,
+        3,
+        decimal.Decimal("1.50"),
+        decimal.Decimal("2.5"),
+        dt.date(2024, 1, 2),
+        dt.datetime(2024, 1, 2, 3),
+        dt.datetime(2024, 1, 2, 3, tzinfo=dt.timezone.utc),
+        __import__("uuid").UUID(int=5),
+        b"x",
+    )
+    con.execute("INSERT INTO t VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)", row)
+    names = [column[0] for column in con.execute("SELECT * FROM t").description]
+    for name, value in zip(names, row, strict=True):
+        assert con.table("t").scan(["s"], [(name, "=", value)]).arrow().num_rows == 1, name
+        assert con.table("t").scan(["s"], [(name, "<>", value)]).arrow().num_rows == 0, name
+
+
+def test_scans_see_the_connections_transaction(con):
+    con.execute("CREATE TABLE t (a INT)")
+    other = con.connect()
+    with con.transaction():
+        con.execute("INSERT INTO t VALUES (1)")
+        assert con.table("t").scan().arrow().num_rows == 1
+        assert other.table("t").scan().arrow().num_rows == 0
+
+
+def test_stored_forms(con):
+    con.execute("CREATE TABLE t (d NUMERIC(10, 2), name TEXT) WITH (freeze_format = dictionary)")
+    con.execute("INSERT INTO t SELECT i / 100.0, 'n' || i % 3 FROM generate_series(1, 1000) AS g (i)")
+    con.execute("FREEZE TABLE t")
+    usual, stored = con.table("t").scan().arrow(), con.table("t").scan(stored=True).arrow()
+    assert usual.schema.field("d").type == pyarrow.decimal128(10, 2)
+    assert stored.schema.field("d").type == pyarrow.decimal64(10, 2)
+    assert pyarrow.types.is_dictionary(stored.schema.field("name").type)
+    assert usual["d"].to_pylist() == stored["d"].to_pylist()
+
+
+def frames(rows):
+    ids, names = list(range(rows)), [f"n{i}" for i in range(rows)]
+    yield pandas.DataFrame({"id": ids, "name": names})
+    yield polars.DataFrame({"id": ids, "name": names})
+    yield pyarrow.table({"id": ids, "name": names})
+    yield pyarrow.record_batch({"id": ids, "name": names})
+
+
+def test_frames_of_every_package_are_appended(con):
+    con.execute("CREATE TABLE t (id BIGINT, name TEXT, more INT DEFAULT 7)")
+    for number, frame in enumerate(frames(5_000), 1):
+        assert con.append("t", frame) == 5_000
+        expected = (5_000 * number, "n999", 7)
+        assert con.execute("SELECT count(*), max(name), min(more) FROM t").fetchone() == expected
+    source = con.execute("SELECT id, name FROM t WHERE id < 10")
+    assert con.connect(autocommit=True).append("t", source) == 40
+
+
+def test_an_append_is_whole_or_nothing(con):
+    con.execute("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+
+    def batches():
+        for start in [0, 1000, 500]:
+            yield pyarrow.record_batch({"id": list(range(start, start + 1000))})
+
+    schema = pyarrow.schema([("id", pyarrow.int64())])
+    with pytest.raises(seracdb.UniqueViolation):
+        con.append("t", pyarrow.RecordBatchReader.from_batches(schema, batches()))
+    assert con.execute("SELECT count(*) FROM t").fetchone() == (0,)
+
+    def failing():
+        yield pyarrow.record_batch({"id": [1]})
+        raise ValueError("no more")
+
+    with pytest.raises(seracdb.Error, match="no more"):
+        con.append("t", pyarrow.RecordBatchReader.from_batches(schema, failing()))
+    assert con.execute("SELECT count(*) FROM t").fetchone() == (0,)
+
+
+def test_an_append_is_a_part_of_the_transaction(con):
+    con.execute("CREATE TABLE t (id BIGINT)")
+    other = con.connect(autocommit=False)
+    other.append("t", pyarrow.table({"id": [1]}))
+    assert other.transaction_status == "open"
+    other.rollback()
+    assert con.execute("SELECT count(*) FROM t").fetchone() == (0,)
+
+
+def test_tables_are_made(con):
+    frame = polars.DataFrame({"id": [1, 2], "name": ["a", None], "at": [dt.datetime(2024, 1, 1)] * 2})
+    with pytest.raises(seracdb.ProgrammingError, match="does not exist"):
+        con.append("made", frame)
+    assert con.append("made", frame, create=True) == 2
+    assert con.append("made", frame, create=True) == 2
+    assert con.execute("SELECT count(*) FROM made").fetchone() == (4,)
+    with pytest.raises(seracdb.ProgrammingError, match="already exists"):
+        con.append("made", frame, create=True, if_exists="fail")
+    assert con.append("made", frame, create=True, if_exists="replace") == 2
+    assert con.execute("SELECT * FROM made").fetchall()[1] == (2, None, dt.datetime(2024, 1, 1))
+    assert con.table("made").append(frame) == 2
+
+
+def test_what_cannot_be_appended(con):
+    con.execute("CREATE TABLE t (id BIGINT)")
+    with pytest.raises(TypeError, match="is no frame"):
+        con.append("t", [1, 2])
+    with pytest.raises(TypeError, match="no columns"):
+        con.append("t", pyarrow.array([1, 2]))
+    with pytest.raises(seracdb.ProgrammingError, match='"other"'):
+        con.append("t", pyarrow.table({"other": [1]}))
+    with pytest.raises(ValueError, match="if_exists"):
+        con.append("t", pyarrow.table({"id": [1]}), if_exists="maybe")
+
+
+def test_types_of_frames(con):
+    frame = pandas.DataFrame(
+        {
+            "small": numpy.arange(3, dtype="int8"),
+            "unsigned": numpy.arange(3, dtype="uint32"),
+            "real": numpy.arange(3, dtype="float32"),
+            "kind": pandas.Categorical(["a", "b", "a"]),
+            "moment": pandas.to_datetime(["2024-01-01"] * 3),
+            "zoned": pandas.to_datetime(["2024-01-01"] * 3, utc=True),
+            "missing": pandas.array([1, None, 3], dtype="Int64"),
+            "flag": [True, False, True],
+        }
+    )
+    assert con.append("t", frame, create=True) == 3
+    rows = con.execute("SELECT * FROM t").fetchall()
+    moment = dt.datetime(2024, 1, 1)
+    assert rows[1] == (1, 1, 1.0, "b", moment, moment.replace(tzinfo=dt.timezone.utc), None, False)
+    back = con.execute("SELECT * FROM t").df()
+    assert back["real"].tolist() == [0.0, 1.0, 2.0] and back["kind"].tolist() == ["a", "b", "a"]
+
+
+def test_a_frame_comes_back_as_it_was(con):
+    frame = polars.DataFrame(
+        {
+            "i": [1, None, -3],
+            "f": [0.5, None, float("inf")],
+            "t": ["", None, "ü"],
+            "b": [b"", None, b"\x00"],
+            "d": [dt.date(2024, 1, 1), None, dt.date(1, 1, 1)],
+            "m": [dt.datetime(2024, 1, 1, 1, 2, 3, 4), None, dt.datetime(1, 1, 1)],
+            "time": [dt.time(1, 2, 3), None, dt.time(0)],
+            "bool": [True, None, False],
+        },
+        schema_overrides={"i": polars.Int64},
+    )
+    con.append("t", frame, create=True)
+    back = con.execute("SELECT * FROM t").pl()
+    assert back.equals(frame.cast({"m": polars.Datetime("us")}))
