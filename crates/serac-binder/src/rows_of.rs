@@ -31,8 +31,8 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuil
 use serac_parser::tree::{
     Alias, Call, ColumnType, Expr as Tree, ExprKind, Literal, Postfix, Span, TableExpr, TableKind, TypeName,
 };
-use serac_pg::TypeId;
 use serac_pg::functions::of_name;
+use serac_pg::{ModifiedType, TypeId};
 
 /// Numbers whose differences are numbers of 64 bits.
 const HALF: i64 = 1 << 62;
@@ -130,16 +130,22 @@ impl Binder<'_> {
             }
             _ => vec![None],
         };
+        // With their modifiers, which a list of types does not have.
+        let own_types: Vec<ModifiedType> = match &values {
+            Values::Relation(relation) => relation.types.iter().copied().map(or_no_type).collect(),
+            _ => Vec::new(),
+        };
         let is_value = own_names.len() == 1 && !*ordinality && definitions.is_empty();
         let (mut plan, mut added) = beside(self, rows.plan, values, (*ordinality, is_left), &qualifier)?;
         let span = alias.as_ref().map_or(Span::default(), |alias: &Alias| alias.name.span);
         let mut columns: Vec<OutputColumn> = Vec::new();
         let column = |name: &str, id: TypeId| OutputColumn::new(name, id, span);
         if definitions.is_empty() {
-            for (own, (_, id)) in own_names.iter().zip(&added) {
+            for (at, (own, (_, id))) in own_names.iter().zip(&added).enumerate() {
                 // Several without names have that of the function.
                 let other = if own_names.len() == 1 { shown } else { &name };
-                columns.push(column(own.as_deref().unwrap_or(other), *id));
+                let of = own_types.get(at).copied().unwrap_or((*id).into());
+                columns.push(OutputColumn::new(own.as_deref().unwrap_or(other), of, span));
             }
         } else {
             let number = if *ordinality { added.pop() } else { None };

@@ -3,7 +3,7 @@
 use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::types::known_type;
+use crate::types::is_no_type;
 use datafusion::common::tree_node::TransformedResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema};
@@ -34,7 +34,10 @@ impl ScopeColumn {
 
     /// The column where it is named.
     pub(crate) fn bound(&self, span: Span) -> Result<Bound> {
-        known_type(self.of.id, span)?;
+        if is_no_type(self.of.id) {
+            let what = format!("column \"{}\", which has a type that PostgreSQL does not have,", self.name);
+            return Err(BindError::unsupported(what, span));
+        }
         Ok(self.passed(span))
     }
 }

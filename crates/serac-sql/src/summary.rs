@@ -3,9 +3,10 @@
 //! SUMMARIZE is a query of aggregates over the query: the binder decides their types as it does for
 //! any other. A query has a limited number of columns, so that a wide one is read in several turns.
 //!
-//! The number of different values is an estimate (HyperLogLog), and so are the quartiles (a
-//! t-digest). Minimum and maximum are those of the type's order, and are there for the types that
-//! have `min` and `max`; average, deviation and quartiles are there for numbers.
+//! The quartiles are estimates (by a t-digest); all other facts are exact. Distinct values are kept
+//! in the memory for queries while they are counted. Minimum and maximum are those of the type's
+//! order, and are there for the types that have `min` and `max`; average, deviation and quartiles
+//! are there for numbers.
 
 use crate::column_types::of_field;
 use crate::error::{Result, SqlError};
@@ -30,7 +31,7 @@ use std::sync::Arc;
 const FACTS: [(&str, DataType); 9] = [
     ("min", DataType::Utf8),
     ("max", DataType::Utf8),
-    ("approx_unique", DataType::Int64),
+    ("distinct", DataType::Int64),
     ("avg", DataType::Float64),
     ("std", DataType::Float64),
     ("q25", DataType::Float64),
@@ -131,11 +132,16 @@ fn as_type(operand: Expr, of: &str) -> Expr {
 }
 
 fn call(function: &str, arguments: Vec<Expr>) -> Expr {
+    call_of(function, arguments, false)
+}
+
+/// A call, perhaps of an aggregate of distinct values.
+fn call_of(function: &str, arguments: Vec<Expr>, distinct: bool) -> Expr {
     tree(ExprKind::Call(Box::new(Call {
         name: name(function),
         star: arguments.is_empty(),
         arguments: arguments.into_iter().map(|value| Argument { name: None, value }).collect(),
-        distinct: false,
+        distinct,
         variadic: false,
         order_by: Vec::new(),
         within_group: Vec::new(),
@@ -161,7 +167,7 @@ fn aggregates(at: usize, kind: Kind) -> [Option<Expr>; FACTS.len()] {
     [
         extreme("min"),
         extreme("max"),
-        (kind != Kind::Other).then(|| call("approx_distinct", vec![as_type(column(at), "text")])),
+        (kind != Kind::Other).then(|| call_of("count", vec![column(at)], true)),
         float("avg"),
         float("stddev"),
         quartile("0.25"),
