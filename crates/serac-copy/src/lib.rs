@@ -25,7 +25,7 @@ pub use arrow_messages::{ArrowMessage, ArrowMessages, ArrowStream};
 pub use csv::{SampleField, csv_sample};
 pub use file::{FileSink, KnownFile, open_regular};
 pub use json::{JsonDocuments, json_members};
-pub use options::{Format, Nulls, Options, Quotes};
+pub use options::{ForceQuote, Format, Nulls, Options, Quotes};
 pub use progress::CopyProgress;
 pub use rows::{Rows, at_place, first_failing, in_file};
 pub use sink::Sink;

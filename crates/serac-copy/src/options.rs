@@ -1,5 +1,6 @@
 //! How files and streams of COPY are written.
 
+use datafusion::arrow::datatypes::Schema;
 use serac_engine::Table;
 use serac_values::{Result, SqlError, TimeStyle};
 use std::path::Path;
@@ -79,6 +80,21 @@ impl Quotes {
     }
 }
 
+/// The columns whose values COPY TO puts into quotes, wherever they are not NULL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForceQuote {
+    /// All.
+    All,
+    /// Those of these names.
+    Columns(Vec<String>),
+}
+
+impl Default for ForceQuote {
+    fn default() -> Self {
+        Self::Columns(Vec::new())
+    }
+}
+
 /// The form of the input, or the output, of a COPY.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -100,6 +116,8 @@ pub struct Options {
     pub force_null: Vec<String>,
     /// The columns of FORCE_NOT_NULL.
     pub force_not_null: Vec<String>,
+    /// The columns of FORCE_QUOTE.
+    pub force_quote: ForceQuote,
     /// By column of the input; columns that are missing here have the default.
     pub nulls: Vec<Nulls>,
     /// The columns' names: those that the header of CSV must have, if any are given, and the keys
@@ -133,6 +151,7 @@ impl Options {
             freeze: false,
             force_null: Vec::new(),
             force_not_null: Vec::new(),
+            force_quote: ForceQuote::default(),
             nulls: Vec::new(),
             names: Vec::new(),
             only_names: false,
@@ -157,11 +176,40 @@ impl Options {
         [("FORCE_NULL", "force null", &self.force_null), ("FORCE_NOT_NULL", "force not null", &self.force_not_null)]
     }
 
+    /// Checks that quotes are forced in CSV alone.
+    fn check_force_quote(&self) -> Result<()> {
+        match self.force_quote == ForceQuote::default() || self.format == Format::Csv {
+            true => Ok(()),
+            false => Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "COPY force quote available only in CSV mode")),
+        }
+    }
+
+    /// Whether the values of each column of the output are in quotes.
+    ///
+    /// # Errors
+    /// 42703 and 42701 for columns that are not there, or are named twice.
+    pub(super) fn quoted_columns(&self, schema: &Schema) -> Result<Vec<bool>> {
+        let ForceQuote::Columns(names) = &self.force_quote else { return Ok(vec![true; schema.fields().len()]) };
+        let mut quoted = vec![false; schema.fields().len()];
+        for name in names {
+            let missing = || {
+                let message = format!("column \"{name}\" does not exist");
+                SqlError::new(sqlstate::UNDEFINED_COLUMN, message).named(name)
+            };
+            let at = schema.fields().iter().position(|field| field.name() == name).ok_or_else(missing)?;
+            if std::mem::replace(&mut quoted[at], true) {
+                return Err(SqlError::column_twice(name));
+            }
+        }
+        Ok(quoted)
+    }
+
     /// Checks options for COPY TO, which forces no NULLs.
     ///
     /// # Errors
     /// 0A000.
     pub fn check_output(&self) -> Result<()> {
+        self.check_force_quote()?;
         match self.forced().into_iter().find(|(.., names)| !names.is_empty()) {
             Some((_, option, _)) => Err(SqlError::new(
                 sqlstate::FEATURE_NOT_SUPPORTED,
@@ -176,6 +224,11 @@ impl Options {
     /// # Errors
     /// 0A000, 42703, 42701 and 42P10 for columns that force NULLs and cannot.
     pub fn for_columns(mut self, table: &Table, columns: &[&str]) -> Result<Self> {
+        self.check_force_quote()?;
+        if self.force_quote != ForceQuote::default() {
+            let message = "COPY force quote only available using COPY TO";
+            return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+        }
         for (option, shown, names) in self.forced() {
             if !names.is_empty() && self.format != Format::Csv {
                 return Err(SqlError::new(

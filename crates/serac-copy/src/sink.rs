@@ -42,7 +42,7 @@ impl Sink {
                 check_widths(schema.fields().iter().map(|field| width(field)))?;
                 match options.format {
                     Format::Binary => Writer::Binary(BinaryWriter::new(output, schema)),
-                    _ => Writer::Lines(LineWriter::new(output, options, schema)),
+                    _ => Writer::Lines(LineWriter::new(output, options, schema)?),
                 }
             }
             Format::Json => return Err(SqlError::unsupported("writing JSON")),

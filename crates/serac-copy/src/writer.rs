@@ -18,6 +18,8 @@ pub(super) struct LineWriter<W> {
     quotes: Option<(u8, u8)>,
     /// The names of the columns, before they are written.
     header: Option<Vec<String>>,
+    /// By column, whether its values are always in quotes.
+    quoted: Vec<bool>,
     /// By column, the number of characters that a CHAR(n) shows.
     widths: Vec<Option<usize>>,
     /// The session's settings of times; `None` for the defaults.
@@ -29,21 +31,23 @@ fn failed(error: &std::io::Error) -> SqlError {
 }
 
 impl<W: Write> LineWriter<W> {
-    pub(super) fn new(output: W, options: &Options, schema: &Schema) -> Self {
+    pub(super) fn new(output: W, options: &Options, schema: &Schema) -> Result<Self> {
         let quotes = (options.format == Format::Csv).then_some((options.quote, options.escape));
         let header = options.header.then(|| schema.fields().iter().map(|field| field.name().clone()).collect());
         let widths = schema.fields().iter().map(|field| width(field)).collect();
         let (null, style) = (options.null.clone(), options.style.clone());
-        Self { output, delimiter: options.delimiter, null, quotes, header, widths, style }
+        let quoted = options.quoted_columns(schema)?;
+        Ok(Self { output, delimiter: options.delimiter, null, quotes, header, quoted, widths, style })
     }
 
-    /// Adds a value that is not NULL. `is_lone`: its line has no other value.
-    fn put(&self, line: &mut Vec<u8>, value: &[u8], is_lone: bool) {
+    /// Adds a value that is not NULL. `is_lone`: its line has no other value; `is_quoted`: it is in
+    /// quotes in any case.
+    fn put(&self, line: &mut Vec<u8>, value: &[u8], is_lone: bool, is_quoted: bool) {
         let Some((quote, escape_byte)) = self.quotes else { return escape(line, value, self.delimiter) };
         let parts_lines = |byte: &u8| *byte == self.delimiter || *byte == quote || b"\r\n".contains(byte);
         // The text of NULL, or of the end mark, has no special meaning in quotes.
         let means_more = value == self.null.as_bytes() || (is_lone && value == b"\\.");
-        if !means_more && !value.iter().any(parts_lines) {
+        if !is_quoted && !means_more && !value.iter().any(parts_lines) {
             return line.extend_from_slice(value);
         }
         line.push(quote);
@@ -62,7 +66,7 @@ impl<W: Write> LineWriter<W> {
             if i > 0 {
                 lines.push(self.delimiter);
             }
-            self.put(lines, name.as_bytes(), names.len() == 1);
+            self.put(lines, name.as_bytes(), names.len() == 1, false);
         }
         lines.push(b'\n');
     }
@@ -94,7 +98,7 @@ impl<W: Write> LineWriter<W> {
                         None => write_text(&mut value, given, *column_type),
                     }
                     write_blanks(&mut value, given, self.widths[i]);
-                    self.put(&mut line, &value, columns.len() == 1);
+                    self.put(&mut line, &value, columns.len() == 1, self.quoted[i]);
                 }
             }
             line.push(b'\n');

@@ -1,7 +1,7 @@
 //! Options of COPY in a statement.
 
 use crate::error::{Result, SqlError};
-use serac_copy::{Format, Options};
+use serac_copy::{ForceQuote, Format, Options};
 use serac_parser::tree::{CopyOption, CopyValue, Ident, Text};
 
 /// The options given, for a file of this name; `otherwise` is the format where neither says which.
@@ -31,7 +31,13 @@ pub(super) fn read_options(path: &str, given: &[CopyOption], otherwise: Format) 
             "freeze" => options.freeze = is_on(option)?,
             "encoding" if text_of(option)?.to_lowercase().replace('-', "") == "utf8" => {}
             "escape" => escape_byte = Some(byte_of(option)?),
-            "force_quote" | "encoding" => {
+            "force_quote" => {
+                options.force_quote = match &option.value {
+                    Some(CopyValue::Star) => ForceQuote::All,
+                    _ => ForceQuote::Columns(columns_of(option)?),
+                }
+            }
+            "encoding" => {
                 return Err(SqlError::unsupported(format!("the COPY option {}", name.to_uppercase())));
             }
             _ => return Err(SqlError::new(sqlstate::SYNTAX_ERROR, format!("option \"{name}\" not recognized"))),
