@@ -3,7 +3,7 @@
 //! Arrow has a list of lists for an array of two dimensions, which in PostgreSQL has the type of
 //! its elements' array.
 
-use crate::array_texts::{Item, MOST_DIMENSIONS, constant, empty, items_of};
+use crate::array_texts::{array_of, constant, empty};
 use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
@@ -17,7 +17,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::logical_plan::{Limit, Projection};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, SortExpr, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, Operator as Symbol, Postfix, Query, Span, TypeName};
-use serac_pg::{CastContext, TypeId};
+use serac_pg::{ArrayText, CastContext, MOST_DIMENSIONS, TypeId};
 use std::sync::Arc;
 
 const NO_BOOLEAN: &str = "op ANY/ALL (array) requires operator to yield boolean";
@@ -129,36 +129,42 @@ impl Binder<'_> {
         let element = |text: Option<String>| {
             cast(Bound::new(Expr::Literal(ScalarValue::Utf8(text), None), TypeId::UNKNOWN, span))
         };
-        let items = items_of(text, to, span)?;
-        let read = constant(items.clone(), to, &mut |text| match element(text)?.expr {
-            Expr::Literal(value, _) => Ok(Some(value)),
-            _ => Ok(None),
-        });
-        match read? {
+        let ArrayText { lengths, elements } = array_of(text, to, span)?;
+        let elements: Vec<Expr> = elements.into_iter().map(|text| Ok(element(text)?.expr)).collect::<Result<_>>()?;
+        let value = |element: &Expr| match element {
+            Expr::Literal(value, _) => Some(value.clone()),
+            _ => None,
+        };
+        let values: Option<Vec<ScalarValue>> = elements.iter().map(value).collect();
+        match values.map(|values| constant(values, &lengths, to)).transpose()?.flatten() {
             Some(array) => Ok(Bound::new(Expr::Literal(array, None), to, span)),
             // The environment reads its elements when the statement runs.
-            None => self.array_of_items(items, to, span, schema, &element),
+            None => self.array_of_dimensions(elements, &lengths, to, span, schema),
         }
     }
 
-    /// An array of these items, whose values `element` makes.
-    fn array_of_items(
+    /// An array of these elements, in dimensions of these lengths.
+    fn array_of_dimensions(
         &self,
-        items: Vec<Item>,
+        mut elements: Vec<Expr>,
+        lengths: &[usize],
         to: TypeId,
         span: Span,
         schema: &DFSchema,
-        element: &dyn Fn(Option<String>) -> Result<Bound>,
     ) -> Result<Bound> {
-        let mut values = Vec::with_capacity(items.len());
-        for item in items {
-            values.push(match item {
-                Item::Null => element(None)?.expr,
-                Item::Text(text) => element(Some(text))?.expr,
-                Item::Array(inner) => self.array_of_items(inner, to, span, schema, element)?.expr,
-            });
+        if let [_, inner @ ..] = lengths
+            && !inner.is_empty()
+        {
+            let each = inner.iter().product();
+            let mut arrays = Vec::new();
+            while !elements.is_empty() {
+                let rest = elements.split_off(each);
+                arrays.push(self.array_of_dimensions(elements, inner, to, span, schema)?.expr);
+                elements = rest;
+            }
+            elements = arrays;
         }
-        self.array_of(values, to, span, schema)
+        self.array_of(elements, to, span, schema)
     }
 
     /// `ARRAY(SELECT …)`.

@@ -79,7 +79,11 @@ impl<'e> Binder<'e> {
             done_before: RefCell::default(),
             is_top: Cell::new(false),
             claims: RefCell::default(),
-            parameters: Parameters::new(parameters, environment.digits_of_parameters()),
+            parameters: Parameters::new(
+                parameters,
+                environment.digits_of_parameters(),
+                environment.dimensions_of_parameters(),
+            ),
             subquery_names: RefCell::default(),
             references: RefCell::default(),
             is_late: Cell::new(false),

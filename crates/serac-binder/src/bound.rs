@@ -3,8 +3,9 @@
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::number_forms::function_of_numbers;
 use crate::parameters::OpenParameter;
+use crate::statement::ColumnOrigin;
 use crate::types::{arrow_type, integer_digits, is_registered, stored_as};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Fields};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, ExprSchemable, bitwise_and, cast as cast_to, lit};
@@ -25,13 +26,15 @@ pub(crate) struct Bound {
     /// without the blanks at its end: its length says how many there are.
     pub(crate) modifier: i32,
     pub(crate) span: Span,
+    /// The column of a table or a view that it is.
+    pub(crate) origin: Option<ColumnOrigin>,
     /// The parameter that it is, if that had no type.
     pub(crate) parameter: Option<OpenParameter>,
 }
 
 impl Bound {
     pub(crate) fn new(expr: Expr, id: TypeId, span: Span) -> Self {
-        Self { expr, id, modifier: NO_MODIFIER, span, parameter: None }
+        Self { expr, id, modifier: NO_MODIFIER, span, origin: None, parameter: None }
     }
 
     /// An expression of a type with a modifier.
@@ -82,6 +85,7 @@ impl Bound {
         let stored = match id {
             TypeId::NUMERIC => Some(DataType::Decimal128(1, 0)),
             id if id.element() == Some(TypeId::NUMERIC) => Some(DataType::new_list(DataType::Decimal128(1, 0), true)),
+            TypeId::RECORD => Some(DataType::Struct(Fields::empty())),
             id => arrow_type(id),
         };
         let stored = stored.ok_or_else(|| BindError::unsupported(format!("a value of type {id}"), span))?;

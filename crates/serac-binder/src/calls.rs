@@ -223,6 +223,10 @@ impl Chosen {
                     binder.padded(argument)?
                 }
                 TypeId::ANY if argument.id == TypeId::BPCHAR => binder.padded(argument)?,
+                // Nothing tells the type of a parameter here, which is an error.
+                TypeId::ANY if let Some(parameter) = &argument.parameter => {
+                    return Err(parameter.undetermined(argument.span));
+                }
                 TypeId::ANY => argument.into_text()?,
                 _ => binder.implicitly(argument, *to, schema)?,
             };
@@ -325,6 +329,8 @@ impl Binder<'_> {
     pub(crate) fn arguments_of(&self, call: &Call, context: Context<'_>) -> Result<Vec<Bound>> {
         let arguments = call.arguments.iter().map(|argument| self.expression(&argument.value, context));
         let mut arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
+        // JDBC's calls of functions have parameters for their results.
+        arguments.retain(|argument| argument.id != TypeId::VOID || !matches!(argument.expr, Expr::Placeholder(_)));
         let Some(array) = arguments.pop_if(|_| call.variadic) else { return Ok(arguments) };
         let Some(element) = array.id.element() else {
             return Err(BindError::new(sqlstate::DATATYPE_MISMATCH, "VARIADIC argument must be an array", array.span));

@@ -9,6 +9,7 @@ use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::ScalarValue;
 use serac_parser::tree::Span;
 use serac_pg::TypeId;
+use serac_pg::char_text::char_of_text;
 
 /// A text as a value of a type that Arrow has; `None` if it is not read here.
 pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarValue>> {
@@ -56,6 +57,7 @@ pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarVa
         }
         TypeId::INTERVAL => interval(word).map(|value| ScalarValue::IntervalMonthDayNano(Some(value))),
         TypeId::UUID => uuid(word).map(|bytes| ScalarValue::FixedSizeBinary(16, Some(bytes))),
+        TypeId::CHAR => Some(ScalarValue::FixedSizeBinary(1, Some(vec![char_of_text(text)]))),
         TypeId::BYTEA => Some(ScalarValue::BinaryView(Some(bytes(text, span)?))),
         _ => match to.element() {
             Some(element) => crate::array_texts::read(text, element, to, span)?,

@@ -176,6 +176,7 @@ pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText
         expr: Expr::Column(field),
         of: or_no_type(*of),
         is_merged: false,
+        origin: None,
     };
     let columns = schema.columns().into_iter().zip(types).map(column_of).collect();
     let scope = Scope { items: vec![ScopeItem::named(table)], columns };

@@ -1,11 +1,13 @@
 //! The binder's questions to the session.
 
 use crate::error::{BindError, Result};
+use crate::statement::{ColumnOrigin, OutputColumn};
 use crate::target::Target;
-use datafusion::arrow::datatypes::SchemaRef;
+use crate::types::or_no_type;
+use datafusion::arrow::datatypes::{Field, FieldRef, SchemaRef};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::logical_plan::builder::LogicalTableSource;
-use datafusion::logical_expr::{AggregateUDF, Expr, Operator, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, Operator, ScalarUDF, TableSource, WindowUDF};
 use serac_parser::tree;
 use serac_pg::{ModifiedType, Signature, TypeId};
 use std::sync::Arc;
@@ -22,6 +24,19 @@ pub struct Relation {
     pub types: Vec<Option<ModifiedType>>,
     /// The columns of its primary key, by their places; empty without a key.
     pub key: Vec<usize>,
+    /// Its number (`pg_class.oid`); 0 without one.
+    pub number: u32,
+}
+
+impl Relation {
+    /// The columns of its scan, named at a place in the statement.
+    pub(crate) fn columns(&self, scan: &LogicalPlan, span: tree::Span) -> Vec<OutputColumn> {
+        let columns = scan.schema().fields().iter().zip(&self.types).enumerate();
+        let column = |(at, (field, of)): (usize, (&FieldRef, &Option<ModifiedType>))| {
+            OutputColumn::new(field.name(), or_no_type(*of), span).from(ColumnOrigin::at(self.number, at))
+        };
+        columns.map(column).collect()
+    }
 }
 
 /// A call that reads files, or a file's name in FROM.
@@ -61,6 +76,18 @@ pub trait Environment {
     /// The digits, all and those behind the point, of NUMERIC parameters whose values all have
     /// these: they are then fixed numbers. By number from `$1` on.
     fn digits_of_parameters(&self) -> Vec<Option<(u8, i8)>> {
+        Vec::new()
+    }
+
+    /// The type of a field of a row, or of a column, if it tells one that Arrow does not have.
+    fn type_of_field(&self, field: &Field) -> Option<ModifiedType> {
+        let _ = field;
+        None
+    }
+
+    /// The dimensions of parameters that are arrays, by number from `$1` on; one for those that are
+    /// missing at the end.
+    fn dimensions_of_parameters(&self) -> Vec<usize> {
         Vec::new()
     }
 

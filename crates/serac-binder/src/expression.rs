@@ -10,7 +10,7 @@ use crate::plan_parts::{binary, joined, levels_of, repeatable, with_elements};
 use crate::row;
 use crate::scope::Context;
 use crate::subquery::Comparison;
-use crate::types::{self, arrow_type, comparable_values, dimensions, integer_digits};
+use crate::types::{self, arrow_type, comparable_values, dimensions, integer_digits, is_stored_as, stored_as};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{Case, InList, Like};
@@ -20,7 +20,7 @@ use serac_parser::tree::{
     Expr as Tree, ExprKind, IntervalFields, IsTest, LikeKind, Literal, Operator as Symbol, Postfix, Quantity, Span,
     Special, TypeName,
 };
-use serac_pg::types::Category;
+use serac_pg::types::{Category, interval_fields};
 use serac_pg::{CastContext, ModifiedType, NO_MODIFIER, Signature, TypeId, resolve};
 
 impl Binder<'_> {
@@ -656,7 +656,7 @@ impl Binder<'_> {
             ("+", [to]) => {
                 let [operand] = taken(operands)?;
                 let operand = self.implicitly(operand, *to, context.schema)?;
-                return Ok(Bound { modifier: NO_MODIFIER, ..operand });
+                return Ok(Bound { modifier: NO_MODIFIER, origin: None, ..operand });
             }
             ("~", [to]) if integer_digits(*to).is_some() => {
                 let [operand] = taken(operands)?;
@@ -1308,6 +1308,12 @@ impl Binder<'_> {
                 _ => self.cast(Bound::new(value, TypeId::NUMERIC, span), to, schema),
             };
         }
+        if to.element() == Some(TypeId::BPCHAR)
+            && from.element().is_some_and(|element| stored_as(element) == TypeId::TEXT)
+        {
+            let function = self.known_scalar("texts_trimmed")?;
+            return Ok(Bound::new(function.call(vec![bound.expr]), to, span));
+        }
         if to == TypeId::NAME
             && from.category() == Category::String
             && let Some(function) = self.environment.scalar("text_name")
@@ -1322,7 +1328,7 @@ impl Binder<'_> {
             return Err(no_cast(from, to, span));
         }
         match self.environment.cast(&bound.expr, from, to, schema)? {
-            Some(expr) if arrow_type(to) == Some(expr.get_type(schema)?) => Ok(Bound::new(expr, to, span)),
+            Some(expr) if is_stored_as(&expr.get_type(schema)?, to) => Ok(Bound::new(expr, to, span)),
             _ => Err(no_cast(from, to, span)),
         }
     }
@@ -1368,11 +1374,15 @@ impl Binder<'_> {
         at: Span,
         schema: &DFSchema,
     ) -> Result<Bound> {
+        let told = |fields: Option<IntervalFields>, digits: Option<i64>| {
+            let fields = fields.and_then(|fields| interval_fields(words(fields)));
+            ModifiedType::of_interval(fields, digits.and_then(|digits| u16::try_from(digits).ok())).modifier
+        };
         let span = if operand.id == TypeId::UNKNOWN { operand.span } else { at };
         if let (Some(fields), []) = (fields, digits)
             && let Some(whole) = with_unit(&operand, fields)
         {
-            return self.cast(whole, TypeId::INTERVAL, schema);
+            return Ok(Bound { modifier: told(Some(fields), None), ..self.cast(whole, TypeId::INTERVAL, schema)? });
         }
         let operand = match operand.id {
             // The fields tell how it is read.
@@ -1386,10 +1396,12 @@ impl Binder<'_> {
         };
         let function = self.environment.scalar("interval_modified");
         let function = function.ok_or_else(|| BindError::unsupported("an interval of these fields", span))?;
+        let modifier = told(fields, digits);
         let fields = fields.map(|fields| words(fields).to_owned());
         let fields = Expr::Literal(ScalarValue::Utf8View(fields), None);
         let digits = Expr::Literal(ScalarValue::Int64(digits), None);
-        checked(function.call(vec![operand.expr, fields, digits]), TypeId::INTERVAL, span, schema)
+        let interval = checked(function.call(vec![operand.expr, fields, digits]), TypeId::INTERVAL, span, schema)?;
+        Ok(Bound { modifier, ..interval })
     }
 
     /// The type of a name, which may be that of a relation for the type of its rows.
@@ -1406,10 +1418,12 @@ impl Binder<'_> {
     /// Binds an explicit cast.
     pub(crate) fn explicit(&self, operand: Bound, to: &TypeName, at: Span, schema: &DFSchema) -> Result<Bound> {
         let id = type_of(to)?;
-        // A value made of a longer text is its first byte.
-        let text = if let Expr::Literal(value, _) = &operand.expr { value.try_as_str().flatten() } else { None };
-        if id.name() == "char" && text.is_some_and(|text| text.len() > 1) {
-            return Err(BindError::unsupported("a \"char\" of several bytes", operand.span));
+        if let (TypeId::RECORD, TypeId::UNKNOWN, Expr::Literal(value, _)) = (id, operand.id, &operand.expr) {
+            let message = "input of anonymous composite types is not implemented";
+            return match value.is_null() {
+                true => Bound::null(id, operand.span),
+                false => Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, operand.span)),
+            };
         }
         let modifiers = to.modifiers.iter().map(modifier).collect::<Result<Vec<i32>>>()?;
         if id == TypeId::INTERVAL && (to.fields.is_some() || !modifiers.is_empty()) {
@@ -1446,13 +1460,15 @@ impl Binder<'_> {
         let (id, span) = (bound.id, bound.span);
         match (id.element().unwrap_or(id), modifiers) {
             // `bpchar` has no length, and the length of CHAR is written out.
-            (_, []) => Ok(Bound { modifier: NO_MODIFIER, ..bound }),
+            (_, []) => {
+                let origin = bound.origin.filter(|_| bound.modifier == NO_MODIFIER);
+                Ok(Bound { modifier: NO_MODIFIER, origin, ..bound })
+            }
             (TypeId::NUMERIC, [precision, scale @ ..]) => {
                 let (precision, scale) = (*precision, scale.first().copied().unwrap_or(0));
                 if id == TypeId::NUMERIC {
                     let expr = crate::number_forms::with_digits(bound.expr, precision, scale, schema)?;
-                    // A stored number has no such digits.
-                    let (Ok(precision), Ok(scale)) = (u16::try_from(precision), u16::try_from(scale)) else {
+                    let (Ok(precision), Ok(scale)) = (u16::try_from(precision), i16::try_from(scale)) else {
                         return Ok(Bound::new(expr, id, span));
                     };
                     return Ok(Bound::of_type(expr, ModifiedType::of_digits(precision, scale), span));
@@ -1463,8 +1479,14 @@ impl Binder<'_> {
                     return Err(BindError::unsupported(format!("type numeric({precision},{scale})[]"), span));
                 };
                 let numbers = with_elements(&bound.expr.get_type(schema)?, DataType::Decimal128(all, behind));
-                let ModifiedType { modifier, .. } = ModifiedType::of_digits(all.into(), behind.unsigned_abs().into());
+                let ModifiedType { modifier, .. } = ModifiedType::of_digits(all.into(), behind.into());
                 Ok(Bound { modifier, ..Bound::new(cast_to(bound.expr, numbers), id, span) })
+            }
+            (TypeId::VARCHAR, [length]) if id.element().is_some() => {
+                let ModifiedType { modifier, .. } = ModifiedType::of_length(TypeId::VARCHAR, length.unsigned_abs());
+                let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(*length))), None);
+                let cut = self.known_scalar("texts_cut")?.call(vec![bound.expr, length]);
+                Ok(Bound { modifier, ..checked(cut, id, span, schema)? })
             }
             _ if id.element().is_some() => Err(BindError::unsupported(format!("type {id} with a modifier"), span)),
             (TypeId::TIME | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ, [digits]) => {
@@ -1494,7 +1516,10 @@ impl Binder<'_> {
 fn is_read_in_arrays(element: TypeId) -> bool {
     use TypeId as T;
     integer_digits(element).is_some()
-        || matches!(element, T::BOOL | T::FLOAT4 | T::FLOAT8 | T::TEXT | T::VARCHAR | T::BYTEA | T::JSON | T::JSONB)
+        || matches!(
+            element,
+            T::CHAR | T::BOOL | T::FLOAT4 | T::FLOAT8 | T::TEXT | T::VARCHAR | T::BYTEA | T::JSON | T::JSONB
+        )
         || matches!(element, T::DATE | T::TIME | T::TIMESTAMP | T::TIMESTAMPTZ | T::INTERVAL)
 }
 

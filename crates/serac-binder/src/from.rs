@@ -7,7 +7,6 @@ use crate::plan_parts::{joined, subquery};
 use crate::scope::{Context, Outer, Scope, ScopeColumn, ScopeItem};
 use crate::selected::{Selected, WithTable};
 use crate::statement::OutputColumn;
-use crate::types::or_no_type;
 use datafusion::common::{Column, JoinType, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
 use serac_parser::tree::{
@@ -178,7 +177,7 @@ impl Binder<'_> {
                 name = format!("{}:{}", column.name, names.len());
             }
             exprs.push(column.expr.clone().alias(name));
-            columns.push(OutputColumn::new(&column.name, column.of, Span::default()));
+            columns.push(OutputColumn::new(&column.name, column.of, Span::default()).from(column.origin));
         }
         Ok(Selected::new(LogicalPlanBuilder::from(rows.plan).project(exprs)?.build()?, columns))
     }
@@ -208,8 +207,7 @@ impl Binder<'_> {
             _ => None,
         };
         let scan = LogicalPlanBuilder::scan(found.name.clone(), found.source.clone(), None)?.build()?;
-        let columns = scan.schema().fields().iter().zip(&found.types);
-        let columns = columns.map(|(field, of)| OutputColumn::new(field.name(), or_no_type(*of), name.span)).collect();
+        let columns = found.columns(&scan, name.span);
         let selected = Selected::new(scan, columns);
         // A name with its schema stands for the name alone, too, where DataFusion looks for a
         // column.
@@ -321,6 +319,7 @@ impl Binder<'_> {
             let in_right = side(&right.scope, name, "right")?;
             let nothing = Scope::default();
             let context = Context::new(&nothing, &pairs, None).in_clause("JOIN conditions");
+            let origins = [&in_left, &in_right].map(|side| (side.expr.clone(), side.origin));
             let (mut exprs, of) = self.unified("JOIN/USING", vec![in_left.clone(), in_right.clone()], &pairs)?;
             // Of equal values, that which has the common type already: 1.00, not 1 as a number.
             let is_right_alike = kind == JoinType::Inner && in_left.id != of.id && in_right.id == of.id;
@@ -330,7 +329,8 @@ impl Binder<'_> {
                 JoinType::Right => exprs.swap_remove(1),
                 _ => exprs.swap_remove(usize::from(is_right_alike)),
             };
-            merged.push(ScopeColumn { item: None, name: name.name.clone(), expr, of, is_merged: false });
+            let origin = origins.into_iter().find_map(|(own, origin)| if own == expr { origin } else { None });
+            merged.push(ScopeColumn { item: None, name: name.name.clone(), expr, of, is_merged: false, origin });
         }
         let mut left = left;
         if matches!(kind, JoinType::Left | JoinType::Full) {
@@ -480,6 +480,7 @@ fn rows(bound: Selected, item: ScopeItem, names: &[Ident]) -> Rows {
         name: names.get(at).map_or(column.name, |name| name.name.clone()),
         expr: Expr::Column(Column::from(field)),
         is_merged: false,
+        origin: column.origin,
     });
     let columns = columns.collect();
     Rows { scope: Scope { items: vec![item], columns }, plan: bound.plan }

@@ -96,11 +96,11 @@ use serac_parser::tree;
 use serac_pg::{CastContext, TypeId};
 pub use statement::{
     ActionValues, BoundAction, BoundBody, BoundChange, BoundClaim, BoundConflict, BoundInsert, BoundMerge, BoundPart,
-    BoundQuery, BoundReturning, BoundRows, BoundStatement, ClaimedTable, ConflictUpdate, InsertSource, OutputColumn,
-    PartBody, SetColumn,
+    BoundQuery, BoundReturning, BoundRows, BoundStatement, ClaimedTable, ColumnOrigin, ConflictUpdate, InsertSource,
+    OutputColumn, PartBody, SetColumn,
 };
 pub use target::{Generation, IndexPart, Target, UniqueIndex};
-pub use types::{arrow_type, is_registered, type_of_arrow};
+pub use types::{arrow_type, dimensions, is_registered, of_dimensions, type_of_arrow};
 pub use visit::{Found, relations_of};
 
 /// Binds a query. `parameters` are the known types of its parameters: UNKNOWN, or a missing entry

@@ -7,7 +7,7 @@
 
 use crate::bound::{Bound, without_blanks};
 use crate::error::{BindError, NO_PLACE, Result};
-use crate::types::arrow_type;
+use crate::types::{arrow_type, of_dimensions};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::Placeholder;
@@ -19,8 +19,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The largest number of a parameter, as the protocol has it.
-const MOST: u32 = 65_535;
+/// The largest number of a parameter. A Bind has values for 65535, but a statement may be prepared
+/// that names more.
+const MOST: u32 = 1 << 20;
 
 /// How a parameter is stored that is an array of numbers.
 fn arrays_of_numbers() -> DataType {
@@ -38,6 +39,8 @@ struct State {
     decisions: usize,
     /// The digits of those that are fixed numbers, by number.
     digits: Vec<Option<(u8, i8)>>,
+    /// The dimensions of those that are arrays, by number; one for those that are missing.
+    dimensions: Vec<usize>,
 }
 
 impl State {
@@ -52,6 +55,8 @@ impl State {
                 arrow_type(id).ok_or_else(|| BindError::unsupported(format!("a parameter of type {id}"), NO_PLACE))?
             }
         };
+        let dimensions = self.dimensions.get(number as usize - 1).copied().unwrap_or(1);
+        let stored = if id.element().is_some() { of_dimensions(stored, dimensions) } else { stored };
         let field = Arc::new(Field::new("", stored, true));
         let parameter = Expr::Placeholder(Placeholder::new_with_field(format!("${number}"), Some(field)));
         Ok(if id == TypeId::BPCHAR { without_blanks(parameter) } else { parameter })
@@ -73,10 +78,10 @@ pub(crate) struct OpenParameter {
 
 impl Parameters {
     /// Parameters of these types; UNKNOWN or 0 for a type that is to be inferred. `digits` are
-    /// those of fixed numbers.
-    pub(crate) fn new(known: &[TypeId], digits: Vec<Option<(u8, i8)>>) -> Self {
+    /// those of fixed numbers, `dimensions` those of arrays.
+    pub(crate) fn new(known: &[TypeId], digits: Vec<Option<(u8, i8)>>, dimensions: Vec<usize>) -> Self {
         let types = known.iter().map(|id| if id.0 == 0 { TypeId::UNKNOWN } else { *id }).collect();
-        Self(Rc::new(RefCell::new(State { types, digits, ..State::default() })))
+        Self(Rc::new(RefCell::new(State { types, digits, dimensions, ..State::default() })))
     }
 
     /// `$number`.
@@ -123,10 +128,20 @@ impl Parameters {
     }
 }
 
+fn undetermined(number: u32, span: Span) -> BindError {
+    let message = format!("could not determine data type of parameter ${number}");
+    BindError::new(sqlstate::INDETERMINATE_DATATYPE, message, span)
+}
+
 impl OpenParameter {
     /// The type that another place has decided since; UNKNOWN without a decision.
     pub(crate) fn decided(&self) -> TypeId {
         self.all.0.borrow().types[self.number as usize - 1]
+    }
+
+    /// The error of a place that tells no type.
+    pub(crate) fn undetermined(&self, span: Span) -> BindError {
+        undetermined(self.number, span)
     }
 
     /// The parameter as a value of `to`, which is its type from now on.
@@ -134,9 +149,8 @@ impl OpenParameter {
         let mut state = self.all.0.borrow_mut();
         let number = self.number;
         let id = &mut state.types[number as usize - 1];
-        if to.category() == Category::Pseudo || to.category() == Category::Unknown {
-            let message = format!("could not determine data type of parameter ${number}");
-            return Err(BindError::new(sqlstate::INDETERMINATE_DATATYPE, message, span));
+        if (to.category() == Category::Pseudo && to != TypeId::VOID) || to.category() == Category::Unknown {
+            return Err(undetermined(number, span));
         }
         if *id != TypeId::UNKNOWN && *id != to {
             let message = format!("inconsistent types deduced for parameter ${number}");

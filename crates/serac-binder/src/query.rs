@@ -223,6 +223,7 @@ impl Binder<'_> {
             expr: column(at),
             of: own.modified_type(),
             is_merged: false,
+            origin: None,
         };
         let columns = columns.iter().enumerate().map(of_column).collect();
         let scope = Scope { items: Vec::new(), columns };

@@ -229,6 +229,7 @@ impl Binder<'_> {
         let deepest = self.deepest.replace(self.levels.get());
         let mut selected = self.branch(&first, outer)?.closed()?;
         rename(&mut selected.columns, &table.columns, name, table.name.span)?;
+        selected.columns.iter_mut().for_each(|column| column.origin = None);
         if operator.all {
             selected = free_numbers(selected)?;
         }

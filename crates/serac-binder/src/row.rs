@@ -10,18 +10,20 @@ use crate::limits::LEVELS_OF_COPIES;
 use crate::operators::{resolved, symbol};
 use crate::plan_parts::{binary, joined, repeatable, subquery};
 use crate::scope::Context;
-use crate::types::{DOCUMENT, comparable_values, is_registered, type_of_arrow};
+use crate::types::{comparable_values, is_registered, type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::{Column, DFSchema};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder, Operator, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, Ident, Operator as Symbol, Query, Span};
-use serac_pg::TypeId;
+use serac_pg::{ModifiedType, TypeId};
 use std::collections::HashSet;
 
-/// JSON is in a row as the only field of another row, which has this name. The functions that write
-/// rows (serac-functions) know it, too.
-const JSON_IN_ROW: &str = "#json";
+/// The function that makes a row. Its arguments for a field are the field's name, the number and
+/// the modifier of its type, and its value.
+const RECORD_OF: &str = "record_of";
+/// The arguments for a field.
+const ARGUMENTS: usize = 4;
 
 /// A row as its values.
 pub(crate) struct Record {
@@ -86,12 +88,16 @@ impl Binder<'_> {
                 let whens = vec![(present.clone(), Box::new(self.key_of_row(row, schema)?))];
                 Ok(Expr::Case(Case::new(None, whens, None)))
             }
-            Expr::ScalarFunction(call) if call.name() == "named_struct" => {
-                if is_json_in_row(&row.get_type(schema)?).is_some() {
-                    return Err(comparable_values(TypeId::JSON).err().unwrap_or_else(unknown));
-                }
+            Expr::ScalarFunction(call) if call.name() == RECORD_OF => {
                 let mut call = call.clone();
-                for value in call.args.iter_mut().skip(1).step_by(2) {
+                for arguments in call.args.chunks_exact_mut(ARGUMENTS) {
+                    let [_, Expr::Literal(ScalarValue::UInt32(Some(id)), _), _, value] = arguments else {
+                        return Err(unknown());
+                    };
+                    // The fields of a row in it are compared below.
+                    if TypeId(*id) != TypeId::RECORD {
+                        comparable_values(TypeId(*id))?;
+                    }
                     *value = match value.get_type(schema)? {
                         DataType::Struct(_) => self.key_of_row(value, schema)?,
                         _ => self.key(value.clone(), schema)?,
@@ -381,28 +387,26 @@ impl Binder<'_> {
 
     /// Values under names as one value.
     pub(crate) fn row(&self, columns: Vec<(String, Bound)>, span: Span, schema: &DFSchema) -> Result<Bound> {
-        let function = self.environment.scalar("named_struct").filter(|_| !columns.is_empty());
-        let function = function.ok_or_else(|| BindError::unsupported("a row of no columns", NO_PLACE))?;
         let mut names = HashSet::new();
         if !columns.iter().all(|(name, _)| names.insert(name)) {
             return Err(BindError::unsupported("a row with two columns of one name", NO_PLACE));
         }
-        let mut parts = Vec::new();
+        let mut arguments = Vec::new();
         for (name, value) in &columns {
-            let value = value.clone().into_text()?;
-            let value = if is_registered(value.id) { self.cast(value, TypeId::TEXT, schema)? } else { value };
+            let value = value.clone();
+            // A constant of no type keeps that: it is a text that is not told as one.
+            let (of, value) = match (value.id, &value.parameter) {
+                (TypeId::UNKNOWN, Some(parameter)) => return Err(parameter.undetermined(value.span)),
+                (TypeId::UNKNOWN, None) => (TypeId::UNKNOWN.into(), value.into_text()?),
+                (id, _) if is_registered(id) => (TypeId::TEXT.into(), self.cast(value, TypeId::TEXT, schema)?),
+                _ => (value.modified_type(), value),
+            };
             if value.id != TypeId::RECORD {
                 value.exact()?;
             }
-            // Arrow would not tell it from JSONB.
-            let is_json = value.id.element().unwrap_or(value.id) == TypeId::JSON;
-            let value = match is_json {
-                true => function.call(vec![lit(JSON_IN_ROW), value.expr]),
-                false => value.expr,
-            };
-            parts.extend([lit(name.clone()), value]);
+            arguments.extend([lit(name.clone()), lit(of.id.0), lit(of.modifier), value.expr]);
         }
-        Ok(Bound::new(function.call(parts), TypeId::RECORD, span))
+        Ok(Bound::new(self.known_scalar(RECORD_OF)?.call(arguments), TypeId::RECORD, span))
     }
 
     /// A row as PostgreSQL shows it: `(1,a,)`.
@@ -424,15 +428,13 @@ impl Binder<'_> {
         let field = |field: &datafusion::arrow::datatypes::FieldRef| {
             let unknown = || BindError::unsupported("a field of a row of this type", NO_PLACE);
             let value = function.call(vec![row.expr.clone(), lit(field.name().clone())]);
-            let (value, id) = match field.data_type() {
-                data_type if let Some(json) = is_json_in_row(data_type) => {
-                    let id = if *json == DOCUMENT { Some(TypeId::JSON) } else { TypeId::JSON.array() };
-                    (function.call(vec![value, lit(JSON_IN_ROW)]), id.ok_or_else(unknown)?)
-                }
-                DataType::Struct(_) => (value, TypeId::RECORD),
-                other => (value, type_of_arrow(other).ok_or_else(unknown)?),
+            let of = match (field.data_type(), self.environment.type_of_field(field)) {
+                (DataType::Struct(_), _) => TypeId::RECORD.into(),
+                (_, Some(ModifiedType { id: TypeId::UNKNOWN, .. })) => TypeId::TEXT.into(),
+                (_, Some(of)) => of,
+                (other, None) => type_of_arrow(other).ok_or_else(unknown)?.into(),
             };
-            Ok::<_, BindError>((field.name().clone(), Bound::new(value, id, row.span)))
+            Ok::<_, BindError>((field.name().clone(), Bound::of_type(value, of, row.span)))
         };
         fields.iter().map(field).collect()
     }
@@ -449,18 +451,6 @@ impl Binder<'_> {
             let message = format!("could not identify column \"{}\" in record data type", name.name);
             BindError::new(sqlstate::UNDEFINED_COLUMN, message, row.span)
         })
-    }
-}
-
-/// The type of a JSON value, or an array of them, that is a field of a row; `None` for another
-/// field.
-fn is_json_in_row(field: &DataType) -> Option<&DataType> {
-    match field {
-        DataType::Struct(fields) => match &fields[..] {
-            [json] if json.name() == JSON_IN_ROW => Some(json.data_type()),
-            _ => None,
-        },
-        _ => None,
     }
 }
 
@@ -482,5 +472,5 @@ pub(crate) fn presence_of(row: &Expr) -> Expr {
 
 /// Whether a row is made of its values, so that it is never NULL.
 fn is_made(row: &Expr) -> bool {
-    matches!(row, Expr::ScalarFunction(call) if call.name() == "named_struct")
+    matches!(row, Expr::ScalarFunction(call) if call.name() == RECORD_OF)
 }

@@ -165,6 +165,7 @@ impl Binder<'_> {
             name: column.name,
             expr,
             is_merged: false,
+            origin: None,
         });
         let item = ScopeItem { is_value, may_be_missing: is_left, ..ScopeItem::named(shown) };
         let own = Scope { items: vec![item], columns: columns.collect() };

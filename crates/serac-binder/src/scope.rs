@@ -3,6 +3,7 @@
 use crate::binder::Binder;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
+use crate::statement::ColumnOrigin;
 use crate::types::is_no_type;
 use datafusion::common::tree_node::TransformedResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -24,12 +25,14 @@ pub(crate) struct ScopeColumn {
     pub(crate) of: ModifiedType,
     /// It is found with its item's name only: another stands for it.
     pub(crate) is_merged: bool,
+    /// The column of a table or a view that it is.
+    pub(crate) origin: Option<ColumnOrigin>,
 }
 
 impl ScopeColumn {
     /// The column where it is selected unchanged, of any type.
     pub(crate) fn passed(&self, span: Span) -> Bound {
-        Bound::of_type(self.expr.clone(), self.of, span)
+        Bound { origin: self.origin, ..Bound::of_type(self.expr.clone(), self.of, span) }
     }
 
     /// The column where it is named.
@@ -340,8 +343,11 @@ impl Binder<'_> {
             return column.bound(name.span).map(Some);
         }
         let present = self.presence(item)?;
+        let of_table = columns.first().and_then(|column| column.origin).filter(|_| item.is_table);
+        let origin = of_table.map(|origin| ColumnOrigin { column: 0, ..origin });
         let columns = columns.into_iter().map(|column| Ok((column.name.clone(), column.bound(name.span)?)));
         let row = self.row(columns.collect::<Result<_>>()?, name.span, schema)?;
+        let row = Bound { origin, ..row };
         let Some(present) = present else { return Ok(Some(row)) };
         let whens = vec![(Box::new(present), Box::new(row.expr))];
         Ok(Some(Bound { expr: Expr::Case(Case::new(None, whens, None)), ..row }))

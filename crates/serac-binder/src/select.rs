@@ -143,7 +143,7 @@ impl Binder<'_> {
                     let of = item.bound.modified_type();
                     let of = if of.id == TypeId::UNKNOWN { TypeId::TEXT.into() } else { of };
                     let (name, expr) = (item.name.clone(), item.projected()?);
-                    scope.columns.push(ScopeColumn { item: None, name, expr, of, is_merged: false });
+                    scope.columns.push(ScopeColumn { item: None, name, expr, of, is_merged: false, origin: None });
                 }
                 Some(self.condition("QUALIFY", qualify, Context { scope: &scope, ..without_sets })?)
             }
@@ -496,6 +496,7 @@ pub(crate) fn selected_items(items: Vec<Item>) -> Vec<OutputColumn> {
         modifier: item.bound.modifier,
         span: item.bound.span,
         text: (!item.has_name).then_some(item.whole),
+        origin: item.bound.origin,
     };
     items.into_iter().map(column).collect()
 }

@@ -191,7 +191,7 @@ impl Binder<'_> {
                 comparable_values(id)?;
             }
             own.modifier = ModifiedType::common(id, [own.modified_type(), other.modified_type()]).modifier;
-            own.id = id;
+            (own.id, own.origin) = (id, None);
             ids.push(id);
         }
         left.open.clear();

@@ -19,13 +19,38 @@ pub struct OutputColumn {
     pub span: tree::Span,
     /// Its expression, if it has neither an alias nor the name of a column.
     pub text: Option<tree::Span>,
+    /// The column of a table or a view that it is; `None` if it is computed.
+    pub origin: Option<ColumnOrigin>,
+}
+
+/// A column of a table or a view, as PostgreSQL's clients know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnOrigin {
+    /// The number of the relation (`pg_class.oid`).
+    pub relation: u32,
+    /// The number of the column (`pg_attribute.attnum`); 0 for the whole row.
+    pub column: i16,
+}
+
+impl ColumnOrigin {
+    /// The origin of the column at a place, from 0, of a relation; `None` for a relation that has
+    /// no number.
+    pub(crate) fn at(relation: u32, place: usize) -> Option<Self> {
+        let column = i16::try_from(place + 1).ok()?;
+        (relation != 0).then_some(Self { relation, column })
+    }
 }
 
 impl OutputColumn {
     /// A column that has a name.
     pub(crate) fn new(name: impl Into<String>, of: impl Into<ModifiedType>, span: tree::Span) -> Self {
         let ModifiedType { id, modifier } = of.into();
-        Self { name: name.into(), id, modifier, span, text: None }
+        Self { name: name.into(), id, modifier, span, text: None, origin: None }
+    }
+
+    /// The same of an origin.
+    pub(crate) fn from(self, origin: Option<ColumnOrigin>) -> Self {
+        Self { origin, ..self }
     }
 
     /// Its type and modifier.
@@ -35,8 +60,10 @@ impl OutputColumn {
 
     /// The same of a type, whose modifier it keeps if the type is its own.
     pub(crate) fn of_type(self, id: TypeId) -> Self {
-        let modifier = if id == self.id { self.modifier } else { NO_MODIFIER };
-        Self { id, modifier, ..self }
+        match id == self.id {
+            true => self,
+            false => Self { id, modifier: NO_MODIFIER, origin: None, ..self },
+        }
     }
 }
 

@@ -22,6 +22,7 @@ pub fn arrow_type(id: TypeId) -> Option<DataType> {
         TypeId::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         TypeId::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
         TypeId::UUID => DataType::FixedSizeBinary(16),
+        TypeId::CHAR => DataType::FixedSizeBinary(1),
         TypeId::NUMERIC => serac_numeric_functions::FREE,
         TypeId::BYTEA => DataType::BinaryView,
         TypeId::JSON | TypeId::JSONB => DOCUMENT,
@@ -58,6 +59,7 @@ pub fn type_of_arrow(data_type: &DataType) -> Option<TypeId> {
         DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => TypeId::TIMESTAMPTZ,
         DataType::Interval(IntervalUnit::MonthDayNano) => TypeId::INTERVAL,
         DataType::FixedSizeBinary(16) => TypeId::UUID,
+        DataType::FixedSizeBinary(1) => TypeId::CHAR,
         DataType::UInt32 => TypeId::OID,
         DataType::Binary | DataType::BinaryView => TypeId::BYTEA,
         &DOCUMENT => TypeId::JSONB,
@@ -82,8 +84,19 @@ pub(crate) fn element_type(list: &DataType) -> Option<&DataType> {
 }
 
 /// The depth of nested lists.
-pub(crate) fn dimensions(data_type: &DataType) -> usize {
+pub fn dimensions(data_type: &DataType) -> usize {
     element_type(data_type).map_or(0, |element| 1 + dimensions(element))
+}
+
+/// The Arrow type of arrays of this many dimensions, by that of arrays of one.
+pub fn of_dimensions(array: DataType, dimensions: usize) -> DataType {
+    (1..dimensions).fold(array, |array, _| DataType::new_list(array, true))
+}
+
+/// Whether values of an Arrow type are stored as those of `id` are; arrays may have any number of
+/// dimensions.
+pub(crate) fn is_stored_as(data_type: &DataType, id: TypeId) -> bool {
+    arrow_type(id).is_some_and(|array| of_dimensions(array, dimensions(data_type)) == *data_type)
 }
 
 /// The type that stands for all that are stored as values of a type are.

@@ -9,7 +9,7 @@ use console::measure_text_width;
 use indicatif::{ProgressBar, ProgressStyle};
 use serac_server::folder::FolderProgress;
 use serac_sql::TimeStyle;
-use serac_sql::wire::{Purpose, json_in_row, style_of_schema, to_wire, with_texts};
+use serac_sql::wire::{Purpose, style_of_schema, to_wire, with_texts};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ fn text_of(array: &ArrayRef, null: &'static str) -> Vec<String> {
             };
             array.as_binary_view().iter().map(|b| b.map_or(null.into(), hex)).collect()
         }
-        DataType::Struct(_) => match to_wire(array) {
+        DataType::Struct(_) | DataType::FixedSizeBinary(1) => match to_wire(array) {
             Ok(rows) => text_of(&rows, null),
             Err(error) => vec![error.to_string(); array.len()],
         },
@@ -102,7 +102,6 @@ fn json_of(array: &ArrayRef) -> Vec<String> {
         DataType::List(_) => each(&|row| list(array.as_list::<i32>().value(row))),
         DataType::LargeList(_) => each(&|row| list(array.as_list::<i64>().value(row))),
         DataType::FixedSizeList(..) => each(&|row| list(array.as_fixed_size_list().value(row))),
-        DataType::Struct(_) if let Some(json) = json_in_row(array) => json_of(json),
         DataType::Struct(fields) => {
             let columns: Vec<Vec<String>> = array.as_struct().columns().iter().map(json_of).collect();
             each(&|row| {

@@ -93,6 +93,16 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         Way::Not("it is an example of serac-client, whose documentation tests compile it"),
     ),
     ("docs/book/src/guides/export.md", "use arrow::array::Decimal128Array;", Way::Doctest),
+    (
+        "docs/book/src/guides/files.md",
+        "SELECT * FROM 'trips.parquet';",
+        Way::Not("the session tests `files` have such statements, with their files"),
+    ),
+    (
+        "docs/book/src/guides/files.md",
+        "SELECT * FROM read_csv(",
+        Way::Not("the session tests `files` have such statements, with their files"),
+    ),
     ("docs/book/src/guides/flight-sql.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
     ("docs/book/src/guides/flight-sql.md", "import adbc_driver_flightsql.dbapi as adbc", Way::Python("")),
     ("docs/book/src/guides/flight-sql.md", "adbc.connect(", Way::Python("")),

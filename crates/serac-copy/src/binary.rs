@@ -7,7 +7,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::Schema;
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_storage::{ColumnType, Value};
-use serac_values::wire::{column_of, is_json, of_binary, width, write_binary, write_blanks};
+use serac_values::wire::{column_of, field_type, of_binary, width, write_binary, write_blanks};
 use serac_values::{Result, SqlError};
 use std::io::{BufReader, ErrorKind, Read, Write};
 
@@ -169,8 +169,8 @@ impl<R: CopyInput> Iterator for BinaryReader<R> {
 pub(super) struct BinaryWriter<W> {
     output: W,
     header: Vec<u8>,
-    /// By column, whether it is JSON and not JSONB.
-    json: Vec<bool>,
+    /// By column, the number of its type.
+    types: Vec<u32>,
     /// By column, the number of characters that a CHAR(n) shows.
     widths: Vec<Option<usize>>,
 }
@@ -178,9 +178,9 @@ pub(super) struct BinaryWriter<W> {
 impl<W: Write> BinaryWriter<W> {
     pub(super) fn new(output: W, schema: &Schema) -> Self {
         let header = [&SIGNATURE[..], &[0; 8]].concat();
-        let json = schema.fields().iter().map(|field| is_json(field)).collect();
+        let types = schema.fields().iter().map(|field| field_type(field).oid).collect();
         let widths = schema.fields().iter().map(|field| width(field)).collect();
-        Self { output, header, json, widths }
+        Self { output, header, types, widths }
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
@@ -190,8 +190,8 @@ impl<W: Write> BinaryWriter<W> {
     }
 
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let sent = |(array, is_json): (&ArrayRef, &bool)| column_of(array, true, *is_json);
-        let columns = batch.columns().iter().zip(&self.json).map(sent).collect::<Result<Vec<_>, _>>()?;
+        let sent = |(array, told): (&ArrayRef, &u32)| column_of(array, true, *told);
+        let columns = batch.columns().iter().zip(&self.types).map(sent).collect::<Result<Vec<_>, _>>()?;
         let mut row_bytes = Vec::new();
         for row in 0..batch.num_rows() {
             row_bytes.clear();

@@ -11,11 +11,11 @@
 
 use crate::typed::rewrite_typed;
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, ListArray, ListBuilder, StringViewBuilder,
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, FixedSizeBinaryArray, Int32Array, ListArray,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, filter};
-use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit};
+use datafusion::arrow::datatypes::{DataType, Field, Int32Type, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
@@ -28,10 +28,11 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
+use serac_pg::char_text::char_of_text;
 use serac_values::assignment::assign;
 use serac_values::text_types::is_text;
 use serac_values::texts_as_times::{is_relative, is_time, read, read_at};
-use serac_values::wire::{as_told, element_of, is_list, read_array, wire_type};
+use serac_values::wire::{arrays_of_texts, as_told, dimensions, element_of, is_list, to_wire, wire_type};
 use serac_values::{SqlError, TimeStyle};
 use std::sync::Arc;
 
@@ -49,6 +50,42 @@ fn is_read(data_type: &DataType) -> bool {
                 | DataType::Int32
                 | DataType::Int64
         )
+}
+
+/// Whether values are of the type `"char"`.
+fn is_char(data_type: &DataType) -> bool {
+    *data_type == DataType::FixedSizeBinary(1)
+}
+
+/// Whether a `"char"` becomes another value, or is made of one.
+fn is_cast_of_char(from: &DataType, to: &DataType) -> bool {
+    let is_other = |other: &DataType| is_text(other) || *other == DataType::Int32;
+    (is_char(from) && is_other(to)) || (is_char(to) && is_other(from))
+}
+
+/// A `"char"` as a text or a number with a sign, or made of one.
+fn cast_of_char(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
+    let of_bytes = |bytes: Vec<Option<[u8; 1]>>| -> Result<ArrayRef, SqlError> {
+        let bytes = FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes.into_iter(), 1)?;
+        Ok(Arc::new(bytes))
+    };
+    match (values.data_type(), to) {
+        (from, DataType::Int32) if is_char(from) => {
+            let number = |byte: Option<&[u8]>| byte.map(|byte| i32::from(byte[0].cast_signed()));
+            Ok(Arc::new(values.as_fixed_size_binary().iter().map(number).collect::<Int32Array>()))
+        }
+        (from, _) if is_char(from) => Ok(cast(&to_wire(values)?, to)?),
+        (DataType::Int32, _) => {
+            let byte = |number: i32| i8::try_from(number).map(|byte| [byte.cast_unsigned()]);
+            let bytes = values.as_primitive::<Int32Type>().iter().map(|number| number.map(byte).transpose());
+            let out_of_range = |_| SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "\"char\" out of range");
+            of_bytes(bytes.collect::<Result<_, _>>().map_err(out_of_range)?)
+        }
+        _ => {
+            let texts = cast(values, &DataType::Utf8View)?;
+            of_bytes(texts.as_string_view().iter().map(|text| text.map(|text| [char_of_text(text)])).collect())
+        }
+    }
 }
 
 /// Whether numbers of one type lose digits in another.
@@ -119,6 +156,7 @@ fn is_array_of_text(from: &DataType, to: &DataType) -> bool {
 
 fn is_ours(from: &DataType, to: &DataType) -> bool {
     is_time_of_day(from, to)
+        || is_cast_of_char(from, to)
         || is_array_of_text(from, to)
         || (is_text(from) && is_read(to))
         || is_number_of_document(from, to)
@@ -135,6 +173,7 @@ fn may_be_ours(to: &DataType) -> bool {
     is_read(to)
         || is_text(to)
         || is_list(to)
+        || is_char(to)
         || matches!(
             to,
             DataType::Time64(_)
@@ -152,8 +191,11 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     if is_time(to) && is_text(values.data_type()) {
         return read(values, to);
     }
+    if is_cast_of_char(values.data_type(), to) {
+        return cast_of_char(values, to);
+    }
     if is_array_of_text(values.data_type(), to) {
-        return arrays_of_texts(values, to);
+        return arrays_of_type(values, to);
     }
     if is_of_elements(values.data_type(), to) {
         return with_converted_elements(values, to, &|_, _| None);
@@ -179,15 +221,21 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
 }
 
 /// The arrays that texts are.
-fn arrays_of_texts(texts: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
-    let mut lists = ListBuilder::new(StringViewBuilder::new());
-    for text in cast(texts, &DataType::Utf8View)?.as_string_view() {
-        let elements = text.map(read_array).transpose()?;
-        elements.iter().flatten().for_each(|element| lists.values().append_option(element.as_deref()));
-        lists.append(elements.is_some());
-    }
-    let lists: ArrayRef = Arc::new(lists.finish());
+fn arrays_of_type(texts: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
+    let lists = arrays_of_texts(texts, dimensions(to))?;
     if lists.data_type() == to { Ok(lists) } else { with_converted_elements(&lists, to, &|_, _| None) }
+}
+
+/// A value as one of another type, as a cast converts it.
+///
+/// # Errors
+/// The errors of the cast.
+pub fn cast_value(value: &ScalarValue, to: &DataType) -> Result<ScalarValue, SqlError> {
+    let from = value.data_type();
+    match is_ours(&from, to) {
+        true => Ok(ScalarValue::try_from_array(&converted(&value.to_array()?, to)?, 0)?),
+        false => Ok(value.cast_to(to)?),
+    }
 }
 
 /// Elements converted to a type by rules that differ from casts; `None` if casts apply.
@@ -253,6 +301,7 @@ impl ScalarUDFImpl for Converted {
             DataType::Utf8 | DataType::Utf8View => super::accounted::TEXT,
             DataType::Boolean => "bool",
             _ if is_list(&self.wanted) => super::accounted::ARRAY,
+            _ if is_char(&self.wanted) => "char",
             _ => "bytea_in",
         }
     }

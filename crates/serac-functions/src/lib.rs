@@ -67,7 +67,7 @@ mod zeros;
 
 pub use accounted::{Accounts, LongTexts, SmallConstants, accounted};
 pub use aggregates::functions as aggregates;
-pub use casts::{Casts, cast_of_text, with_own_casts};
+pub use casts::{Casts, cast_of_text, cast_value, with_own_casts};
 pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
 pub use date_parts::function_of as date_part_function;
 pub use float_errors::{check_floats, float_error};
@@ -117,7 +117,10 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         .chain(date_parts::functions())
         .chain(chosen::functions())
         .chain(like::functions());
-    let others =
-        others.chain(times::clocks()).chain([times::age()]).chain(uuids::functions()).chain([series::function()]);
+    let others = others
+        .chain(times::clocks())
+        .chain([times::age()])
+        .chain(uuids::functions())
+        .chain([series::function(), records::function()]);
     defined.chain(json::functions()).chain(formats::functions()).chain(others)
 }

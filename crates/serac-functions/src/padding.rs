@@ -1,9 +1,11 @@
 //! lpad and rpad: texts of a length, filled up with another text. A length below zero is zero.
-//! text_name: a text as a name, which is cut to 63 bytes.
+//! text_name: a text as a name, which is cut to 63 bytes. texts_cut: an array of texts, each cut to
+//! a length. texts_trimmed: an array of texts, each without the blanks at its end.
 
 use super::definition::{Definition, Types};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
-use datafusion::arrow::datatypes::{DataType, Int32Type};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StringViewBuilder};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Int64Type};
 use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
 use std::sync::Arc;
@@ -62,6 +64,30 @@ fn pad(args: &[ArrayRef], is_left: bool) -> Result<ArrayRef, SqlError> {
     Ok(Arc::new(all.finish()))
 }
 
+/// Arrays of texts, of any depth, with their texts mapped.
+fn map_texts(arrays: &ArrayRef, map: &dyn Fn(&str) -> &str) -> Result<ArrayRef, SqlError> {
+    let Some(lists) = arrays.as_list_opt::<i32>() else {
+        let texts = cast(arrays, &DataType::Utf8View)?;
+        let mapped = texts.as_string_view().iter().map(|text| text.map(map));
+        return Ok(Arc::new(mapped.collect::<StringViewArray>()));
+    };
+    let (_, offsets, elements, nulls) = lists.clone().into_parts();
+    let elements = map_texts(&elements, map)?;
+    let field = Arc::new(Field::new_list_field(elements.data_type().clone(), true));
+    Ok(Arc::new(ListArray::try_new(field, offsets, elements, nulls)?))
+}
+
+/// The type of the arrays that [`map_texts`] makes; `None` for other values than arrays of texts.
+fn array_of_texts(array: &DataType) -> Option<DataType> {
+    match array {
+        DataType::List(element) if is_text_or_null(element.data_type()) => {
+            Some(DataType::new_list(DataType::Utf8View, true))
+        }
+        DataType::List(element) => Some(DataType::new_list(array_of_texts(element.data_type())?, true)),
+        _ => None,
+    }
+}
+
 /// The characters of a text that a name has room for.
 fn as_name(text: &str) -> &str {
     /// Bytes that a name keeps.
@@ -70,6 +96,29 @@ fn as_name(text: &str) -> &str {
 }
 
 pub(super) const DEFINITIONS: &[Definition] = &[
+    Definition {
+        name: "texts_cut",
+        types: |given| match given {
+            [array, length] if length.is_integer() => {
+                let array = array_of_texts(array)?;
+                Some((vec![array.clone(), DataType::Int64], array))
+            }
+            _ => None,
+        },
+        body: |args| {
+            let lengths = args[1].as_primitive::<Int64Type>();
+            let length = lengths.iter().flatten().next().and_then(|length| usize::try_from(length).ok());
+            map_texts(&args[0], &|text| length.map_or(text, |length| first(text, length)))
+        },
+    },
+    Definition {
+        name: "texts_trimmed",
+        types: |given| match given {
+            [array] => array_of_texts(array).map(|array| (vec![array.clone()], array)),
+            _ => None,
+        },
+        body: |args| map_texts(&args[0], &|text| text.trim_end_matches(' ')),
+    },
     Definition {
         name: "text_name",
         types: |given| match given {

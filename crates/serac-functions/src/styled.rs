@@ -13,7 +13,7 @@ use super::truncated_times::truncated_in;
 use super::{formats, series, times};
 use crate::sql_result::SqlResult;
 use datafusion::arrow::array::timezone::Tz;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListBuilder, StringViewBuilder};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int32Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, Field, FieldRef, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType,
@@ -33,7 +33,7 @@ use serac_values::texts_as_intervals::parse_styled;
 use serac_values::texts_as_times::{is_relative, is_time, read_at};
 use serac_values::time_zones::Zone;
 use serac_values::wire::{
-    Purpose, element_of, has_styled, is_list, read_array, styled_texts, type_with_texts, with_texts,
+    Purpose, arrays_of_texts, dimensions, element_of, has_styled, is_list, styled_texts, type_with_texts, with_texts,
 };
 use serac_values::{SqlError, TimeStyle};
 use std::sync::Arc;
@@ -102,13 +102,7 @@ fn converted(values: &ArrayRef, to: &DataType, style: &TimeStyle, now: Option<i6
             return with_converted_elements(values, to, &convert);
         }
         (false, true) => {
-            let mut lists = ListBuilder::new(StringViewBuilder::new());
-            for text in cast(values, &DataType::Utf8View)?.as_string_view() {
-                let elements = text.map(read_array).transpose()?;
-                elements.iter().flatten().for_each(|element| lists.values().append_option(element.as_deref()));
-                lists.append(elements.is_some());
-            }
-            return converted(&(Arc::new(lists.finish()) as ArrayRef), to, style, now);
+            return converted(&arrays_of_texts(values, dimensions(to))?, to, style, now);
         }
         _ if is_text(to) => return Ok(cast(&styled_texts(values, style)?, to)?),
         _ => {}

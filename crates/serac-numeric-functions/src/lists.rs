@@ -5,8 +5,11 @@ use crate::keys;
 use crate::values::{Builder, Column, Kind, Value};
 use crate::wanted::IsWanted;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray};
+use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::arrow::error::ArrowError;
+use datafusion::common::ScalarValue;
+use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -56,6 +59,21 @@ pub fn map_elements<E: From<ArrowError>>(
     let elements = map_elements(&elements, map)?;
     let field = Arc::new(Field::new_list_field(elements.data_type().clone(), true));
     Ok(Arc::new(ListArray::try_new(field, offsets, elements, nulls)?))
+}
+
+/// An array as a constant, of dimensions of these lengths. Its innermost elements stand one behind
+/// the other in `elements`.
+///
+/// # Panics
+/// If the number of elements is another.
+pub fn of_dimensions(elements: ArrayRef, lengths: &[usize]) -> ScalarValue {
+    assert_eq!(lengths.iter().product::<usize>(), if lengths.is_empty() { 1 } else { elements.len() });
+    let inner = lengths.iter().skip(1).rev().fold(elements, |elements, &length| {
+        let lists = std::iter::repeat_n(length, elements.len().checked_div(length).unwrap_or(0));
+        let field = Arc::new(Field::new_list_field(elements.data_type().clone(), true));
+        Arc::new(ListArray::new(field, OffsetBuffer::from_lengths(lists), elements, None))
+    });
+    SingleRowListArrayBuilder::new(inner).build_list_scalar()
 }
 
 impl Form {

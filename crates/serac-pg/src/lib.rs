@@ -3,8 +3,10 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`array_text`] | how arrays are written as texts |
 //! | [`types`] | the types: numbers, names, categories |
 //! | [`casts`] | which type is cast to which, and where without being told |
+//! | [`char_text`] | how values of `"char"` are written as texts |
 //! | [`operators`] | which operators there are |
 //! | [`functions`] | which functions, aggregates and window functions there are |
 //! | [`reference`](mod@reference) | what those that can be called do, with examples |
@@ -15,13 +17,16 @@
 //! made of them, too.
 #![warn(missing_docs)]
 
+pub mod array_text;
 pub mod casts;
+pub mod char_text;
 pub mod functions;
 pub mod operators;
 pub mod reference;
 pub mod resolve;
 pub mod types;
 
+pub use array_text::{ArrayText, ArrayTextError, MOST_DIMENSIONS};
 pub use casts::{CastContext, CastMethod};
 pub use resolve::{Resolved, Signature};
 pub use types::{ModifiedType, NO_MODIFIER, TypeId};

@@ -24,6 +24,32 @@ pub const NO_MODIFIER: i32 = -1;
 /// The number that PostgreSQL adds to a length, and to packed digits.
 const HEADER: i32 = 4;
 
+/// The bits of an interval's fields in a modifier, by their words.
+const INTERVAL_FIELDS: [(&str, u16); 13] = [
+    ("year", 1 << 2),
+    ("month", 1 << 1),
+    ("day", 1 << 3),
+    ("hour", 1 << 10),
+    ("minute", 1 << 11),
+    ("second", 1 << 12),
+    ("year to month", 1 << 2 | 1 << 1),
+    ("day to hour", 1 << 3 | 1 << 10),
+    ("day to minute", 1 << 3 | 1 << 10 | 1 << 11),
+    ("day to second", 1 << 3 | 1 << 10 | 1 << 11 | 1 << 12),
+    ("hour to minute", 1 << 10 | 1 << 11),
+    ("hour to second", 1 << 10 | 1 << 11 | 1 << 12),
+    ("minute to second", 1 << 11 | 1 << 12),
+];
+/// Stands for all fields of an interval.
+const ALL_FIELDS: u16 = 0x7fff;
+/// Stands for all digits of a second.
+const ALL_DIGITS: u16 = 0xffff;
+
+/// The bits of an interval's fields, by their words: `day to second`.
+pub fn interval_fields(words: &str) -> Option<u16> {
+    INTERVAL_FIELDS.iter().find(|(own, _)| own.eq_ignore_ascii_case(words)).map(|(_, fields)| *fields)
+}
+
 impl From<TypeId> for ModifiedType {
     fn from(id: TypeId) -> Self {
         Self { id, modifier: NO_MODIFIER }
@@ -36,9 +62,31 @@ impl ModifiedType {
         Self { id, modifier: i32::try_from(length).unwrap_or(i32::MAX).saturating_add(HEADER) }
     }
 
-    /// NUMERIC(p, s).
-    pub fn of_digits(precision: u16, scale: u16) -> Self {
-        Self { id: TypeId::NUMERIC, modifier: (i32::from(precision) << 16 | i32::from(scale)) + HEADER }
+    /// NUMERIC(p, s). The scale, which may be negative, has the last 11 bits.
+    pub fn of_digits(precision: u16, scale: i16) -> Self {
+        Self { id: TypeId::NUMERIC, modifier: (i32::from(precision) << 16 | i32::from(scale) & 0x7ff) + HEADER }
+    }
+
+    /// INTERVAL of certain fields, by their bits ([`interval_fields`]), or with a number of digits
+    /// of a second.
+    pub fn of_interval(fields: Option<u16>, digits: Option<u16>) -> Self {
+        let fields = i32::from(fields.unwrap_or(ALL_FIELDS));
+        Self { id: TypeId::INTERVAL, modifier: fields << 16 | i32::from(digits.unwrap_or(ALL_DIGITS)) }
+    }
+
+    /// The digits of a second of an INTERVAL(n) of all fields.
+    pub fn interval_digits(self) -> Option<u32> {
+        let (fields, digits) = ((self.modifier >> 16) as u16, (self.modifier & 0xffff) as u16);
+        let is_told = self.id == TypeId::INTERVAL && self.modifier >= 0 && fields == ALL_FIELDS && digits != ALL_DIGITS;
+        is_told.then(|| digits.into())
+    }
+
+    /// The words behind INTERVAL: ` day to second(3)`.
+    fn interval_words(self) -> String {
+        let (fields, digits) = ((self.modifier >> 16) as u16, (self.modifier & 0xffff) as u16);
+        let named = INTERVAL_FIELDS.iter().find(|(_, own)| *own == fields).map(|(words, _)| format!(" {words}"));
+        let digits = if digits == ALL_DIGITS { String::new() } else { format!("({digits})") };
+        named.unwrap_or_default() + &digits
     }
 
     /// The characters of a VARCHAR(n) or CHAR(n); `None` for other types, and without a length.
@@ -48,9 +96,11 @@ impl ModifiedType {
     }
 
     /// The precision and the scale of a NUMERIC(p, s).
-    pub fn digits(self) -> Option<(u16, u16)> {
+    pub fn digits(self) -> Option<(u16, i16)> {
         let packed = u32::try_from(self.modifier.checked_sub(HEADER)?).ok()?;
-        let digits = (u16::try_from(packed >> 16).ok()?, (packed & 0xffff) as u16);
+        // The scale's sign is its eleventh bit.
+        let scale = ((packed & 0x7ff) ^ 0x400) as i16 - 0x400;
+        let digits = (u16::try_from(packed >> 16).ok()?, scale);
         (self.id == TypeId::NUMERIC).then_some(digits)
     }
 
@@ -182,6 +232,8 @@ constants! {
     BOOL = 16 "bool";
     /// BYTEA.
     BYTEA = 17 "bytea";
+    /// "char": a single byte.
+    CHAR = 18 "char";
     /// NAME: of a catalog object.
     NAME = 19 "name";
     /// BIGINT.
@@ -333,13 +385,17 @@ impl fmt::Display for ModifiedType {
                 let (name, zone) = id.sql_name().split_once(' ').unwrap_or((id.sql_name(), ""));
                 write!(f, "{name}({}) {zone}", self.modifier)
             }
+            (TypeId::INTERVAL, ..) if self.modifier >= 0 => write!(f, "interval{}", self.interval_words()),
             (id, ..) => id.fmt(f),
         }
     }
 }
 impl fmt::Display for TypeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.sql_name())
+        match self.facts() {
+            Some(facts) => f.write_str(&facts.sql_name),
+            None => write!(f, "??? (OID {})", self.0),
+        }
     }
 }
 
@@ -358,6 +414,7 @@ mod tests {
     fn names_are_sqls() {
         assert_eq!(TypeId::TIMESTAMPTZ.to_string(), "timestamp with time zone");
         assert_eq!(TypeId::INT4.to_string(), "integer");
+        assert_eq!(TypeId(869).to_string(), "??? (OID 869)");
         assert_eq!(TypeId::by_name("char").unwrap().to_string(), "\"char\"");
     }
 
@@ -367,6 +424,16 @@ mod tests {
         assert_eq!((varchar.modifier, varchar.length(), varchar.digits()), (9, Some(5), None));
         let numeric = ModifiedType::of_digits(12, 2);
         assert_eq!((numeric.modifier, numeric.digits(), numeric.length()), (786_438, Some((12, 2)), None));
+        let negative = ModifiedType::of_digits(2, -3);
+        assert_eq!((negative.modifier, negative.digits()), (133_121, Some((2, -3))));
+        let seconds = ModifiedType::of_interval(None, Some(2));
+        let range = ModifiedType::of_interval(interval_fields("DAY TO SECOND"), Some(2));
+        assert_eq!((seconds.modifier, range.modifier), (2_147_418_114, 470_286_338));
+        let fields = ModifiedType::of_interval(interval_fields("year to month"), None);
+        assert_eq!(
+            [seconds, range, fields].map(|of| of.to_string()),
+            ["interval(2)", "interval day to second(2)", "interval year to month"]
+        );
         let none = ModifiedType::from(TypeId::NUMERIC);
         assert_eq!((none.digits(), ModifiedType::from(TypeId::VARCHAR).length()), (None, None));
         let shown =

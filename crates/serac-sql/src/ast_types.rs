@@ -31,10 +31,10 @@ pub(crate) fn sql_type(to: &TypeName) -> Result<SqlType> {
         TypeId::TIME => time(ColumnType::Time, first),
         TypeId::TIMESTAMP => time(ColumnType::Timestamp { utc: false }, first),
         TypeId::TIMESTAMPTZ => time(ColumnType::Timestamp { utc: true }, first),
-        TypeId::INTERVAL if to.fields.is_some() || first.is_some() => {
-            return Err(SqlError::unsupported("an interval of certain fields or digits as the type of a column"));
+        TypeId::INTERVAL if to.fields.is_some() => {
+            return Err(SqlError::unsupported("an interval of certain fields as the type of a column"));
         }
-        TypeId::INTERVAL => ColumnType::Interval.into(),
+        TypeId::INTERVAL => time(ColumnType::Interval, first),
         TypeId::TEXT => ColumnType::Utf8.into(),
         TypeId::VARCHAR | TypeId::BPCHAR => {
             let (length, fixed_length) = (first.and_then(|length| u32::try_from(length).ok()), id == TypeId::BPCHAR);

@@ -8,10 +8,11 @@ use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::expressions::replaced;
 use crate::files;
-use crate::identifiers::{TEMPORARY_SCHEMA, quote};
+use crate::identifiers::{CATALOG_SCHEMA, SEARCH_PATH, TEMPORARY_SCHEMA, quote};
 use crate::kept_expression::KeptExpression;
 use crate::limits::cancelled;
 use crate::parsed::Source;
+use crate::pg_catalog::image::{relation_number, table_number};
 use crate::pg_catalog::system_table;
 use crate::plan_text::logical_text;
 use crate::planner::{Names, check_size, functions, in_planner};
@@ -29,27 +30,28 @@ use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF, cast, lit,
+    AggregateUDF, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, TableSource, WindowUDF,
+    cast, lit,
 };
 use futures::FutureExt;
 use serac_binder::{
-    BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, Definition, DefinitionText, Environment, FileCall,
-    Generation, IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrow_type,
-    is_registered, type_of_arrow,
+    BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, ColumnOrigin, Definition, DefinitionText, Environment,
+    FileCall, Generation, IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrow_type,
+    dimensions, is_registered, of_dimensions, type_of_arrow,
 };
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::json_text::check as check_document;
 use serac_engine::security::Columns;
-use serac_engine::{EngineError, Table};
-use serac_functions::{StyledFunctions, cast_of_text};
+use serac_engine::{DEFAULT_SCHEMA, EngineError, Table};
+use serac_functions::{StyledFunctions, cast_of_text, cast_value};
 use serac_parser::tree::{Expr as Tree, Name, Query, Span, StatementKind, TypeName};
-use serac_pg::{Signature, TypeId};
+use serac_pg::{ArrayText, ModifiedType, Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
 use serac_values::TimeStyle;
 use serac_values::free_numbers::{of_list_parameter, of_parameter};
 use serac_values::texts_as_times::{is_relative, is_time};
-use serac_values::wire::styled_texts;
+use serac_values::wire::{is_list, styled_texts, told_type, with_origin};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -121,10 +123,25 @@ fn registered(state: &SessionState, name: &str, kind: TypeId) -> Result<ScalarVa
 /// do not count.
 fn styled_value(shared: &SessionEnv, value: &ScalarValue, id: TypeId) -> Result<Option<ScalarValue>> {
     let Some(style) = shared.styled_functions().filter(|_| !value.is_null()) else { return Ok(None) };
-    match arrow_type(id) {
+    match stored_type(value, id) {
         Some(stored) => style.value(value, &stored),
         None => Ok(None),
     }
+}
+
+/// The number of dimensions of a parameter that is an array, or a text that may become one; one for
+/// other values.
+fn dimensions_of(value: &ScalarValue) -> usize {
+    match value.try_as_str() {
+        Some(text) => text.map_or(1, ArrayText::dimensions_of),
+        None => dimensions(&value.data_type()).max(1),
+    }
+}
+
+/// The Arrow type in which a parameter of a type is stored that has this value.
+fn stored_type(value: &ScalarValue, id: TypeId) -> Option<DataType> {
+    let stored = arrow_type(id)?;
+    Some(if id.element().is_some() { of_dimensions(stored, dimensions_of(value)) } else { stored })
 }
 
 /// The value of a parameter as one of its type.
@@ -135,7 +152,11 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
         return Ok(number);
     }
     if id.element() == Some(TypeId::NUMERIC) {
-        return of_list_parameter(value);
+        let texts = of_dimensions(DataType::new_list(DataType::Utf8View, true), dimensions_of(value));
+        return match value.try_as_str() {
+            Some(Some(_)) => of_list_parameter(&cast_value(value, &texts)?),
+            _ => of_list_parameter(value),
+        };
     }
     // A document may be one of the other type.
     match (value.try_as_str(), id) {
@@ -149,7 +170,8 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
         }
         _ => {}
     }
-    let Some(stored) = arrow_type(id).filter(|stored| value.data_type() != *stored) else { return Ok(value.clone()) };
+    let stored = stored_type(value, id).filter(|stored| value.data_type() != *stored);
+    let Some(stored) = stored else { return Ok(value.clone()) };
     // A text is read as a quoted constant.
     if let Some(Some(text)) = value.try_as_str().filter(|_| type_of_arrow(&stored) != Some(TypeId::TEXT)) {
         match serac_binder::value_of_text(text, id) {
@@ -158,7 +180,10 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
             Ok(None) | Err(_) => {}
         }
     }
-    Ok(value.cast_to(&stored)?)
+    match is_list(&stored) {
+        true => cast_value(value, &stored),
+        false => Ok(value.cast_to(&stored)?),
+    }
 }
 
 /// The plan with these names of its columns.
@@ -348,18 +373,28 @@ pub(crate) fn of_one_table(
     bound.parts.is_empty().then(|| named(bound, source, postgresql_names))
 }
 
+/// The dimensions of the parameters of a statement with values; empty if no array has several.
+/// Those with more than one have another Arrow type, and so the statement is bound for them.
+fn dimensions_of_parameters(source: &Source) -> Vec<usize> {
+    let values = source.arguments().values.as_deref().unwrap_or_default();
+    let all: Vec<usize> = values.iter().map(dimensions_of).collect();
+    if all.iter().all(|dimensions| *dimensions == 1) { Vec::new() } else { all }
+}
+
 async fn bound_statement(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) -> Result<BoundStatement> {
     if source.query().is_some() {
         return Ok(bound(state, shared, source).await?.into());
     }
     let statement = source.statement();
-    let kept = source.kept();
+    let dimensions = dimensions_of_parameters(source);
+    let kept = source.kept().filter(|_| dimensions.is_empty());
     if let Some(kept) = kept
         && let Some(bound) = kept.find(shared, &source.types())?
     {
         return Ok(bound);
     }
     let session = InSession::knowing(state, shared, serac_binder::relations_of_statement(statement)).await?;
+    let session = InSession { dimensions, ..session };
     let mut bound = known(serac_binder::bind_statement(&session, statement, &source.types()), source)?;
     for plan in bound.plans_mut() {
         check_size(plan)?;
@@ -410,7 +445,8 @@ fn known<T>(bound: Result<T, BindError>, source: &Source) -> Result<T> {
 /// The errors of the query.
 async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) -> Result<BoundQuery> {
     let query = source.query().ok_or_else(|| SqlError::unsupported("a change in the place of a query"))?;
-    let kept = source.kept();
+    let dimensions = dimensions_of_parameters(source);
+    let kept = source.kept().filter(|_| dimensions.is_empty());
     if let Some(kept) = kept
         && let Some(BoundStatement { parts, body: BoundBody::Query(plan, columns), parameters }) =
             kept.find(shared, &source.types())?
@@ -418,7 +454,7 @@ async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) 
         return Ok(BoundQuery { parts, plan, columns, parameters });
     }
     let session = InSession::knowing(state, shared, serac_binder::relations(query)).await?;
-    let session = session.with_parts(source.parts());
+    let session = InSession { dimensions, ..session.with_parts(source.parts()) };
     let mut bound = known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)?;
     for plan in bound.parts.iter_mut().flat_map(BoundPart::plans_mut).map(|plan| &*plan).chain([&bound.plan]) {
         check_size(plan)?;
@@ -549,7 +585,11 @@ fn shown(plan: &LogicalPlan, columns: &[OutputColumn], source: &Source, postgres
     };
     let fields = schema.fields().iter().zip(columns);
     let field = |(field, column): (&FieldRef, &OutputColumn)| {
-        field_of(field.as_ref().clone().with_name(name(column)), column.modified_type())
+        let field = field_of(field.as_ref().clone().with_name(name(column)), column.modified_type());
+        match column.origin {
+            Some(ColumnOrigin { relation, column }) => with_origin(field, relation, column),
+            None => field,
+        }
     };
     let fields: Vec<Field> = fields.map(field).collect();
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
@@ -565,6 +605,8 @@ struct InSession<'s> {
     digits: Vec<Option<(u8, i8)>>,
     /// Whether it is bound on a thread that may wait for a disk.
     may_wait: bool,
+    /// The dimensions of parameters that are arrays, or texts of them; empty if all have one.
+    dimensions: Vec<usize>,
     /// Why one cannot be read, too: a query of WITH may have its name.
     relations: HashMap<Vec<String>, Result<Relation>>,
     /// The functions for the session's settings of times; `None` for the default settings.
@@ -603,6 +645,7 @@ impl<'s> InSession<'s> {
             parts: RefCell::default(),
             digits: Vec::new(),
             may_wait: true,
+            dimensions: Vec::new(),
             relations: HashMap::new(),
         }
     }
@@ -667,13 +710,24 @@ impl<'s> InSession<'s> {
         let Ok(schema) = self.names.state().schema_for_ref(resolved.clone()) else { return };
         let found = schema.table(&resolved.table).await.transpose();
         if let Some(found) = found {
-            self.relations.insert(key, found.map(|provider| relation(provider, reference)).map_err(SqlError::from));
+            let number = || number_of(&self.shared, &resolved.schema, &resolved.table);
+            let found = found.map(|provider| relation(provider, reference, number));
+            self.relations.insert(key, found.map_err(SqlError::from));
         }
     }
 }
 
-/// A table or a view.
-fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Relation {
+/// The number of a relation that is no table, by its name.
+fn number_of(shared: &SessionEnv, schema: &str, name: &str) -> u32 {
+    let Some(view) = shared.view().filter(|_| schema == SEARCH_PATH) else { return relation_number(schema, name) };
+    // It is found as the resolver finds it.
+    let schema = if owner_planned_for().is_some() { DEFAULT_SCHEMA } else { view.schema_of(name) };
+    let is_system = schema != TEMPORARY_SCHEMA && system_table::is_table(CATALOG_SCHEMA, name);
+    relation_number(if is_system { CATALOG_SCHEMA } else { schema }, name)
+}
+
+/// A table or a view. `number` gives that of a relation that is no table.
+fn relation(provider: Arc<dyn TableProvider>, name: TableReference, number: impl FnOnce() -> u32) -> Relation {
     let schema = columns_of(&provider);
     let definition = provider.downcast_ref::<SeracTable>().map(|table| &table.table().definition);
     let fields = schema.fields().iter().filter(|field| field.name() != ROW_ID_COLUMN);
@@ -683,7 +737,8 @@ fn relation(provider: Arc<dyn TableProvider>, name: TableReference) -> Relation 
     if let Some(definition) = definition {
         key = definition.primary_key().filter(|key| key.constraint).map_or_else(Vec::new, |key| key.columns.clone());
     }
-    Relation { source: provider_as_source(provider), name, types, key }
+    let number = definition.map_or_else(number, table_number);
+    Relation { source: provider_as_source(provider), name, types, key, number }
 }
 
 /// The error of a part of the statement.
@@ -697,6 +752,24 @@ fn at_span(error: SqlError, span: Span) -> BindError {
 }
 
 impl InSession<'_> {
+    /// The Arrow type of an expression that is cast to a type. An array keeps its dimensions; those
+    /// of a text are known if it is a constant or a parameter.
+    fn cast_type(&self, expr: &Expr, to: TypeId, schema: &DFSchema) -> Result<Option<DataType>, BindError> {
+        let Some(stored) = arrow_type(to) else { return Ok(None) };
+        if !is_list(&stored) || to.is_vector() {
+            return Ok(Some(stored));
+        }
+        let dimensions = match expr {
+            Expr::Literal(value, _) => dimensions_of(value),
+            Expr::Placeholder(parameter) => {
+                let number = parameter.id.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
+                number.and_then(|number| self.dimensions.get(number.checked_sub(1)?)).copied().unwrap_or(1)
+            }
+            other => dimensions(&other.get_type(schema)?),
+        };
+        Ok(Some(of_dimensions(stored, dimensions)))
+    }
+
     /// A quoted constant by the session's settings; `None` if they do not count.
     fn styled_constant(&self, text: &str, to: &DataType, span: Span) -> Result<Option<Expr>, BindError> {
         let Some(style) = &self.style_of_constants else { return Ok(None) };
@@ -741,7 +814,8 @@ impl Environment for InSession<'_> {
             _ => BindError::Plan(error.external()),
         })?;
         let view = self.view().map_err(|error| BindError::Plan(error.external()))?;
-        let relation = relation(Arc::new(self.shared.provider(&view, &table, true)), TableReference::bare(TARGET));
+        let relation =
+            relation(Arc::new(self.shared.provider(&view, &table, true)), TableReference::bare(TARGET), || 0);
         let definition = &table.definition;
         let generation = |column: &ColumnDefinition| match column {
             ColumnDefinition { generation: Some(_), .. } => Generation::Expression,
@@ -792,6 +866,14 @@ impl Environment for InSession<'_> {
         self.digits.clone()
     }
 
+    fn type_of_field(&self, field: &Field) -> Option<ModifiedType> {
+        told_type(field).map(|(id, modifier)| ModifiedType { id: TypeId(id), modifier })
+    }
+
+    fn dimensions_of_parameters(&self) -> Vec<usize> {
+        self.dimensions.clone()
+    }
+
     fn scalar(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         Some(self.styled(name, self.names.scalar(name)?))
     }
@@ -832,7 +914,7 @@ impl Environment for InSession<'_> {
         if self.style.is_none() && self.style_of_constants.is_none() {
             return Ok(None);
         }
-        let Some(stored) = arrow_type(to) else { return Ok(None) };
+        let Some(stored) = self.cast_type(expr, to, schema)? else { return Ok(None) };
         if from != TypeId::UNKNOWN {
             let is_known = arrow_type(from).is_some() && from != TypeId::UUID && to != TypeId::JSON;
             let style = self.style.as_ref().filter(|_| is_known && !is_registered(from) && !is_registered(to));
@@ -849,7 +931,7 @@ impl Environment for InSession<'_> {
         Ok(style.map(|style| style.cast(expr, &stored, schema)).transpose()?.flatten())
     }
 
-    fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, _: &DFSchema) -> Result<Option<Expr>, BindError> {
+    fn cast(&self, expr: &Expr, from: TypeId, to: TypeId, schema: &DFSchema) -> Result<Option<Expr>, BindError> {
         let is_text = |id| matches!(id, TypeId::UNKNOWN | TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR);
         if is_registered(to) && is_text(from) {
             return Ok(self.registered("pg_reg_oid", to, expr));
@@ -897,7 +979,7 @@ impl Environment for InSession<'_> {
         let is_uuid = from == TypeId::UUID || to == TypeId::UUID;
         let from_stored =
             from == TypeId::UNKNOWN || from.element() == Some(TypeId::NUMERIC) || arrow_type(from).is_some();
-        let stored = arrow_type(to).filter(|_| from_stored && !is_uuid);
+        let stored = self.cast_type(expr, to, schema)?.filter(|_| from_stored && !is_uuid);
         // A constant without a type is read at once; the text of a text constant is read when it is
         // reached.
         let late = |stored: &DataType| (from != TypeId::UNKNOWN).then(|| cast_of_text(expr, stored)).flatten();
@@ -917,7 +999,7 @@ impl Environment for InSession<'_> {
             return Ok(None);
         }
         let source = self.names.table_function(name, arguments.to_vec())?;
-        Ok(Some(relation(source_as_provider(&source)?, TableReference::bare(name))))
+        Ok(Some(relation(source_as_provider(&source)?, TableReference::bare(name), || 0)))
     }
 
     fn reads_files(&self, name: &str) -> bool {
@@ -930,7 +1012,7 @@ impl Environment for InSession<'_> {
         }
         let found = self.view().and_then(|view| files::files(self.names.state(), &self.shared, &view, call));
         match found {
-            Ok(table) => Ok(relation(Arc::new(table), TableReference::bare(call.function.unwrap_or("file")))),
+            Ok(table) => Ok(relation(Arc::new(table), TableReference::bare(call.function.unwrap_or("file")), || 0)),
             Err(error) => Err(at_span(error, call.span)),
         }
     }

@@ -5,7 +5,7 @@
 //! metadata of the fields ([`crate::wire::with_type`]). A view keeps no types: it has those of its
 //! query, and so of its tables at the time.
 
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::wire::{told_type, type_of, with_type};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -158,10 +158,15 @@ fn kept_type(field: &Field) -> Result<SqlType> {
             let length = u32::try_from(of.modifier).ok().filter(|digits| *digits < 6);
             Ok(SqlType { length, ..stored_type(field.data_type())? })
         }
+        Some(of) if of.id == TypeId::INTERVAL => {
+            let length = of.interval_digits().filter(|digits| *digits < 6);
+            Ok(SqlType { length, ..ColumnType::Interval.into() })
+        }
         Some(of) if of.id == TypeId::JSON => Ok(ColumnType::JsonText.into()),
         _ => match field.data_type() {
             DataType::LargeUtf8 => Ok(ColumnType::Json.into()),
             DataType::LargeBinary => Ok(ColumnType::Numeric.into()),
+            DataType::FixedSizeBinary(1) => Err(SqlError::unsupported("a column of type \"char\"")),
             other => stored_type(other),
         },
     }

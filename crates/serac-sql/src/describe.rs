@@ -23,7 +23,11 @@ use std::sync::Arc;
 /// texts that are not TEXT; 0 for others.
 fn oids_told(types: &[TypeId]) -> Vec<u32> {
     let is_told = |id: &TypeId| {
-        id.element().is_some() || matches!(*id, TypeId::OID | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME)
+        id.element().is_some()
+            || matches!(
+                *id,
+                TypeId::CHAR | TypeId::OID | TypeId::VOID | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME
+            )
     };
     types.iter().map(|id| if is_told(id) { id.0 } else { 0 }).collect()
 }

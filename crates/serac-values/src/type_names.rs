@@ -7,6 +7,7 @@
 use crate::wire;
 use datafusion::arrow::datatypes::DataType;
 use serac_engine::catalog::definition::SqlType;
+use serac_pg::{ModifiedType, NO_MODIFIER, TypeId};
 use std::sync::LazyLock;
 
 /// A type.
@@ -184,9 +185,10 @@ pub fn format(oid: u32, modifier: Option<i32>) -> String {
             None => "character".into(),
         },
         "numeric" => match modifier {
-            Some(modifier) => format!("numeric({},{})", (modifier - 4) >> 16, (modifier - 4) & 0xffff),
+            Some(modifier) => ModifiedType { id: TypeId::NUMERIC, modifier }.to_string(),
             None => "numeric".into(),
         },
+        "interval" => ModifiedType { id: TypeId::INTERVAL, modifier: modifier.unwrap_or(NO_MODIFIER) }.to_string(),
         "time" => format!("time{} without time zone", digits()),
         "timetz" => format!("time{} with time zone", digits()),
         "timestamp" => format!("timestamp{} without time zone", digits()),

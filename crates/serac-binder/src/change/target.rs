@@ -6,9 +6,8 @@ use crate::error::{BindError, Result};
 use crate::from::{Rows, last_part};
 use crate::scope::ScopeItem;
 use crate::selected::Selected;
-use crate::statement::OutputColumn;
 use crate::target::{Target, no_value};
-use crate::types::{is_no_type, is_registered, known_type, or_no_type};
+use crate::types::{is_no_type, is_registered, known_type};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlanBuilder};
 use serac_parser::tree::{Alias, Ident, Name};
@@ -34,8 +33,7 @@ impl Binder<'_> {
         self.item_names.borrow_mut().push(last.name.clone());
         let relation = &target.relation;
         let scan = LogicalPlanBuilder::scan(relation.name.clone(), relation.source.clone(), None)?.build()?;
-        let fields = scan.schema().fields().iter().zip(&relation.types);
-        let columns = fields.map(|(field, of)| OutputColumn::new(field.name(), or_no_type(*of), last.span)).collect();
+        let columns = relation.columns(&scan, last.span);
         let item = ScopeItem { schema, is_table: true, ..ScopeItem::named(&shown.name) };
         let alias = Alias { name: shown.clone(), columns: names.to_vec() };
         self.named(Selected::new(scan, columns), item, Some(&alias))

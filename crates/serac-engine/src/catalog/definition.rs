@@ -12,8 +12,8 @@ pub const DEFAULT_SCHEMA: &str = "public";
 pub struct SqlType {
     /// The stored type.
     pub column_type: ColumnType,
-    /// Characters at the most, of VARCHAR(n) and CHAR(n). Digits of a second, of TIMESTAMP(n) and
-    /// TIME(n).
+    /// Characters at the most, of VARCHAR(n) and CHAR(n). Digits of a second, of TIMESTAMP(n),
+    /// TIME(n) and INTERVAL(n).
     pub length: Option<u32>,
     /// CHAR(n): trailing blanks do not count and are not kept.
     pub fixed_length: bool,
@@ -48,7 +48,10 @@ impl SqlType {
         if *self == Self::NAME {
             return Some((19, -1));
         }
+        // All fields of an interval, and its digits.
+        let of_interval = |digits: u32| (1186, 0x7fff << 16 | (digits & 0xffff) as i32);
         match (self.column_type, self.length) {
+            (ColumnType::Interval, Some(digits)) => Some(of_interval(digits)),
             (ColumnType::Utf8, length) if self.limit().is_some() || self.without_modifier => {
                 let modifier = length.map_or(-1, |length| i32::try_from(length).unwrap_or(i32::MAX - 4) + 4);
                 Some((if self.fixed_length { bpchar } else { varchar }, modifier))
@@ -85,7 +88,8 @@ impl fmt::Display for SqlType {
             (ColumnType::Time, _) => f.write_str("time without time zone"),
             (ColumnType::Timestamp { utc: false }, _) => f.write_str("timestamp without time zone"),
             (ColumnType::Timestamp { utc: true }, _) => f.write_str("timestamp with time zone"),
-            (ColumnType::Interval, _) => f.write_str("interval"),
+            (ColumnType::Interval, Some(n)) => write!(f, "interval({n})"),
+            (ColumnType::Interval, None) => f.write_str("interval"),
             (ColumnType::Utf8, Some(_)) if *self == Self::NAME => f.write_str("name"),
             (ColumnType::Utf8, Some(n)) if self.fixed_length => write!(f, "character({n})"),
             (ColumnType::Utf8, Some(n)) => write!(f, "character varying({n})"),

@@ -35,6 +35,7 @@ fn fit<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result
             Some(rounded) => Ok(Value::Int64(rounded)),
             None => Err(EngineError::TooLong { sql_type: column.sql_type.to_string() }),
         },
+        (Value::Int128(bits), Some(_)) => Ok(Value::Int128(column.sql_type.rounded_interval(bits))),
         (Value::Bytes(bytes), Some(_)) => {
             let text = std::str::from_utf8(bytes).expect("columns of lengths have texts");
             Ok(Value::Bytes(column.sql_type.kept(text)?.as_bytes()))

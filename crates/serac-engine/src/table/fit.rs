@@ -11,9 +11,10 @@ use crate::json_text::{check, check_documents};
 use crate::table::Table;
 use crate::values::value_at;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Time64MicrosecondType, TimestampMicrosecondType};
+use arrow_array::types::{IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_buffer::IntervalMonthDayNano;
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use serac_numeric::Numeric;
 use serac_storage::{ColumnType, StorageError, Value};
 use std::borrow::Cow;
@@ -144,6 +145,15 @@ impl SqlType {
         (nearest < end).then_some(nearest)
     }
 
+    /// An interval, as it is stored, with its time rounded to the digits of a second that a column
+    /// of this type keeps, away from zero.
+    pub(crate) fn rounded_interval(&self, bits: i128) -> i128 {
+        let Some(digits) = self.length.filter(|digits| *digits < 9) else { return bits };
+        let (nanos, unit) = ((bits >> 64) as i64, 10_i64.pow(9 - digits));
+        let nearest = nanos.saturating_add(unit / 2 * nanos.signum()) / unit * unit;
+        i128::from(nearest) << 64 | bits & i128::from(u64::MAX)
+    }
+
     /// Values as a column of this type keeps them: lengths checked, without CHAR's trailing blanks,
     /// times rounded.
     ///
@@ -153,7 +163,7 @@ impl SqlType {
         if self.limit().is_none() {
             return Ok(array.clone());
         }
-        if let ColumnType::Time | ColumnType::Timestamp { .. } = self.column_type {
+        if let ColumnType::Time | ColumnType::Timestamp { .. } | ColumnType::Interval = self.column_type {
             return self.rounded_array(array);
         }
         let Some(strings) = array.as_string_view_opt() else { return Ok(array.clone()) };
@@ -183,6 +193,14 @@ impl SqlType {
                 let times = array.as_primitive::<TimestampMicrosecondType>();
                 let times = times.try_unary::<_, TimestampMicrosecondType, EngineError>(of_one)?;
                 Arc::new(times.with_timezone_opt(zone.clone()))
+            }
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                let of_one = |interval: IntervalMonthDayNano| {
+                    let bits = self.rounded_interval(i128::from(interval.nanoseconds) << 64);
+                    IntervalMonthDayNano::new(interval.months, interval.days, (bits >> 64) as i64)
+                };
+                let intervals = array.as_primitive::<IntervalMonthDayNanoType>();
+                Arc::new(intervals.unary::<_, IntervalMonthDayNanoType>(of_one))
             }
             // Another type is refused where it is written.
             _ => array.clone(),
@@ -234,6 +252,10 @@ fn fit_value(table: &Table, column: &ColumnDefinition, value: &mut Value<'_>) ->
     if let Value::Int64(micros) = value {
         let rounded = column.sql_type.rounded(*micros);
         *micros = rounded.ok_or_else(|| EngineError::TooLong { sql_type: column.sql_type.to_string() })?;
+        return Ok(());
+    }
+    if let (Value::Int128(bits), ColumnType::Interval) = (&mut *value, column.sql_type.column_type) {
+        *bits = column.sql_type.rounded_interval(*bits);
         return Ok(());
     }
     let Value::Bytes(bytes) = value else { return Ok(()) };

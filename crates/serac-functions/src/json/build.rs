@@ -11,7 +11,7 @@ use serac_engine::json_text::quote;
 use serac_engine::values::value_at;
 use serac_storage::ColumnType;
 use serac_values::SqlError;
-use serac_values::wire::{column, json_in_row, write_text};
+use serac_values::wire::{column, missing_blanks, width, write_text};
 use std::sync::Arc;
 
 /// Each row's text, as results have it.
@@ -57,10 +57,16 @@ impl<'a> Values<'a> {
         let kind = match data_type {
             &JSON => Kind::Document(documents(array)),
             data_type if is_array(data_type) => Kind::List,
-            DataType::Struct(_) if let Some(json) = json_in_row(array) => return Self::of(json),
             DataType::Struct(fields) => {
                 let columns = fields.iter().zip(array.as_struct().columns());
-                let columns = columns.map(|(field, column)| Ok((field.name().as_str(), Self::of(column)?)));
+                let columns = columns.map(|(field, column)| {
+                    let values = Self::of(column)?;
+                    let values = match width(field) {
+                        Some(width) => values.padded(width),
+                        None => values,
+                    };
+                    Ok((field.name().as_str(), values))
+                });
                 Kind::Row(columns.collect::<Result<_, SqlError>>()?)
             }
             DataType::LargeBinary => Kind::Bare(texts(array)?),
@@ -88,6 +94,15 @@ impl<'a> Values<'a> {
             },
         };
         Ok(Self { array, kind })
+    }
+
+    /// Texts with the blanks that a CHAR(n) shows.
+    fn padded(mut self, width: usize) -> Self {
+        if let Kind::Quoted(texts) = &mut self.kind {
+            let padded = |text: &mut String| *text += &" ".repeat(missing_blanks(text.as_bytes(), width));
+            texts.iter_mut().flatten().for_each(padded);
+        }
+        self
     }
 
     /// Whether they are arrays or rows.

@@ -9,7 +9,7 @@ use serac_engine::json::{self, Json, normalized};
 use serac_engine::json_text::{self, check_escapes};
 use serac_values::SqlError;
 use serac_values::text_types::is_text_or_null;
-use serac_values::wire::array_elements;
+use serac_values::wire::read_array;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -129,20 +129,20 @@ pub(super) type Texts = Vec<Option<String>>;
 
 /// The texts that each row has as an array, or as a text in braces.
 pub(super) fn texts_of(array: &ArrayRef) -> Result<Vec<Option<Texts>>, SqlError> {
+    let subscripts = || SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts");
     let strings = |array: &ArrayRef| -> Result<Texts, SqlError> {
         let texts = cast(array, &DataType::Utf8View)?;
         Ok(texts.as_string_view().iter().map(|text| text.map(str::to_owned)).collect())
     };
     if !is_array(array.data_type()) {
-        let malformed = |text: &str| {
-            SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{text}\""))
+        let row = |text: Option<String>| {
+            let array = text.as_deref().map(read_array).transpose()?;
+            array.map(|array| if array.lengths.len() > 1 { Err(subscripts()) } else { Ok(array.elements) }).transpose()
         };
-        let row =
-            |text: Option<String>| text.map(|text| array_elements(&text).ok_or_else(|| malformed(&text))).transpose();
         return strings(array)?.into_iter().map(row).collect();
     }
     let list = |elements: ArrayRef| match is_array(elements.data_type()) && !elements.is_empty() {
-        true => Err(SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts")),
+        true => Err(subscripts()),
         false => strings(&elements),
     };
     (0..array.len()).map(|row| elements_of(array, row).map(list).transpose()).collect()

@@ -6,7 +6,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use serac_engine::values::value_at;
 use serac_sql::wire::{
-    Purpose, as_told, check_widths, column_of, field_type, is_json, width, with_texts, write_binary, write_blanks,
+    Purpose, as_told, check_widths, column_of, field_type, origin, width, with_texts, write_binary, write_blanks,
     write_styled_text, write_text,
 };
 use serac_sql::{Rows, SqlError, TimeStyle};
@@ -41,9 +41,9 @@ pub(super) fn describe(out: &mut Vec<u8>, schema: &Schema, formats: &Formats) {
         for (i, field) in schema.fields().iter().enumerate() {
             let column = field_type(field);
             put_string(out, field.name());
-            // The column belongs to no table, and has no number in one.
-            put_i32(out, 0);
-            put_i16(out, 0);
+            let (relation, number) = origin(field).unwrap_or_default();
+            put_i32(out, relation as i32);
+            put_i16(out, number);
             put_i32(out, column.oid as i32);
             put_i16(out, column.size);
             put_i32(out, column.modifier);
@@ -108,7 +108,7 @@ impl WireBatch {
                 _ => array,
             };
             let (array, column_type) =
-                column_of(&array, formats.is_binary(i), is_json(field)).map_err(SqlError::from)?;
+                column_of(&array, formats.is_binary(i), field_type(field).oid).map_err(SqlError::from)?;
             Ok((array, column_type, width(field)))
         };
         let columns = batch.columns().iter().enumerate().map(sent).collect::<Result<Vec<_>, WireError>>()?;

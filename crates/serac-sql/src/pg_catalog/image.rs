@@ -9,13 +9,14 @@
 //! types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where those are
 //! fixed.
 
-use super::layout::{LAYOUTS, Layout};
+use super::layout::{LAYOUTS, Layout, find};
 use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
 use crate::index_names::index_column_name;
 use crate::wire::{WireColumn, told_type, type_of};
 use serac_engine::catalog::Schema;
 use serac_engine::catalog::definition::{
-    BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SequenceDefinition, SqlType, ViewDefinition,
+    BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SequenceDefinition, SqlType, TableDefinition,
+    ViewDefinition,
 };
 use serac_engine::catalog::sequence::Sequence;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, security};
@@ -41,6 +42,31 @@ pub(super) fn hashed(kind: &str, name: &str) -> u32 {
     let bytes = kind.bytes().chain([0]).chain(name.bytes());
     let hash = bytes.fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     (hash & 0x3fff_ffff) | 0x4000_0000
+}
+
+/// The number of a table or a sequence of the database, by the engine's.
+fn engine_number(id: u32) -> u32 {
+    FIRST_USER_OID + id
+}
+
+/// The number that a relation has by its name, unless another name gives the same.
+fn named_number(schema: &str, name: &str) -> u32 {
+    hashed("relation", &format!("{schema}.{name}"))
+}
+
+/// The number of a table.
+pub(crate) fn table_number(definition: &TableDefinition) -> u32 {
+    match definition.schema.as_str() {
+        TEMPORARY_SCHEMA => named_number(TEMPORARY_SCHEMA, &definition.name),
+        _ => engine_number(definition.id.0),
+    }
+}
+
+/// The number of a view, or of a system table. The names of all relations are not compared here:
+/// where two give one number, the later has another in `pg_class`.
+pub(crate) fn relation_number(schema: &str, name: &str) -> u32 {
+    let fixed = find(schema, name).map(|layout| layout.oid).filter(|oid| *oid > 0);
+    fixed.unwrap_or_else(|| named_number(schema, name))
 }
 
 pub(super) struct Namespace {
@@ -207,7 +233,10 @@ impl Image {
     }
 
     fn number(&mut self, kind: &str, name: &str) -> u32 {
-        let mut oid = hashed(kind, name);
+        self.free_number(hashed(kind, name))
+    }
+
+    fn free_number(&mut self, mut oid: u32) -> u32 {
         while !self.used.insert(oid) {
             oid = (oid + 1) | 0x4000_0000;
         }
@@ -222,7 +251,7 @@ impl Image {
     fn add(&mut self, schema: &str, name: &str, oid: Option<u32>, object: Object) -> usize {
         let oid = match oid {
             Some(oid) => oid,
-            None => self.number("relation", &format!("{schema}.{name}")),
+            None => self.free_number(named_number(schema, name)),
         };
         let namespace = self.namespaces.iter().find(|n| n.name == schema).map_or(0, |n| n.oid);
         let at = self.relations.len();
@@ -233,7 +262,7 @@ impl Image {
     }
 
     fn add_schema(&mut self, name: &str, schema: &Schema, numbered: bool) {
-        let number = |id: u32| numbered.then_some(FIRST_USER_OID + id);
+        let number = |id: u32| numbered.then(|| engine_number(id));
         for table in schema.tables.values() {
             let at = self.add(name, table.name(), number(table.definition.id.0), Object::Table(table.clone()));
             for key in &table.definition.keys {

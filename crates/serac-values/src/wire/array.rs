@@ -1,24 +1,25 @@
 //! Arrays as the protocol writes and reads them: as text in braces, or in binary form with their
 //! dimensions and the number of the elements' type.
 
-use super::array_text::{read_array, several_dimensions};
+use super::array_text::read_array;
 use super::columns::to_wire;
 use super::decode::{Given, numbers, scalar, utf8};
 use super::encode::{write_binary, write_text};
 use super::rows::{RECORD, binary_forms};
-use super::types::{JSON, OID, TEXT, of_oid, oid, wire_type};
+use super::types::{CHAR, JSON, OID, TEXT, of_oid, oid, wire_type};
 use crate::assignment::assign;
 use crate::error::{Result, SqlError};
 use crate::type_names::{self, array_type, element_type};
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewBuilder, Int32Array, StringViewBuilder, new_empty_array,
+    Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, Int32Array, StringViewBuilder, new_empty_array,
 };
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, concat};
 use datafusion::arrow::datatypes::{DataType, UInt32Type};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
-use datafusion::common::utils::SingleRowListArrayBuilder;
 use serac_engine::values::value_at;
+use serac_numeric_functions::lists::of_dimensions;
+use serac_pg::MOST_DIMENSIONS;
 use serac_storage::ColumnType;
 use std::sync::Arc;
 
@@ -26,8 +27,6 @@ use std::sync::Arc;
 const NUMERIC: u32 = 1700;
 /// Elements of an array at the most.
 const MOST_ELEMENTS: usize = 1 << 20;
-/// PostgreSQL's most dimensions of an array.
-const MOST_DIMENSIONS: i32 = 6;
 
 /// The type of a result's column on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +49,17 @@ pub fn element_of(data_type: &DataType) -> Option<&DataType> {
         _ => None,
     }
 }
+/// The depth of nested lists.
+pub fn dimensions(data_type: &DataType) -> usize {
+    element_of(data_type).map_or(0, |element| 1 + dimensions(element))
+}
+
 /// The number of an element's type; in arrays of arrays, of the innermost elements'.
 fn element_oid(data_type: &DataType) -> u32 {
     match data_type {
         DataType::UInt32 => OID,
         DataType::LargeBinary => NUMERIC,
+        DataType::FixedSizeBinary(1) => CHAR,
         other => element_of(other).map_or_else(|| oid(wire_type(other)), element_oid),
     }
 }
@@ -66,6 +71,7 @@ pub fn type_of(data_type: &DataType) -> WireColumn {
     match data_type {
         DataType::UInt32 => of(OID, 4),
         DataType::LargeBinary => of(NUMERIC, -1),
+        DataType::FixedSizeBinary(1) => of(CHAR, 1),
         DataType::Struct(_) => of(RECORD, -1),
         DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => of(30, -1),
         DataType::LargeList(element) if *element.data_type() == DataType::Int16 => of(22, -1),
@@ -88,27 +94,32 @@ pub fn type_of(data_type: &DataType) -> WireColumn {
 /// # Errors
 /// When a value does not fit.
 pub fn column(array: &ArrayRef, binary: bool) -> Result<(ArrayRef, ColumnType), ArrowError> {
-    column_of(array, binary, false)
+    column_of(array, binary, type_of(array.data_type()).oid)
 }
 
-/// As [`column()`]. `is_json`: documents are JSON, and no JSONB ([`super::is_json`]).
+/// As [`column()`], of the type with the number `told` ([`super::field_type`]).
 ///
 /// # Errors
 /// When a value does not fit.
-pub fn column_of(array: &ArrayRef, binary: bool, is_json: bool) -> Result<(ArrayRef, ColumnType), ArrowError> {
+pub fn column_of(array: &ArrayRef, binary: bool, told: u32) -> Result<(ArrayRef, ColumnType), ArrowError> {
     match array.data_type() {
-        DataType::LargeUtf8 if is_json => Ok((array.clone(), ColumnType::JsonText)),
+        DataType::LargeUtf8 if told == JSON => Ok((array.clone(), ColumnType::JsonText)),
         DataType::UInt32 if binary => {
             let bits = array.as_primitive::<UInt32Type>();
             let bits: Int32Array = bits.iter().map(|oid| oid.map(|oid| oid as i32)).collect();
             Ok((Arc::new(bits), ColumnType::Int32))
         }
+        DataType::FixedSizeBinary(1) if binary => {
+            let bytes: BinaryViewArray = array.as_fixed_size_binary().iter().collect();
+            Ok((Arc::new(bytes), ColumnType::Binary))
+        }
         DataType::Struct(_) if binary => Ok((binary_forms(array)?, ColumnType::Binary)),
         data_type if binary && element_of(data_type).is_some() => {
+            let element = element_type(told);
             let mut out = BinaryViewBuilder::with_capacity(array.len());
             each(array, |elements| {
                 match elements {
-                    Some(elements) => out.append_value(binary_form(&elements, is_json)?),
+                    Some(elements) => out.append_value(binary_form(&elements, element)?),
                     None => out.append_null(),
                 }
                 Ok(())
@@ -208,7 +219,7 @@ fn text_form(elements: &ArrayRef, vector: bool) -> Result<String, ArrowError> {
 ///
 /// # Errors
 /// 2202E where arrays in it are of different lengths, or NULL.
-fn dimensions(elements: &ArrayRef) -> Result<(Vec<usize>, ArrayRef), ArrowError> {
+fn in_dimensions(elements: &ArrayRef) -> Result<(Vec<usize>, ArrayRef), ArrowError> {
     let (mut lengths, mut elements) = (vec![elements.len()], elements.clone());
     let mut count = elements.len();
     while is_list(elements.data_type()) {
@@ -236,21 +247,22 @@ fn dimensions(elements: &ArrayRef) -> Result<(Vec<usize>, ArrayRef), ArrowError>
     Ok((lengths, elements))
 }
 
-fn binary_form(elements: &ArrayRef, is_json: bool) -> Result<Vec<u8>, ArrowError> {
-    let (lengths, elements) = dimensions(elements)?;
+/// `element` is the number of the elements' type, if it is told.
+fn binary_form(elements: &ArrayRef, element: Option<u32>) -> Result<Vec<u8>, ArrowError> {
+    let (lengths, elements) = in_dimensions(elements)?;
     // An array without elements has no dimensions.
     let lengths = if elements.is_empty() { Vec::new() } else { lengths };
     let mut out = Vec::new();
     let mut put = |number: i32| out.extend_from_slice(&number.to_be_bytes());
     put(lengths.len() as i32);
     put(i32::from(elements.null_count() > 0));
-    let element = if is_json { JSON } else { element_oid(elements.data_type()) };
+    let element = element.unwrap_or_else(|| element_oid(elements.data_type()));
     put(element as i32);
     for length in lengths {
         put(length as i32);
         put(1);
     }
-    let (values, column_type) = column_of(&elements, true, is_json)?;
+    let (values, column_type) = column_of(&elements, true, element)?;
     for row in 0..values.len() {
         if values.is_null(row) {
             out.extend_from_slice(&(-1i32).to_be_bytes());
@@ -265,8 +277,9 @@ fn binary_form(elements: &ArrayRef, is_json: bool) -> Result<Vec<u8>, ArrowError
     Ok(out)
 }
 
-/// The list of a parameter's elements, which are of the type with this number.
-fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<ScalarValue> {
+/// The array of a parameter's elements, which are of the type with this number, in dimensions of
+/// these lengths.
+fn list(elements: &[Option<&[u8]>], lengths: &[usize], binary: bool, element: u32) -> Result<ScalarValue> {
     let values = match element {
         NUMERIC => numbers(elements, binary)?,
         oid => {
@@ -283,22 +296,22 @@ fn list(elements: &[Option<&[u8]>], binary: bool, element: u32) -> Result<Scalar
         },
         false => ScalarValue::iter_to_array(values)?,
     };
-    Ok(SingleRowListArrayBuilder::new(elements).build_list_scalar())
+    Ok(of_dimensions(elements, lengths))
 }
 
 /// A parameter whose type is an array; `None` for another type.
 ///
 /// # Errors
-/// SQLSTATE of class 22 for bytes that are no such array, 42804 for one of other elements, 0A000
-/// for one with more than one dimension or whose first element does not have the number 1, 54000
-/// for one with more than [`MOST_ELEMENTS`].
+/// SQLSTATE of class 22 for bytes that are no such array, or have more than [`MOST_ELEMENTS`].
+/// 42804 for one of other elements, 0A000 for one whose first element does not have the number 1,
+/// 54000 for too many dimensions.
 pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
     let Some(element) = element_type(given.oid) else { return Ok(None) };
     let Some(bytes) = given.bytes else { return Ok(Some(ScalarValue::Null)) };
     if !given.binary {
-        let texts = read_array(utf8(bytes)?)?;
-        let elements: Vec<Option<&[u8]>> = texts.iter().map(|text| text.as_deref().map(str::as_bytes)).collect();
-        return list(&elements, false, element).map(Some);
+        let array = read_array(utf8(bytes)?)?;
+        let elements: Vec<_> = array.elements.iter().map(|text| text.as_deref().map(str::as_bytes)).collect();
+        return list(&elements, &array.lengths, false, element).map(Some);
     }
     let malformed =
         || SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format of an array");
@@ -309,10 +322,10 @@ pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
         Ok(i32::from_be_bytes(*head))
     };
     let dimensions = number(&mut rest)?;
-    if dimensions < 0 {
+    let Ok(dimensions) = usize::try_from(dimensions) else {
         let message = format!("invalid number of dimensions: {dimensions}");
         return Err(SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, message));
-    }
+    };
     if dimensions > MOST_DIMENSIONS {
         let message =
             format!("number of array dimensions ({dimensions}) exceeds the maximum allowed ({MOST_DIMENSIONS})");
@@ -331,23 +344,24 @@ pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
         );
         return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message));
     }
-    let count = match dimensions {
-        0 => 0,
-        1 => {
-            let (count, first) = (number(&mut rest)?, number(&mut rest)?);
-            let count = usize::try_from(count).ok().filter(|count| *count <= MOST_ELEMENTS).ok_or_else(malformed)?;
-            if i64::from(first) + count as i64 > i64::from(i32::MAX) {
-                let message = format!("array lower bound is too large: {first}");
-                return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
-            }
-            // An array without elements has no bounds.
-            if count > 0 && first != 1 {
-                return Err(several_dimensions());
-            }
-            count
+    let (mut lengths, mut count, mut has_other_bounds) = (Vec::new(), usize::from(dimensions > 0), false);
+    for _ in 0..dimensions {
+        let (length, first) = (number(&mut rest)?, number(&mut rest)?);
+        let length = usize::try_from(length).map_err(|_| malformed())?;
+        count = count.checked_mul(length).filter(|count| *count <= MOST_ELEMENTS).ok_or_else(malformed)?;
+        if i64::from(first) + length as i64 > i64::from(i32::MAX) {
+            let message = format!("array lower bound is too large: {first}");
+            return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
         }
-        _ => return Err(several_dimensions()),
-    };
+        lengths.push(length);
+        has_other_bounds |= first != 1;
+    }
+    // An array without elements has no dimensions, and no bounds.
+    if count == 0 {
+        lengths.clear();
+    } else if has_other_bounds {
+        return Err(SqlError::unsupported("an array whose subscripts do not begin with 1"));
+    }
     let mut elements = Vec::new();
     for _ in 0..count {
         elements.push(match usize::try_from(number(&mut rest)?) {
@@ -360,13 +374,14 @@ pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
             Ok(_) => return Err(malformed()),
         });
     }
-    if rest.is_empty() { list(&elements, true, element).map(Some) } else { Err(malformed()) }
+    if rest.is_empty() { list(&elements, &lengths, true, element).map(Some) } else { Err(malformed()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use datafusion::arrow::array::StringArray;
+    use datafusion::common::utils::SingleRowListArrayBuilder;
 
     fn list_of(elements: ArrayRef) -> ArrayRef {
         SingleRowListArrayBuilder::new(elements).build_list_scalar().to_array().unwrap()
@@ -410,6 +425,7 @@ mod tests {
         // What has no element has no bounds.
         assert_eq!(read(&[1, 0, 23, 0, 5], 1007).unwrap(), "{}");
         assert_eq!(read(&[0, 0, 23], 1007).unwrap(), "{}");
+        let bounds = SqlError::unsupported("an array whose subscripts do not begin with 1").message;
         let other = |given: &str, wanted: &str| {
             format!("binary data has array element type {given} instead of expected {wanted}")
         };
@@ -432,8 +448,8 @@ mod tests {
                 sqlstate::PROGRAM_LIMIT_EXCEEDED,
                 "array lower bound is too large: 2147483647".into(),
             ),
-            (&[1, 0, 23, 1, 5, 4, 7], 1007, sqlstate::FEATURE_NOT_SUPPORTED, several_dimensions().message),
-            (&[1, 0, 23, 1, 0, 4, 7], 1007, sqlstate::FEATURE_NOT_SUPPORTED, several_dimensions().message),
+            (&[1, 0, 23, 1, 5, 4, 7], 1007, sqlstate::FEATURE_NOT_SUPPORTED, bounds.clone()),
+            (&[1, 0, 23, 1, 0, 4, 7], 1007, sqlstate::FEATURE_NOT_SUPPORTED, bounds.clone()),
         ] {
             assert_eq!(read(numbers, oid), Err((code, message)), "{numbers:?}");
         }
@@ -482,16 +498,24 @@ mod tests {
         let wanted = [2, 1, 23, 2, 1, 2, 1, 4, 1, 4, 2, -1, 4, 4];
         let wanted: Vec<u8> = wanted.iter().flat_map(|number: &i32| number.to_be_bytes()).collect();
         assert_eq!(sent.as_binary_view().value(0), wanted);
+        let wanted_of_two = wanted;
         // An array without elements has no dimensions.
         let (sent, _) = column(&array_of(&[numbers(&[])]), true).unwrap();
         let wanted: Vec<u8> = [0i32, 0, 23].iter().flat_map(|number| number.to_be_bytes()).collect();
         assert_eq!(sent.as_binary_view().value(0), wanted);
         let ragged = array_of(&[numbers(&[Some(1)]), numbers(&[Some(2), Some(3)])]);
         assert_eq!(SqlError::from(column(&ragged, true).unwrap_err()).sqlstate, sqlstate::ARRAY_SUBSCRIPT_ERROR);
+        for text in ["{{1,2},{NULL,4}}", "{{{1}},{{2}}}", "{}"] {
+            assert_eq!(read_back(text, 1007).unwrap(), text);
+            assert_eq!(read_back(text, 1231).unwrap(), text);
+        }
+        let read = parameter(Given { bytes: Some(&wanted_of_two), binary: true, oid: 1007 }).unwrap().unwrap();
+        let (texts, _) = column(&read.to_array().unwrap(), false).unwrap();
+        assert_eq!(texts.as_string_view().value(0), "{{1,2},{NULL,4}}");
         let refused = |text| read_back(text, 1007).unwrap_err().sqlstate;
         assert_eq!(
-            (refused("{{1,2},{3,4}}"), refused("[2:3]={1,2}"), refused("{1,{2}}")),
-            (sqlstate::FEATURE_NOT_SUPPORTED, sqlstate::FEATURE_NOT_SUPPORTED, sqlstate::INVALID_TEXT_REPRESENTATION)
+            (refused("[2:3]={1,2}"), refused("{1,{2}}")),
+            (sqlstate::FEATURE_NOT_SUPPORTED, sqlstate::INVALID_TEXT_REPRESENTATION)
         );
     }
 }

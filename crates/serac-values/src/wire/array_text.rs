@@ -1,93 +1,90 @@
-//! Arrays as texts: the elements between braces.
+//! Arrays that are given as texts.
 
 use crate::error::{Result, SqlError};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewBuilder};
+use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field};
+use serac_pg::{ArrayText, ArrayTextError};
+use std::iter::repeat_n;
+use std::sync::Arc;
 
-/// Ignored characters around elements: PostgreSQL knows no other white space there.
-const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\u{b}', '\u{c}'];
-
-/// The elements of an array that is written as a text: `{a,"b c",NULL}`. `None` if the text is no
-/// array, or has nested arrays.
-pub fn array_elements(written: &str) -> Option<Vec<Option<String>>> {
-    let inner = written.trim_matches(BLANKS).strip_prefix('{')?.strip_suffix('}')?;
-    let mut elements = Vec::new();
-    if inner.trim_matches(BLANKS).is_empty() {
-        return Some(elements);
-    }
-    let (mut element, mut quoted, mut was_quoted) = (String::new(), false, false);
-    let mut letters = inner.chars();
-    // `None` if an element is empty and unquoted.
-    let finish = |element: &mut String, was_quoted: bool| {
-        let text = std::mem::take(element);
-        match text.trim_matches(BLANKS) {
-            _ if was_quoted => Some(Some(text)),
-            "" => None,
-            trimmed => Some((!trimmed.eq_ignore_ascii_case("null")).then(|| trimmed.to_owned())),
-        }
-    };
-    while let Some(letter) = letters.next() {
-        match letter {
-            ',' if !quoted => {
-                elements.push(finish(&mut element, was_quoted)?);
-                was_quoted = false;
-            }
-            // Blanks around an element in quotes are not its own, and nothing else stands there.
-            c if BLANKS.contains(&c) && was_quoted && !quoted => {}
-            _ if was_quoted && !quoted => return None,
-            '"' if !quoted && !element.trim_matches(BLANKS).is_empty() => return None,
-            '"' => {
-                if !quoted {
-                    element.clear();
-                }
-                quoted = !quoted;
-                was_quoted = true;
-            }
-            '\\' => element.push(letters.next()?),
-            '{' | '}' if !quoted => return None,
-            other => element.push(other),
-        }
-    }
-    if quoted {
-        return None;
-    }
-    elements.push(finish(&mut element, was_quoted)?);
-    Some(elements)
-}
-
-/// The same of a text that must be an array.
+/// The array that a text is.
 ///
 /// # Errors
-/// 22P02 for an invalid text, 0A000 for an array of several dimensions, or with bounds.
-pub fn read_array(text: &str) -> Result<Vec<Option<String>>> {
-    let start = text.trim_start_matches(BLANKS);
-    if start.starts_with('[')
-        || start.strip_prefix('{').is_some_and(|inner| inner.trim_start_matches(BLANKS).starts_with('{'))
-    {
-        return Err(several_dimensions());
-    }
-    let malformed =
-        || SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{text}\""));
-    array_elements(text).ok_or_else(malformed)
+/// 22P02 for an invalid text, 54000 for too many dimensions, 0A000 for subscripts that do not begin
+/// with 1.
+pub fn read_array(text: &str) -> Result<ArrayText> {
+    ArrayText::read(text).map_err(|error| {
+        let sqlstate = match error {
+            ArrayTextError::Malformed => sqlstate::INVALID_TEXT_REPRESENTATION,
+            ArrayTextError::TooManyDimensions => sqlstate::PROGRAM_LIMIT_EXCEEDED,
+            ArrayTextError::OtherSubscripts => sqlstate::FEATURE_NOT_SUPPORTED,
+        };
+        SqlError::new(sqlstate, error.message(text))
+    })
 }
 
-pub(super) fn several_dimensions() -> SqlError {
-    SqlError::unsupported("an array with several dimensions, or with bounds of its own")
+/// The arrays that texts are, as lists of texts: lists of lists for more than one dimension.
+///
+/// # Errors
+/// As [`read_array`], and 0A000 for an array with elements that has other dimensions.
+pub fn arrays_of_texts(texts: &ArrayRef, dimensions: usize) -> Result<ArrayRef> {
+    let mut lengths = vec![Vec::new(); dimensions];
+    let mut elements = StringViewBuilder::new();
+    for text in cast(texts, &DataType::Utf8View)?.as_string_view() {
+        let array = text.map(read_array).transpose()?.unwrap_or_default();
+        if array.elements.is_empty() {
+            lengths[0].push(0);
+            continue;
+        }
+        if array.lengths.len() != dimensions {
+            let message = format!("an array of {} dimensions among those of {dimensions}", array.lengths.len());
+            return Err(SqlError::unsupported(message));
+        }
+        let mut count = 1;
+        for (all, length) in lengths.iter_mut().zip(array.lengths) {
+            all.extend(repeat_n(length, count));
+            count *= length;
+        }
+        array.elements.iter().for_each(|element| elements.append_option(element.as_deref()));
+    }
+    let nulls = NullBuffer::from_iter((0..texts.len()).map(|row| texts.is_valid(row)));
+    let mut nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
+    let mut lists: ArrayRef = Arc::new(elements.finish());
+    for (level, lengths) in lengths.into_iter().enumerate().rev() {
+        let field = Arc::new(Field::new_list_field(lists.data_type().clone(), true));
+        let nulls = if level == 0 { nulls.take() } else { None };
+        lists = Arc::new(ListArray::try_new(field, OffsetBuffer::from_lengths(lengths), lists, nulls)?);
+    }
+    Ok(lists)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::column;
+    use datafusion::arrow::array::StringViewArray;
 
     #[test]
-    fn quotes_stand_around_whole_elements() {
-        let read =
-            |text| array_elements(text).map(|all| all.into_iter().map(|one| one.unwrap_or("-".into())).collect());
-        let elements = |all: &[&str]| Some(all.iter().map(|one| one.to_string()).collect::<Vec<String>>());
-        assert_eq!(read("{a, \"b,\\\"c\" ,null,\"NULL\", x y }"), elements(&["a", "b,\"c", "-", "NULL", "x y"]));
-        assert_eq!(read(" {} "), elements(&[]));
-        assert_eq!(read("{\u{85},\u{a0}a\u{2003}}"), elements(&["\u{85}", "\u{a0}a\u{2003}"]));
-        for wrong in ["{a\"b\"c}", "{\"a\"b}", "{a,}", "{,a}", "{\"a}", "{{a}}", "a", "{a"] {
-            assert_eq!(read(wrong), None, "{wrong}");
-        }
-        assert_eq!(read_array("{{1},{2}}").unwrap_err().sqlstate, sqlstate::FEATURE_NOT_SUPPORTED);
+    fn texts_become_lists_of_their_dimensions() {
+        let read = |texts: &[Option<&str>], dimensions| {
+            let texts: ArrayRef = Arc::new(StringViewArray::from(texts.to_vec()));
+            let lists = arrays_of_texts(&texts, dimensions)?;
+            let shown = column(&lists, false)?.0;
+            Ok::<_, SqlError>(shown.as_string_view().iter().map(|text| text.map(str::to_owned)).collect::<Vec<_>>())
+        };
+        let same = |texts: &[Option<&str>], dimensions| {
+            let shown: Vec<_> = texts.iter().map(|text| text.map(str::to_owned)).collect();
+            assert_eq!(read(texts, dimensions).unwrap(), shown);
+        };
+        same(&[Some("{a,NULL,\"b c\"}"), None, Some("{}")], 1);
+        same(&[Some("{{a,b},{c,d}}"), None, Some("{}"), Some("{{e,NULL}}")], 2);
+        same(&[Some("{{{a},{b}},{{c},{d}}}")], 3);
+        let refused = |text, dimensions| read(&[Some(text)], dimensions).unwrap_err().sqlstate;
+        assert_eq!(refused("{{a}}", 1), sqlstate::FEATURE_NOT_SUPPORTED);
+        assert_eq!(refused("{a}", 2), sqlstate::FEATURE_NOT_SUPPORTED);
+        assert_eq!(refused("{{a}", 2), sqlstate::INVALID_TEXT_REPRESENTATION);
+        assert_eq!(refused("{{{{{{{a}}}}}}}", 2), sqlstate::PROGRAM_LIMIT_EXCEEDED);
     }
 }

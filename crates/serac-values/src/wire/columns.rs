@@ -3,11 +3,12 @@
 use super::array::{is_list, texts as list_texts};
 use super::rows::texts as row_texts;
 use super::types::wire_type;
-use datafusion::arrow::array::{Array, ArrayRef, StringViewBuilder, make_array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder, make_array};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use serac_pg::char_text::text_of_char;
 use std::sync::Arc;
 
 /// The array in the Arrow type of its [`wire_type`].
@@ -27,6 +28,10 @@ pub fn to_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     }
     if let DataType::Struct(_) = array.data_type() {
         return row_texts(array);
+    }
+    if let DataType::FixedSizeBinary(1) = array.data_type() {
+        let text = |byte: Option<&[u8]>| byte.map(|byte| text_of_char(byte[0]));
+        return Ok(Arc::new(array.as_fixed_size_binary().iter().map(text).collect::<StringViewArray>()));
     }
     if castable {
         return match array.data_type() {

@@ -2,7 +2,7 @@
 //! one that the statement needs.
 
 use super::encode::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
-use super::types::{OID, TEXT, of_oid};
+use super::types::{CHAR, OID, TEXT, VOID, of_oid};
 use crate::assignment::{assign, is_lost_float, parse_bool};
 use crate::error::{Result, SqlError};
 use crate::time_range::{DATES, TIMES, TIMESTAMPS, time_out_of_range};
@@ -13,6 +13,7 @@ use serac_engine::EngineError;
 use serac_engine::json_text::check;
 use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_numeric::Numeric;
+use serac_pg::char_text::char_of_text;
 use serac_storage::{ColumnType, Value};
 use std::sync::Arc;
 
@@ -200,6 +201,9 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
     if let Some(array) = super::array::parameter(given)? {
         return Ok(array);
     }
+    if given.oid == VOID {
+        return Ok(ScalarValue::Utf8View(given.bytes.map(|_| String::new())));
+    }
     let Some(column_type) = of_oid(given.oid).or(inferred) else {
         return match given.bytes {
             None => Ok(ScalarValue::Null),
@@ -210,6 +214,10 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
             Some(bytes) => Ok(ScalarValue::Utf8(Some(utf8(bytes)?.into()))),
         };
     };
+    if given.oid == CHAR {
+        let byte = given.bytes.map(|bytes| char_byte(bytes, given.binary)).transpose()?;
+        return Ok(ScalarValue::FixedSizeBinary(1, byte.map(|byte| vec![byte])));
+    }
     if given.oid == OID {
         let number = given.bytes.map(|bytes| object_number(bytes, given.binary)).transpose()?;
         return Ok(ScalarValue::UInt32(number));
@@ -227,6 +235,18 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
     };
     ScalarValue::try_from_array(&array_of(&[value], column_type), 0)
         .map_err(|error| SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, error.to_string()))
+}
+
+/// The byte of a `"char"`.
+fn char_byte(bytes: &[u8], binary: bool) -> Result<u8> {
+    match (binary, bytes) {
+        (false, text) => Ok(char_of_text(utf8(text)?)),
+        (true, [byte]) => Ok(*byte),
+        (true, _) => Err(SqlError::new(
+            sqlstate::INVALID_BINARY_REPRESENTATION,
+            "incorrect binary data format for type \"char\"",
+        )),
+    }
 }
 
 /// The number of an object: 32 bits without a sign, of which a text may write the upper half as

@@ -3,7 +3,7 @@
 //! the field.
 
 use super::array::{WireColumn, type_of};
-use super::types::{JSON, JSONB, TEXT};
+use super::types::{JSON, JSONB, TEXT, VOID};
 use crate::error::{Result, SqlError};
 use datafusion::arrow::datatypes::{Field, Schema};
 use serac_engine::TYPE_KEY;
@@ -15,9 +15,14 @@ const NAME: u32 = 19;
 const BPCHAR: u32 = 1042;
 /// VARCHAR's number.
 const VARCHAR: u32 = 1043;
-/// VOID's number: the result type of functions without a result.
-const VOID: u32 = 2278;
 
+/// The number of UNKNOWN: constants of no type.
+const UNKNOWN: u32 = 705;
+/// The numbers of arrays of texts.
+const TEXT_ARRAY: u32 = 1009;
+const VARCHAR_ARRAY: u32 = 1015;
+const BPCHAR_ARRAY: u32 = 1014;
+const NAME_ARRAY: u32 = 1003;
 /// The number of arrays of JSON.
 const JSON_ARRAY: u32 = 199;
 /// The number of arrays of JSONB.
@@ -33,6 +38,22 @@ pub fn with_type(field: Field, oid: u32, modifier: i32) -> Field {
         return field;
     }
     serac_engine::with_type(field, oid, modifier)
+}
+
+/// The key of the column of a table or a view that a field is, in the field's metadata.
+const ORIGIN_KEY: &str = "postgresql.column";
+
+/// The field as the column with a number (`pg_attribute.attnum`) of the relation with a number.
+pub fn with_origin(field: Field, relation: u32, column: i16) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(ORIGIN_KEY.into(), format!("{relation}:{column}"));
+    field.with_metadata(metadata)
+}
+
+/// The numbers of the relation and the column that a field is; `None` for a computed one.
+pub fn origin(field: &Field) -> Option<(u32, i16)> {
+    let (relation, column) = field.metadata().get(ORIGIN_KEY)?.split_once(':')?;
+    Some((relation.parse().ok()?, column.parse().ok()?))
 }
 
 /// The type and the modifier that a field has been given; `None` if its Arrow type determines them.
@@ -51,6 +72,10 @@ pub fn field_type(field: &Field) -> WireColumn {
         Some((oid @ JSON, _)) if own.oid == JSONB => WireColumn { oid, ..own },
         Some((oid @ JSON_ARRAY, _)) if own.oid == JSONB_ARRAY => WireColumn { oid, ..own },
         Some((NAME, modifier)) if own.oid == TEXT => WireColumn { oid: NAME, size: 64, modifier },
+        Some((UNKNOWN, modifier)) if own.oid == TEXT => WireColumn { oid: UNKNOWN, size: -2, modifier },
+        Some((oid @ (VARCHAR_ARRAY | BPCHAR_ARRAY | NAME_ARRAY), modifier)) if own.oid == TEXT_ARRAY => {
+            WireColumn { oid, modifier, ..own }
+        }
         Some((VOID, modifier)) if own.oid == TEXT => WireColumn { oid: VOID, size: 4, modifier },
         _ => own,
     }
@@ -121,6 +146,8 @@ mod tests {
         let list = Field::new("l", DataType::new_list(DataType::LargeUtf8, true), true);
         assert_eq!(field_type(&with_type(list.clone(), JSON_ARRAY, -1)).oid, JSON_ARRAY);
         assert_eq!(field_type(&list).oid, JSONB_ARRAY);
+        let column = with_origin(varchar, 16_384, 2);
+        assert_eq!((origin(&column), field_type(&column).oid, origin(&text())), (Some((16_384, 2)), VARCHAR, None));
         // Numbers of objects are shown as names, which are no numbers on the wire.
         assert_eq!(field_type(&with_type(text(), 2205, -1)).oid, TEXT);
     }

@@ -1,9 +1,10 @@
 //! Rows as the protocol writes them: as text in parentheses, and in binary form with the number of
-//! each column's type. A row is a structure of Arrow.
+//! each column's type. A row is a structure of Arrow, whose fields tell PostgreSQL's types
+//! ([`super::told_type`]).
 
-use super::array::{as_told, column_of, type_of};
+use super::array::{as_told, column_of};
 use super::encode::write_binary;
-use super::types::JSON;
+use super::fields::{field_type, missing_blanks, width, write_blanks};
 use crate::error::SqlError;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryViewBuilder, StringViewBuilder};
 use datafusion::arrow::compute::cast;
@@ -14,18 +15,6 @@ use std::sync::Arc;
 
 /// The number of the type of rows whose type has no name.
 pub(super) const RECORD: u32 = 2249;
-/// The number of arrays of JSON.
-const JSON_ARRAY: u32 = 199;
-/// JSON is in a row as the only field of another row, which has this name (the binder makes it):
-/// Arrow does not distinguish it from JSONB.
-const JSON_IN_ROW: &str = "#json";
-
-/// The JSON in a row, or an array of it; `None` for other fields.
-pub fn json_in_row(field: &ArrayRef) -> Option<&ArrayRef> {
-    let row = field.as_struct_opt()?;
-    (row.column_names() == [JSON_IN_ROW]).then(|| row.column(0))
-}
-
 /// A text as a field of a row has it: in quotes if it is empty, or has special characters of a
 /// row's text.
 fn add_field(text: &str, row: &mut String) {
@@ -59,10 +48,9 @@ pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         let texts = as_told(values, &DataType::Utf8View);
         cast(&texts.map_err(|error| ArrowError::from_external_error(Box::new(error)))?, &DataType::Utf8View)
     };
-    if let Some(json) = json_in_row(array) {
-        return text(json);
-    }
-    let fields = array.as_struct().columns().iter().map(text).collect::<Result<Vec<_>, _>>()?;
+    let rows = array.as_struct();
+    let fields = rows.columns().iter().map(text).collect::<Result<Vec<_>, _>>()?;
+    let widths: Vec<Option<usize>> = rows.fields().iter().map(|field| width(field)).collect();
     let mut out = StringViewBuilder::with_capacity(array.len());
     let mut text = String::new();
     for row in 0..array.len() {
@@ -83,7 +71,10 @@ pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
                     let error = SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message);
                     return Err(ArrowError::from_external_error(Box::new(error)));
                 }
-                add_field(value, &mut text);
+                match widths[at].map_or(0, |width| missing_blanks(value.as_bytes(), width)) {
+                    0 => add_field(value, &mut text),
+                    blanks => add_field(&format!("{value}{}", " ".repeat(blanks)), &mut text),
+                }
             }
         }
         text.push(')');
@@ -99,15 +90,10 @@ pub(super) fn texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 /// When a value does not fit.
 pub(super) fn binary_forms(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let mut columns = Vec::new();
-    for column in array.as_struct().columns() {
-        let json = json_in_row(column);
-        let (values, column_type) = column_of(json.unwrap_or(column), true, json.is_some())?;
-        let oid = match json {
-            Some(json) if *json.data_type() == DataType::LargeUtf8 => JSON,
-            Some(_) => JSON_ARRAY,
-            None => type_of(column.data_type()).oid,
-        };
-        columns.push((oid, values, column_type));
+    for (field, column) in array.as_struct().fields().iter().zip(array.as_struct().columns()) {
+        let oid = field_type(field).oid;
+        let (values, column_type) = column_of(column, true, oid)?;
+        columns.push((oid, values, column_type, width(field)));
     }
     let mut out = BinaryViewBuilder::with_capacity(array.len());
     let mut bytes = Vec::new();
@@ -118,12 +104,14 @@ pub(super) fn binary_forms(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         }
         bytes.clear();
         bytes.extend_from_slice(&(columns.len() as i32).to_be_bytes());
-        for (oid, values, column_type) in &columns {
+        for (oid, values, column_type, width) in &columns {
             bytes.extend_from_slice(&oid.to_be_bytes());
             let start = bytes.len();
             bytes.extend_from_slice(&(-1i32).to_be_bytes());
             if values.is_valid(row) {
-                write_binary(&mut bytes, value_at(values, row, *column_type), *column_type);
+                let value = value_at(values, row, *column_type);
+                write_binary(&mut bytes, value, *column_type);
+                write_blanks(&mut bytes, value, *width);
                 let length = (bytes.len() - start - 4) as i32;
                 bytes[start..start + 4].copy_from_slice(&length.to_be_bytes());
             }

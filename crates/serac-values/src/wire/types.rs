@@ -5,6 +5,10 @@ use serac_storage::ColumnType;
 
 /// TEXT's number.
 pub const TEXT: u32 = 25;
+/// The number of `"char"`.
+pub(super) const CHAR: u32 = 18;
+/// VOID's number: the result type of functions without a result.
+pub(super) const VOID: u32 = 2278;
 /// JSON's number.
 pub const JSON: u32 = 114;
 /// JSONB's number.
@@ -58,7 +62,7 @@ pub fn of_oid(oid: u32) -> Option<ColumnType> {
         JSON => ColumnType::JsonText,
         JSONB => ColumnType::Json,
         // char, name, varchar and others that are texts.
-        18 | 19 | TEXT | 1042 | 1043 => ColumnType::Utf8,
+        CHAR | 19 | TEXT | 1042 | 1043 => ColumnType::Utf8,
         _ => return None,
     })
 }
@@ -111,6 +115,8 @@ pub fn wire_type(data_type: &DataType) -> ColumnType {
         DataType::Interval(_) => ColumnType::Interval,
         DataType::Binary | DataType::BinaryView => ColumnType::Binary,
         DataType::FixedSizeBinary(16) => ColumnType::Uuid,
+        // A "char" is a text but in binary form.
+        DataType::FixedSizeBinary(1) => ColumnType::Utf8,
         DataType::FixedSizeBinary(_) => ColumnType::Binary,
         DataType::LargeUtf8 => ColumnType::Json,
         DataType::LargeBinary => ColumnType::Numeric,
