@@ -6,6 +6,7 @@ mod malformed;
 mod metrics;
 mod operators;
 mod postgresql;
+mod types;
 mod wire;
 
 use serac_engine::Database;

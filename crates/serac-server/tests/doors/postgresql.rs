@@ -473,7 +473,7 @@ async fn whoever_does_not_log_in_in_time_is_left() {
 }
 
 /// The columns of the description among the messages: name, type, size and modifier.
-fn columns(messages: &[Message]) -> Vec<String> {
+pub(crate) fn columns(messages: &[Message]) -> Vec<String> {
     let (_, body) = messages.iter().find(|message| message.0 == b'T').expect("the columns are described");
     let mut rest = &body[2..];
     let mut columns = Vec::new();
