@@ -58,7 +58,7 @@ impl ColumnUpdate {
     /// An update of columns of a table in the default schema, all by name.
     ///
     /// # Errors
-    /// [`EngineError::Missing`].
+    /// [`EngineError::Missing`](crate::EngineError::Missing).
     pub fn named(catalog: &Arc<Catalog>, table: &str, columns: &[&str]) -> Result<Self> {
         let table = catalog.table(DEFAULT_SCHEMA, table)?;
         Ok(Self::new(catalog, table, &positions(table, columns)?))
