@@ -321,7 +321,8 @@ impl Binder<'_> {
             let context = Context::new(&nothing, &pairs, None).in_clause("JOIN conditions");
             let origins = [&in_left, &in_right].map(|side| (side.expr.clone(), side.origin));
             let (mut exprs, of) = self.unified("JOIN/USING", vec![in_left.clone(), in_right.clone()], &pairs)?;
-            // Of equal values, that which has the common type already: 1.00, not 1 as a number.
+            // An inner join gives the value that has the common type already: 1.00, not 1 as a
+            // number.
             let is_right_alike = kind == JoinType::Inner && in_left.id != of.id && in_right.id == of.id;
             conditions.push(self.operate("=", name.span, vec![in_left, in_right], context)?.expr);
             let expr = match kind {

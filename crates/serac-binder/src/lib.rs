@@ -91,7 +91,6 @@ pub use definition::{
 pub use environment::{Environment, FileCall, Relation};
 pub use error::{BindError, Result, StatementError};
 pub use expression::{type_of, type_with_modifiers};
-pub use query::select_of;
 use serac_parser::tree;
 use serac_pg::{CastContext, TypeId};
 pub use statement::{

@@ -19,8 +19,8 @@ use datafusion::logical_expr::{
     WindowFunctionDefinition, cast as cast_to, lit,
 };
 use serac_parser::tree::{
-    CommonTable, Distinct, Expr as Tree, ExprKind, GroupBy, Literal, OrderItem, Query, QueryBody, Relation, Select,
-    SelectItem, Span, StatementKind, TableExpr, TableKind, With,
+    CommonTable, Expr as Tree, ExprKind, Literal, OrderItem, Query, QueryBody, Relation, Select, Span, StatementKind,
+    TableExpr, TableKind, With,
 };
 use serac_pg::casts::cast;
 use serac_pg::{CastContext, TypeId};
@@ -245,17 +245,7 @@ impl Binder<'_> {
     pub(crate) fn body(&self, body: &QueryBody, outer: Option<&Outer<'_>>) -> Result<Selected> {
         match body {
             QueryBody::Select(select) => {
-                let query = Query {
-                    with: None,
-                    body: QueryBody::Values(Vec::new()),
-                    order_by: Vec::new(),
-                    order_by_all: None,
-                    limit: None,
-                    with_ties: false,
-                    offset: None,
-                    locks: Vec::new(),
-                    span: select.span,
-                };
+                let query = Query::of(QueryBody::Values(Vec::new()), select.span);
                 self.select(select, &query, outer)
             }
             QueryBody::Values(rows) => self.values(rows, outer),
@@ -427,24 +417,7 @@ fn all_of(relation: &Relation) -> Select {
     let span = relation.name.span;
     let all = Tree { kind: ExprKind::Wildcard(None), span };
     let kind = TableKind::Relation { relation: relation.clone(), alias: None, sample: None };
-    Select { from: vec![TableExpr { kind, span }], ..select_of(vec![all], span) }
-}
-
-/// `SELECT a, b`.
-pub fn select_of(exprs: Vec<Tree>, span: Span) -> Select {
-    let item = |expr| SelectItem { expr, alias: None, exclude: Vec::new(), replace: Vec::new() };
-    Select {
-        distinct: Distinct::All,
-        items: exprs.into_iter().map(item).collect(),
-        into: None,
-        from: Vec::new(),
-        filter: None,
-        group_by: GroupBy::Items { distinct: false, items: Vec::new() },
-        having: None,
-        windows: Vec::new(),
-        qualify: None,
-        span,
-    }
+    Select { from: vec![TableExpr { kind, span }], ..Select::of(vec![all], span) }
 }
 
 /// The queries of WITH in an order in which each comes behind those that it names.

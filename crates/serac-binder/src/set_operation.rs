@@ -91,7 +91,8 @@ impl Binder<'_> {
                 }
                 left = Branches::new(self.united(left)?);
             }
-            // What has no type gets that of the first pair: a later branch does not change it.
+            // A column without a type gets the type of the first pair. Later branches do not change
+            // it.
             let is_untyped = [!left.open.is_empty(), !right.open.is_empty()];
             let ids = self.common_columns(&mut left, &right, *operator)?;
             match operator.kind {

@@ -1,4 +1,5 @@
-//! What all clients of a database share: the database, the memory of variables, the access paths.
+//! The state that all clients of a database share: the database, the memory of variables, the
+//! access paths.
 
 use crate::access::AccessPaths;
 use crate::memory::Memory;

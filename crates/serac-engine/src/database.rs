@@ -1,6 +1,6 @@
 //! `Database`: a handle of one open database, in a folder or in memory, and how it is opened.
 //!
-//! What all handles share stands in [`crate::database_inner`].
+//! [`crate::database_inner`] has the state that all handles share.
 
 use crate::catalog::sequence::Mark;
 use crate::catalog::{Catalog, CatalogState, MetaRecord};

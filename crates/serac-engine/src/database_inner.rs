@@ -1,5 +1,5 @@
-//! What all handles of an open database share: its storage, the versions of its catalog, its
-//! checkpoints and its end.
+//! The state that all handles of an open database share: its storage, the versions of its catalog,
+//! its checkpoints and its end.
 //!
 //! **A clean end** ([`Database::close`](crate::Database::close), or the drop of the last handle)
 //! writes a checkpoint of the commits since the last one, so that the next opening replays nothing.

@@ -1,4 +1,4 @@
-//! What a sample tells about CSV: delimiter, quote, whether there is a header, names of columns.
+//! Facts about CSV from a sample: delimiter, quote, whether there is a header, names of columns.
 //!
 //! The delimiter is the one of a few with which all rows have the same number of fields, and more
 //! than with the others. The first row is a header if a column of another type than text cannot
@@ -38,7 +38,7 @@ impl Dialect {
     }
 }
 
-/// What a sample of a file tells.
+/// The facts that a sample of a file gives.
 #[derive(Debug)]
 pub(crate) struct CsvLook {
     pub(crate) dialect: Dialect,
@@ -46,7 +46,7 @@ pub(crate) struct CsvLook {
     pub(crate) header: Option<Vec<String>>,
     /// Columns.
     pub(crate) width: usize,
-    /// What the values of each may be.
+    /// The types that the values of each may have.
     pub(crate) guesses: Vec<Guess>,
 }
 

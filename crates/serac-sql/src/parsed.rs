@@ -276,18 +276,8 @@ impl Source {
         let relation = tree::Relation { name: name.clone(), only: false };
         let kind = TableKind::Relation { relation, alias: None, sample: None };
         let from = vec![TableExpr { kind, span: name.span }];
-        let body = QueryBody::Select(Box::new(Select { from, ..serac_binder::select_of(items, name.span) }));
-        Self::of_tree(StatementKind::Query(Box::new(tree::Query {
-            with: None,
-            body,
-            order_by: Vec::new(),
-            order_by_all: None,
-            limit: None,
-            with_ties: false,
-            offset: None,
-            locks: Vec::new(),
-            span: name.span,
-        })))
+        let body = QueryBody::Select(Box::new(Select { from, ..Select::of(items, name.span) }));
+        Self::of_tree(StatementKind::Query(Box::new(tree::Query::of(body, name.span))))
     }
 
     /// The source of a query that stands alone in a text.

@@ -184,18 +184,8 @@ fn query_of(query: &Query, width: usize, aggregates: Vec<Expr>) -> Query {
     let alias = Some(Alias { name: ident("q"), columns });
     let kind = TableKind::Query { lateral: false, query: Box::new(query.clone()), alias };
     let items = std::iter::once(call("count", Vec::new())).chain(aggregates).collect();
-    let select = Select { from: vec![TableExpr { kind, span }], ..serac_binder::select_of(items, span) };
-    Query {
-        with: None,
-        body: QueryBody::Select(Box::new(select)),
-        order_by: Vec::new(),
-        order_by_all: None,
-        limit: None,
-        with_ties: false,
-        offset: None,
-        locks: Vec::new(),
-        span,
-    }
+    let select = Select { from: vec![TableExpr { kind, span }], ..Select::of(items, span) };
+    Query::of(QueryBody::Select(Box::new(select)), span)
 }
 
 /// The columns of a result, as they are filled.

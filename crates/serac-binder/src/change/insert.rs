@@ -5,7 +5,7 @@ use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::depends_on_settings;
 use crate::plan_parts::values_plan;
-use crate::query::{is_body_alone, select_of};
+use crate::query::is_body_alone;
 use crate::scope::{Context, Scope};
 use crate::statement::{BoundInsert, InsertSource};
 use crate::target::{Target, no_value};
@@ -13,7 +13,7 @@ use crate::types::is_registered;
 use crate::visit;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
-use serac_parser::tree::{Call, Expr as Tree, ExprKind, Insert, Name, Query, QueryBody, Span};
+use serac_parser::tree::{Call, Expr as Tree, ExprKind, Insert, Name, Query, QueryBody, Select, Span};
 use serac_pg::TypeId;
 use serac_pg::functions::of_name;
 use std::borrow::Cow;
@@ -204,7 +204,7 @@ fn has_sets(row: &[Tree]) -> bool {
 fn as_select(query: &Query) -> Cow<'_, Query> {
     match &query.body {
         QueryBody::Values(rows) if is_body_alone(query) && rows.len() == 1 => {
-            let select = select_of(rows[0].clone(), query.span);
+            let select = Select::of(rows[0].clone(), query.span);
             Cow::Owned(Query { body: QueryBody::Select(Box::new(select)), ..query.clone() })
         }
         _ => Cow::Borrowed(query),

@@ -1,4 +1,4 @@
-//! What waits for the end of a statement: checks of foreign keys and referential actions.
+//! Checks of foreign keys and referential actions that wait for the end of a statement.
 
 use crate::catalog::definition::ReferentialAction;
 use crate::constraint::end_key::EndKey;

@@ -1,8 +1,8 @@
 //! An ordered index of a table: its keys, the rows that a key leads to, and ranges of keys.
 //!
-//! An entry says that a version of a row has a key. Whoever finds a row by an entry compares the
-//! key with the version that it sees. An entry goes once no version that a reader may reach has its
-//! key ([`remove_if_unused`]).
+//! An entry says that a version of a row has a key. A reader that finds a row by an entry compares
+//! the key with the version that it sees. An entry goes once no version that a reader may reach has
+//! its key ([`remove_if_unused`]).
 
 use crate::catalog::definition::{KeyDefinition, TableDefinition};
 use crate::error::Result;

@@ -28,17 +28,7 @@ impl Parser<'_> {
     /// The rest of a query whose first part has been read.
     pub(super) fn query_from(&mut self, with: Option<With>, first: QueryBody, start: Span) -> Result<Query> {
         let body = self.set_operations(first)?;
-        let mut query = Query {
-            with,
-            body,
-            order_by: Vec::new(),
-            order_by_all: None,
-            limit: None,
-            with_ties: false,
-            offset: None,
-            locks: Vec::new(),
-            span: start,
-        };
+        let mut query = Query { with, ..Query::of(body, start) };
         self.tail(&mut query)?;
         query.span = start.to(self.last_span());
         Ok(query)
@@ -196,30 +186,8 @@ impl Parser<'_> {
         let from = vec![self.single_table()?];
         let span = start.to(self.last_span());
         let expr = Expr { kind: ExprKind::Wildcard(None), span };
-        let items = vec![SelectItem { expr, alias: None, exclude: Vec::new(), replace: Vec::new() }];
-        let select = Select {
-            distinct: Distinct::All,
-            items,
-            into: None,
-            from,
-            filter: None,
-            group_by: GroupBy::Items { distinct: false, items: Vec::new() },
-            having: None,
-            windows: Vec::new(),
-            qualify: None,
-            span,
-        };
-        Ok(Query {
-            with: None,
-            body: QueryBody::Select(Box::new(select)),
-            order_by: Vec::new(),
-            order_by_all: None,
-            limit: None,
-            with_ties: false,
-            offset: None,
-            locks: Vec::new(),
-            span,
-        })
+        let select = Select { from, ..Select::of(vec![expr], span) };
+        Ok(Query::of(QueryBody::Select(Box::new(select)), span))
     }
 
     /// SELECT. If it begins with FROM, that has been read.

@@ -25,6 +25,23 @@ pub struct Query {
     pub span: Span,
 }
 
+impl Query {
+    /// These rows, without any clause.
+    pub fn of(body: QueryBody, span: Span) -> Self {
+        Self {
+            with: None,
+            body,
+            order_by: Vec::new(),
+            order_by_all: None,
+            limit: None,
+            with_ties: false,
+            offset: None,
+            locks: Vec::new(),
+            span,
+        }
+    }
+}
+
 /// WITH.
 #[derive(Clone, Debug)]
 pub struct With {
@@ -139,6 +156,25 @@ pub struct Select {
     pub qualify: Option<Expr>,
     /// Its place in the text.
     pub span: Span,
+}
+
+impl Select {
+    /// `SELECT a, b`.
+    pub fn of(exprs: Vec<Expr>, span: Span) -> Self {
+        let item = |expr| SelectItem { expr, alias: None, exclude: Vec::new(), replace: Vec::new() };
+        Self {
+            distinct: Distinct::All,
+            items: exprs.into_iter().map(item).collect(),
+            into: None,
+            from: Vec::new(),
+            filter: None,
+            group_by: GroupBy::Items { distinct: false, items: Vec::new() },
+            having: None,
+            windows: Vec::new(),
+            qualify: None,
+            span,
+        }
+    }
 }
 
 /// The handling of equal rows.
