@@ -51,7 +51,7 @@ impl Tables {
     async fn new() -> Self {
         let context = SessionContext::new();
         // Operators are bound to calls of these, which DataFusion lacks.
-        let inner = ["like_pattern", "ilike_pattern", "date_of_days", "array_key"];
+        let inner = ["like_pattern", "ilike_pattern", "date_of_days", "array_key", "record_of"];
         serac_functions::functions()
             .filter(|function| inner.contains(&function.name()))
             .for_each(|function| context.register_udf(function));
