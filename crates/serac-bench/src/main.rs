@@ -26,6 +26,7 @@ mod pgbench;
 mod plot;
 mod point;
 mod postgres;
+mod python_package;
 mod recorder;
 mod refresh;
 mod regress;
@@ -181,6 +182,8 @@ enum Benchmark {
     /// Lineitem into a pandas DataFrame by psycopg, COPY, connectorx and ADBC, from SeracDB and
     /// from PostgreSQL (figure 1 of the paper).
     ExportClients(export_clients::ExportClientsArguments),
+    /// The Python package beside sqlite3, psycopg and DuckDB.
+    Python(python_package::PythonArguments),
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
@@ -222,6 +225,7 @@ fn main() -> Result<(), String> {
         Benchmark::Export(export) => export::run(&export, &mut report),
         Benchmark::ExportClients(clients) => export_clients::run(&clients, &mut report),
         Benchmark::SharedMemory(arguments) => shared_memory::run(&arguments, &mut report),
+        Benchmark::Python(arguments) => python_package::run(&arguments, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
         Benchmark::Report(arguments) => return results::run(&arguments),

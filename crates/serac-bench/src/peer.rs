@@ -21,11 +21,25 @@ impl Peer {
         script: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<(Self, String), String> {
+        Self::run(Self::script(script).args(arguments)).map_err(|error| Self::cannot_start(script, &error))
+    }
+
+    /// As [`start`](Self::start), without arguments, but with variables of the environment.
+    pub fn start_with<V: AsRef<OsStr>>(
+        script: &str,
+        variables: impl IntoIterator<Item = (&'static str, V)>,
+    ) -> Result<(Self, String), String> {
+        Self::run(Self::script(script).envs(variables)).map_err(|error| Self::cannot_start(script, &error))
+    }
+
+    fn script(name: &str) -> Command {
         let mut command = Command::new("target/peers/bin/python");
-        command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/peers")).join(script)).args(arguments);
-        Self::run(&mut command).map_err(|error| {
-            format!("cannot start {script} ({error}); run scripts/peers first, and this from the project's folder")
-        })
+        command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/peers")).join(name));
+        command
+    }
+
+    fn cannot_start(script: &str, error: &str) -> String {
+        format!("cannot start {script} ({error}); run scripts/peers first, and this from the project's folder")
     }
 
     /// Starts a program. Also returns the version that it reports.
