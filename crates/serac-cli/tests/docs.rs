@@ -34,6 +34,8 @@ enum Way {
     PythonInFolder,
     /// By `cargo test --workspace --doc`.
     Doctest,
+    /// By the tests of the Python package.
+    Pytest,
     Not(&'static str),
 }
 
@@ -51,6 +53,8 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "scripts/demo ",
         Way::Not("the demonstration has a test of its own, and scripts/test runs this test"),
     ),
+    ("README.md", "scripts/python wheel", Way::Not("it builds the Python package")),
+    ("README.md", "import polars, seracdb", Way::Pytest),
     ("README.md", "$ target/release/serac my.db", Way::Console),
     ("README.md", "target/release/serac load my.db --create --table trip trips.csv.gz", Way::Script),
     ("README.md", "target/release/serac serve my.db --pg 127.0.0.1:5432", Way::Serve),

@@ -1,15 +1,29 @@
-"""The Python in the guide runs."""
+"""The Python in the guide and at the beginning of the README runs."""
 
 import pathlib
 import re
 
 import seracdb
 
-GUIDE = pathlib.Path(__file__).parents[3] / "docs/book/src/guides/python.md"
+PROJECT = pathlib.Path(__file__).parents[3]
+GUIDE = PROJECT / "docs/book/src/guides/python.md"
+
+
+def blocks_of(file):
+    return re.findall(r"^```python\n(.*?)^```", file.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def test_the_readme(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(blocks_of(PROJECT / "README.md")[0], names)
+    names["con"].close()
+    printed = capsys.readouterr().out
+    assert "Oslo" in printed and "13.5" in printed and "8.0" in printed
 
 
 def test_the_guide(capsys):
-    blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    blocks = blocks_of(GUIDE)
     names = {}
     for block in blocks:
         exec(block, names)
