@@ -1,9 +1,11 @@
-//! The order of rows from one stream (`generate_series`, `unnest`, a window) on the way to the
-//! client, and into aggregates and windows without an order of their own. DataFusion distributes
-//! the batches of such a stream over several threads, so that all of them compute an expression
-//! above it. The batches come back in any order. Without ORDER BY any order is right, but
-//! PostgreSQL gives the stream's, and people rely on it.
+//! The order of rows from one stream (`generate_series`, `unnest`, a window) or from a small table
+//! on the way to the client, and into aggregates and windows without an order of their own.
+//! DataFusion distributes the batches of such a stream over several threads, so that all of them
+//! compute an expression above it, and scans a table by several threads. The batches come back in
+//! any order. Without ORDER BY any order is right, but PostgreSQL gives the stream's and that of
+//! the inserts, and people rely on it.
 
+use crate::scan::SeracScanExec;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -58,7 +60,10 @@ fn kept(plan: Arc<dyn ExecutionPlan>, is_seen: bool) -> Result<Arc<dyn Execution
         .into_iter()
         .map(|child| match child.downcast_ref::<RepartitionExec>() {
             Some(dealt) if is_seen && deals_out_one(dealt) => kept(dealt.input().clone(), true),
-            _ => kept(child.clone(), is_seen),
+            _ => match child.downcast_ref::<SeracScanExec>().filter(|_| is_seen) {
+                Some(scan) => Ok(scan.in_stored_order().map_or_else(|| child.clone(), |scan| Arc::new(scan) as _)),
+                None => kept(child.clone(), is_seen),
+            },
         })
         .collect::<Result<_>>()?;
     replace_children_if_necessary(plan, children)

@@ -50,6 +50,10 @@ use std::sync::{Arc, OnceLock};
 const BLOCKS_PER_TURN: usize = 16;
 /// Rows named by bitmap indexes for which another partition is worth its while.
 const ROWS_PER_PARTITION: usize = 16_384;
+/// The blocks of a table that one thread reads where the order of rows is seen.
+const BLOCKS_IN_ORDER: u32 = 4;
+/// The rows of a LIMIT that one thread reads.
+const FIRST_ROWS: usize = 8_192;
 /// Blocks sampled at planning to estimate how many rows the filters leave.
 const SAMPLED_BLOCKS: u64 = 3;
 
@@ -219,6 +223,17 @@ impl SeracScanExec {
     /// The number of threads to which blocks are dealt out.
     pub(super) fn partitions(&self) -> usize {
         self.properties.partitioning.partition_count()
+    }
+
+    /// The scan by one thread, which gives the rows in the order in which they are stored, if one
+    /// thread is enough: the table has few blocks, or the first rows that come are taken.
+    pub(crate) fn in_stored_order(&self) -> Option<Self> {
+        let takes_first = self.filters.is_empty() && self.limit.is_some_and(|limit| limit <= FIRST_ROWS);
+        let is_small = self.table.data.block_count() <= BLOCKS_IN_ORDER;
+        (self.partitions() > 1 && (is_small || takes_first)).then(|| {
+            let properties = properties(self.schema(), 1, EmissionType::Incremental);
+            Self { properties, ..self.clone() }
+        })
     }
 
     /// Whether rows without a partner in a join are left out.
