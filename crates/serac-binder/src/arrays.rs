@@ -5,6 +5,7 @@
 
 use crate::array_texts::{array_of, constant, empty};
 use crate::binder::Binder;
+use crate::blanks::read;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::operators::{checked, comparable, resolved, symbol};
@@ -180,7 +181,9 @@ impl Binder<'_> {
         if element.element().is_some() || crate::types::is_registered(element) {
             return Err(unsupported());
         }
+        let of = column.modified_type();
         let (plan, value, order) = in_order(selected.plan);
+        let value = read(value, of);
         let function = self.known_aggregate("array_agg")?;
         let all = AggregateFunction::new_udf(function, vec![value], false, None, order, None);
         let all = Expr::AggregateFunction(all).alias("array");

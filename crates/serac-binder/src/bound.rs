@@ -1,5 +1,6 @@
 //! Bound expressions, and how one becomes one of another type.
 
+use crate::blanks::{compared_without_blanks, without_blanks};
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::number_forms::function_of_numbers;
 use crate::parameters::OpenParameter;
@@ -112,7 +113,7 @@ impl Bound {
         if id == TypeId::UNKNOWN {
             return match parameter {
                 Some(parameter) => parameter.into_type(to, span).map(Some),
-                None => of_unknown(expr, to, span),
+                None => of_unknown(expr, to, context, span),
             };
         }
         // Only the environment makes JSONB of JSON.
@@ -131,7 +132,7 @@ impl Bound {
                 return Ok(None);
             }
             if to == TypeId::BPCHAR {
-                return Ok(Some(Self::new(without_blanks(expr), to, span)));
+                return Ok(Some(Self::new(as_char(expr, context), to, span)));
             }
             return Ok(Some(Self::new(expr, to, span)));
         }
@@ -175,21 +176,19 @@ fn text_constant(text: Option<String>) -> Expr {
     Expr::Literal(ScalarValue::Utf8View(text), None)
 }
 
+/// A text as a CHAR. Constants that are cast implicitly are compared with another.
+fn as_char(text: Expr, context: CastContext) -> Expr {
+    match context {
+        CastContext::Implicit => compared_without_blanks(text),
+        CastContext::Assignment | CastContext::Explicit => without_blanks(text),
+    }
+}
+
 /// The error for a cast that PostgreSQL has and SeracDB does not have.
 pub(crate) fn no_cast(from: TypeId, to: TypeId, span: Span) -> BindError {
     match from {
         TypeId::UNKNOWN => BindError::unsupported(format!("a constant of type {to}"), span),
         from => BindError::unsupported(format!("a cast of type {from} to {to}"), span),
-    }
-}
-
-/// A text without blanks at its end.
-pub(crate) fn without_blanks(expr: Expr) -> Expr {
-    match expr {
-        Expr::Literal(ScalarValue::Utf8View(Some(text)), metadata) => {
-            Expr::Literal(ScalarValue::Utf8View(Some(text.trim_end_matches(' ').to_owned())), metadata)
-        }
-        other => cast_to(datafusion::functions::string::rtrim().call(vec![other]), DataType::Utf8View),
     }
 }
 
@@ -251,7 +250,7 @@ fn of_number(expr: Expr, to: TypeId, schema: &DFSchema) -> Result<Option<Expr>> 
 }
 
 /// A quoted constant or NULL of a type; `None` if its text is not read here.
-fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Option<Bound>> {
+fn of_unknown(expr: Expr, to: TypeId, context: CastContext, span: Span) -> Result<Option<Bound>> {
     let text = match expr {
         Expr::Literal(ScalarValue::Utf8(Some(text)), _) => text,
         Expr::Literal(ScalarValue::Utf8(None), _) => return Bound::null(to, span).map(Some),
@@ -265,7 +264,7 @@ fn of_unknown(expr: Expr, to: TypeId, span: Span) -> Result<Option<Bound>> {
     let expr = match to {
         TypeId::TEXT | TypeId::VARCHAR => Some(text_constant(Some(text))),
         TypeId::VOID => Some(text_constant(Some(String::new()))),
-        TypeId::BPCHAR => Some(without_blanks(Expr::Literal(ScalarValue::Utf8View(Some(text)), None))),
+        TypeId::BPCHAR => Some(as_char(text_constant(Some(text)), context)),
         TypeId::NUMERIC => match text.parse() {
             Ok(number) => Some(number_constant(&number)),
             Err(NumericError { sqlstate, message, .. }) => return Err(BindError::new(sqlstate, message, span)),

@@ -1,6 +1,7 @@
 //! Functions and aggregates: the meaning of a call, and its implementation.
 
 use crate::binder::Binder;
+use crate::blanks::{given_blanks, without_blanks};
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
 use crate::expression::depends_on_settings;
@@ -924,6 +925,12 @@ impl Binder<'_> {
         // Aggregates that leave equal values out, or look for the greatest, compare them.
         let is_compared = is_distinct || matches!(name, "min" | "max");
         let key = if is_compared { self.own_key(expr, schema)? } else { None };
+        if let ("min" | "max", TypeId::BPCHAR, Some(text)) = (name, result, given_blanks(expr).cloned()) {
+            let key = std::mem::replace(expr, text);
+            exprs.push(key);
+            let choice = if name == "max" { Choice::Greatest } else { Choice::Least };
+            return Ok((vec![(by_key(choice), exprs)], Some(Finish::WithoutBlanks)));
+        }
         match (name, key) {
             ("min" | "max", Some(key)) => {
                 exprs.push(key);
@@ -1008,6 +1015,7 @@ impl Binder<'_> {
         match finish {
             None => Ok(calls.swap_remove(0)),
             Some(Finish::Function(function)) => Ok(function.call(calls)),
+            Some(Finish::WithoutBlanks) => Ok(without_blanks(calls.swap_remove(0))),
             Some(Finish::IntervalQuotient) => {
                 let count = cast(calls.swap_remove(1), DataType::Float64);
                 self.environment.operate(Operator::Divide, calls.swap_remove(0), count, schema)
@@ -1133,6 +1141,8 @@ pub(crate) enum Finish {
     Function(Arc<ScalarUDF>),
     /// The first, an interval, by the second, a count.
     IntervalQuotient,
+    /// The first as a CHAR without a length.
+    WithoutBlanks,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! and their conditions), or they are computed beside queries.
 
 use crate::binder::Binder;
+use crate::blanks::{read, with_blanks};
 use crate::bound::Bound;
 use crate::environment::Environment;
 use crate::error::{BindError, Result};
@@ -173,7 +174,7 @@ pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText
     let column_of = |(field, of): (Column, &Option<ModifiedType>)| ScopeColumn {
         item: Some(0),
         name: field.name.clone(),
-        expr: Expr::Column(field),
+        expr: of.map_or(Expr::Column(field.clone()), |of| read(Expr::Column(field.clone()), of)),
         of: or_no_type(*of),
         is_merged: false,
         origin: None,
@@ -193,7 +194,10 @@ pub fn bind_definition(environment: &dyn Environment, definition: DefinitionText
         _ => bound,
     };
     let is_immutable = binder.is_immutable.get() && !bound.expr.is_volatile();
-    Ok(Definition { expr: bound.expr, id: bound.id, is_immutable })
+    // A value that is stored keeps its blanks.
+    let is_stored = bound.id == TypeId::BPCHAR && column.is_some_and(|(_, wanted)| wanted == Some(TypeId::BPCHAR));
+    let expr = if is_stored { with_blanks(bound.expr) } else { bound.expr };
+    Ok(Definition { expr, id: bound.id, is_immutable })
 }
 
 impl Binder<'_> {

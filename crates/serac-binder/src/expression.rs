@@ -1,6 +1,7 @@
 //! Expressions: which operator, type and cast each part means.
 
 use crate::binder::Binder;
+use crate::blanks::{given_blanks, keeps_blanks, read, with_blanks, without_blanks};
 use crate::bound::{Bound, is_alike, no_cast, number_constant};
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::limits::{LEVELS_OF_COPIES, MOST_IN_A_ROW};
@@ -552,11 +553,14 @@ impl Binder<'_> {
             None => constant(&Literal::Null, span)?,
         }];
         results.extend(thens);
-        let (results, of) = self.unified("CASE", results, context.schema)?;
+        let (mut results, of) = self.unified("CASE", results, context.schema)?;
+        if keeps_blanks(of) {
+            results = results.into_iter().map(with_blanks).collect();
+        }
         let mut results = results.into_iter().map(Box::new);
         let otherwise = results.next().filter(|_| otherwise.is_some());
         let whens = conditions.into_iter().map(Box::new).zip(results).collect();
-        Ok(Bound::of_type(Expr::Case(Case::new(operand, whens, otherwise)), of, span))
+        Ok(Bound::of_type(read(Expr::Case(Case::new(operand, whens, otherwise)), of), of, span))
     }
 
     /// The operand of a CASE and the values that it is compared with, in one type that Arrow
@@ -596,6 +600,10 @@ impl Binder<'_> {
             }
         };
         let of = ModifiedType::common(common, all.iter().map(Bound::modified_type));
+        let all = match keeps_blanks(of) {
+            true => all.into_iter().map(|one| self.with_own_blanks(one)).collect::<Result<_>>()?,
+            false => all,
+        };
         Ok((self.of_one_type(all, common, schema)?, of))
     }
 
@@ -820,7 +828,11 @@ impl Binder<'_> {
             let call = match name {
                 "coalesce" => {
                     let unsupported = || BindError::unsupported(what, span);
-                    self.environment.scalar(name).ok_or_else(unsupported)?.call(exprs)
+                    let function = self.environment.scalar(name).ok_or_else(unsupported)?;
+                    match keeps_blanks(of) {
+                        true => without_blanks(function.call(exprs.into_iter().map(with_blanks).collect())),
+                        false => function.call(exprs),
+                    }
                 }
                 _ if of.id == TypeId::JSON => {
                     let message = format!("could not identify a comparison function for type {}", of.id);
@@ -1353,16 +1365,35 @@ impl Binder<'_> {
         self.cast(bound, to, schema)
     }
 
-    /// A CHAR(n) as a text with the blanks that its length adds.
+    /// A CHAR as a text with the blanks that its length adds, or that it has been given.
     pub(crate) fn padded(&self, bound: Bound) -> Result<Bound> {
         let Some(length) = bound.modified_type().length() else {
-            let message = "the blanks at the end of a CHAR without a length are not supported";
-            return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, bound.span));
+            let text = match (given_blanks(&bound.expr), &bound.expr) {
+                (Some(text), _) => text.clone(),
+                (None, constant @ Expr::Literal(..)) => constant.clone(),
+                (None, _) => {
+                    let message = "the blanks at the end of such a CHAR without a length are not supported";
+                    return Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, bound.span));
+                }
+            };
+            return Ok(Bound::new(text, TypeId::TEXT, bound.span));
         };
         let function = self.known_scalar("rpad")?;
         let length = Expr::Literal(ScalarValue::Int64(Some(i64::from(length))), None);
         let text = cast_to(function.call(vec![bound.expr, length]), DataType::Utf8View);
         Ok(Bound::new(text, TypeId::TEXT, bound.span))
+    }
+
+    /// A CHAR(n) as one without a length, which keeps the blanks that its length has added. Other
+    /// values stay as they are.
+    pub(crate) fn with_own_blanks(&self, bound: Bound) -> Result<Bound> {
+        match bound.modified_type().length() {
+            Some(_) if bound.id == TypeId::BPCHAR => {
+                let text = self.padded(bound)?;
+                Ok(Bound::new(without_blanks(text.expr), TypeId::BPCHAR, text.span))
+            }
+            _ => Ok(bound),
+        }
     }
 
     /// An interval restricted to fields, or to digits of a second.
@@ -1451,6 +1482,8 @@ impl Binder<'_> {
             });
             return array.map_err(|error| error.refused(format!("a cast of a text to {id}"), place));
         }
+        let operand =
+            if id == TypeId::BPCHAR && modifiers.is_empty() { self.with_own_blanks(operand)? } else { operand };
         let bound = self.modified(self.cast(operand, id, schema)?, &modifiers, schema);
         bound.map_err(|error| error.refused(format!("a cast of type {from} to {id} with a modifier"), place))
     }

@@ -1,6 +1,7 @@
 //! FROM: the relations that are read, and their names.
 
 use crate::binder::Binder;
+use crate::blanks::read;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::limits::MOST_IN_A_ROW;
 use crate::plan_parts::{joined, subquery};
@@ -478,8 +479,8 @@ fn rows(bound: Selected, item: ScopeItem, names: &[Ident]) -> Rows {
     let columns = bound.plan.schema().iter().zip(bound.columns).enumerate().map(|(at, (field, column))| ScopeColumn {
         item: Some(0),
         of: column.modified_type(),
+        expr: read(Expr::Column(Column::from(field)), column.modified_type()),
         name: names.get(at).map_or(column.name, |name| name.name.clone()),
-        expr: Expr::Column(Column::from(field)),
         is_merged: false,
         origin: column.origin,
     });

@@ -6,6 +6,7 @@
 
 use crate::alike::alike;
 use crate::binder::Binder;
+use crate::blanks::{given_blanks, without_blanks};
 use crate::bound::Bound;
 use crate::calls::owner_of;
 use crate::error::{BindError, NO_PLACE, Result};
@@ -15,10 +16,11 @@ use crate::query::position;
 use crate::scope::{Context, Scope, ScopeColumn, ScopeItem};
 use crate::select::Item;
 use crate::types::comparable_values;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Case, GroupingSet};
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
 use serac_parser::tree::{Expr as Tree, ExprKind, GroupBy, GroupItem, Span};
 use serac_pg::TypeId;
 use std::collections::HashSet;
@@ -325,13 +327,20 @@ impl Binder<'_> {
         plan = self.with_own_columns(plan, &mut values, groups.sets.len() > 1)?;
         let keys = values.iter().map(|value| self.key(value.clone(), plan.schema())).collect::<Result<Vec<_>>>()?;
         let mut firsts = Vec::new();
-        let first_of = |(value, key): (&Expr, &Expr)| {
-            (key != value).then(|| {
+        // A text that a CHAR without blanks at its end has been made of.
+        let given = |value: &Expr| {
+            let given = given_blanks(value)?;
+            given.get_type(&below).is_ok_and(|of| of == DataType::Utf8View).then(|| given.clone())
+        };
+        let texts: Vec<Option<Expr>> = values.iter().map(given).collect();
+        let first_of = |((value, key), text): ((&Expr, &Expr), &Option<Expr>)| {
+            let value = if key != value { Some(value) } else { text.as_ref() };
+            value.map(|value| {
                 firsts.push(first_of_key(value.clone(), key.clone()));
                 firsts.len() - 1
             })
         };
-        let firsts_of: Vec<Option<usize>> = values.iter().zip(&keys).map(first_of).collect();
+        let firsts_of: Vec<Option<usize>> = values.iter().zip(&keys).zip(&texts).map(first_of).collect();
         let of_keys = |argument: &Expr| match groups.exprs.iter().position(|expr| expr == argument) {
             Some(at) => keys[at].clone(),
             None => argument.clone(),
@@ -392,11 +401,16 @@ impl Binder<'_> {
         let is_own: Vec<bool> = is_own.collect();
         for of in &mut exprs {
             let over = std::mem::take(of.expr).transform_down(|part| {
-                match (0..known.len()).find(|at| !is_taken[*at] && is_known(*at, &part)) {
-                    Some(at) => {
-                        is_taken[at] = is_own[at];
-                        Ok(Transformed::new(value(at)?, true, TreeNodeRecursion::Jump))
-                    }
+                if let Some(at) = (0..known.len()).find(|at| !is_taken[*at] && is_known(*at, &part)) {
+                    is_taken[at] = is_own[at];
+                    let value = match texts.get(at) {
+                        Some(Some(_)) => without_blanks(value(at)?),
+                        _ => value(at)?,
+                    };
+                    return Ok(Transformed::new(value, true, TreeNodeRecursion::Jump));
+                }
+                match texts.iter().position(|text| text.as_ref() == Some(&part)) {
+                    Some(at) => Ok(Transformed::new(value(at)?, true, TreeNodeRecursion::Jump)),
                     None => Ok(Transformed::no(part)),
                 }
             });

@@ -27,6 +27,7 @@
 //! | `arrays`, `array_texts` | arrays in expressions, and quoted ones |
 //! | `parameters` | `$1`, and its type |
 //! | `bound` | bound expressions and their casts |
+//! | `blanks` | the blanks at the end of a CHAR |
 //! | `constants` | quoted constants as values of a type |
 //! | `types` | how Arrow stores the values of a type |
 //! | `numeric`, `number_forms` | numbers with digits of their own, and keys of values |
@@ -47,6 +48,7 @@ mod alike;
 mod array_texts;
 mod arrays;
 mod binder;
+mod blanks;
 mod bound;
 mod calls;
 mod change;

@@ -5,7 +5,8 @@
 //! decides. Two places that decide differently are an error, and so is a place that decides after
 //! another has been left open.
 
-use crate::bound::{Bound, without_blanks};
+use crate::blanks::without_blanks;
+use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::types::{arrow_type, of_dimensions};
 use datafusion::arrow::datatypes::{DataType, Field};

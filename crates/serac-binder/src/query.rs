@@ -1,6 +1,7 @@
 //! Queries: WITH, VALUES, ORDER BY and LIMIT.
 
 use crate::binder::Binder;
+use crate::blanks::read;
 use crate::bound::Bound;
 use crate::change::{has_returning, is_change};
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
@@ -168,8 +169,8 @@ impl Binder<'_> {
                 let mut sorts = sorts.collect::<Result<Vec<_>>>()?;
                 if let Some((descending, nulls_first)) = query.order_by_all {
                     let schema = selected.plan.schema();
-                    for column in schema.columns() {
-                        let expr = self.key(Expr::Column(column), schema)?;
+                    for (column, own) in schema.columns().into_iter().zip(&selected.columns) {
+                        let expr = self.key(read(Expr::Column(column), own.modified_type()), schema)?;
                         let nulls_first = nulls_first.unwrap_or(descending);
                         sorts.push(Sort { expr, asc: !descending, nulls_first });
                     }
@@ -199,7 +200,7 @@ impl Binder<'_> {
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
         if let Some(at) = position(&item.expr, "ORDER BY", columns.len())? {
             ordered_values(columns[at].id)?;
-            return sorted(item, self.key(column(at), schema)?);
+            return sorted(item, self.key(read(column(at), columns[at].modified_type()), schema)?);
         }
         if let ExprKind::Name(name) = &item.expr.kind
             && let [name] = &name.parts[..]
@@ -208,7 +209,7 @@ impl Binder<'_> {
             match (found.next(), found.next()) {
                 (Some(at), None) => {
                     ordered_values(columns[at].id)?;
-                    return sorted(item, self.key(column(at), schema)?);
+                    return sorted(item, self.key(read(column(at), columns[at].modified_type()), schema)?);
                 }
                 (Some(_), Some(_)) => {
                     let message = format!("ORDER BY \"{}\" is ambiguous", name.name);
@@ -220,7 +221,7 @@ impl Binder<'_> {
         let of_column = |(at, own): (usize, &OutputColumn)| ScopeColumn {
             item: None,
             name: own.name.clone(),
-            expr: column(at),
+            expr: read(column(at), own.modified_type()),
             of: own.modified_type(),
             is_merged: false,
             origin: None,

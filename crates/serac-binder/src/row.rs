@@ -4,6 +4,7 @@
 //! A row that is a value is a structure of Arrow.
 
 use crate::binder::Binder;
+use crate::blanks::read;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::limits::LEVELS_OF_COPIES;
@@ -320,7 +321,8 @@ impl Binder<'_> {
         for (field, column) in selected.plan.schema().iter().zip(&selected.columns) {
             let value = Expr::Column(Column::from(field));
             let plan = LogicalPlanBuilder::from(selected.plan.clone()).project(vec![value])?.build()?;
-            right.push(Bound::new(Expr::ScalarSubquery(subquery(plan)), column.id, column.span));
+            let value = read(Expr::ScalarSubquery(subquery(plan)), column.modified_type());
+            right.push(Bound::new(value, column.id, column.span));
         }
         self.compare_values(symbol, at, left, right, context)
     }

@@ -1,6 +1,7 @@
 //! The place of an expression, and the columns that a name may mean there.
 
 use crate::binder::Binder;
+use crate::blanks::given_blanks;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::statement::ColumnOrigin;
@@ -239,7 +240,7 @@ impl Binder<'_> {
     /// The column of a name, in the query or in those around it.
     pub(crate) fn column(&self, name: &Name, context: Context<'_>) -> Result<Bound> {
         if let Some(found) = context.scope.lookup(name)? {
-            if let Expr::Column(column) = &found.expr {
+            if let Expr::Column(column) = given_blanks(&found.expr).unwrap_or(&found.expr) {
                 self.references.borrow_mut().push((column.clone(), name.span));
             }
             return Ok(found);

@@ -12,6 +12,7 @@
 
 use crate::alike::alike;
 use crate::binder::Binder;
+use crate::blanks::{given_blanks, keeps_blanks, with_blanks, without_blanks};
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::group::Grouped;
@@ -243,6 +244,14 @@ impl Binder<'_> {
 
         let sets = sets_of_rows(projected.exprs.iter())?;
         plan = self.with_sets(plan, sets, projected.exprs.iter_mut().collect())?;
+        // Rows that are compared as a whole have no blanks.
+        let shows_blanks = |(at, item): (usize, &Item)| match given_blanks(&projected.exprs[at]) {
+            Some(given) if keeps_blanks(item.bound.modified_type()) => Some((at, given.clone())),
+            _ => None,
+        };
+        let texts: Vec<(usize, Expr)> =
+            if is_distinct { Vec::new() } else { items.iter().enumerate().filter_map(shows_blanks).collect() };
+        texts.iter().for_each(|(at, given)| projected.exprs[*at] = given.clone());
         let names = unique_names(&items, &projected.exprs);
         let exprs = projected.exprs.into_iter().zip(&names).map(|(expr, name)| named(expr, name));
         let mut builder = LogicalPlanBuilder::from(plan).project(exprs.collect::<Vec<_>>())?;
@@ -251,12 +260,15 @@ impl Binder<'_> {
         }
         let schema = builder.schema().clone();
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));
-        let sort =
-            sorts.iter().zip(&order_columns).map(|((item, _), at)| sorted(item, self.key(column(*at), &schema)?));
+        let value = |at: usize| match texts.iter().any(|(own, _)| *own == at) {
+            true => without_blanks(column(at)),
+            false => column(at),
+        };
+        let sort = sorts.iter().zip(&order_columns).map(|((item, _), at)| sorted(item, self.key(value(*at), &schema)?));
         let sort = sort.collect::<Result<Vec<_>>>()?;
         let mut is_wider = names.len() > shown;
         if !on_columns.is_empty() {
-            let on = on_columns.iter().map(|(_, at)| self.key(column(*at), &schema)).collect::<Result<_>>()?;
+            let on = on_columns.iter().map(|(_, at)| self.key(value(*at), &schema)).collect::<Result<_>>()?;
             builder = LogicalPlanBuilder::from(self.first_of_each(builder.build()?, on, sort.clone())?);
             is_wider = true;
         }
@@ -409,7 +421,7 @@ impl Binder<'_> {
                 None if context.passes_any => column.passed(span),
                 None => column.bound(span)?,
             };
-            if let Expr::Column(column) = &bound.expr {
+            if let Expr::Column(column) = given_blanks(&bound.expr).unwrap_or(&bound.expr) {
                 self.references.borrow_mut().push((column.clone(), span));
             }
             items.push(Item { bound, name: column.name.clone(), is_call: false, whole: span, has_name: true });
@@ -503,7 +515,11 @@ pub(crate) fn selected_items(items: Vec<Item>) -> Vec<OutputColumn> {
 
 /// Items under names that differ.
 pub(crate) fn unique_projection(items: &[Item]) -> Result<Vec<Expr>> {
-    let exprs = items.iter().map(Item::projected).collect::<Result<Vec<_>>>()?;
+    let shown = |item: &Item| {
+        let expr = item.projected()?;
+        Ok(if keeps_blanks(item.bound.modified_type()) { with_blanks(expr) } else { expr })
+    };
+    let exprs = items.iter().map(shown).collect::<Result<Vec<_>>>()?;
     let names = unique_names(items, &exprs);
     Ok(exprs.into_iter().zip(&names).map(|(expr, name)| named(expr, name)).collect())
 }

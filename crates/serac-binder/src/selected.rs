@@ -1,6 +1,7 @@
 //! The columns that a query selects, and the queries of WITH.
 
 use crate::binder::Binder;
+use crate::blanks::keeps_blanks;
 use crate::bound::Bound;
 use crate::error::Result;
 use crate::number_forms::in_form;
@@ -70,6 +71,22 @@ impl Selected {
         Ok(Self { plan, ..self })
     }
 
+    /// The same with texts without blanks for all that are CHAR without a length, so that rows are
+    /// equal where they should be.
+    pub(crate) fn without_blanks(self) -> Result<Self> {
+        if !self.columns.iter().any(|column| keeps_blanks(column.modified_type())) {
+            return Ok(self);
+        }
+        let columns = self.plan.schema().iter().zip(&self.columns);
+        let exprs = columns.map(|(field, column)| match column.read(Column::from(field)).expr {
+            column @ Expr::Column(_) => column,
+            computed => computed.alias(field.1.name()),
+        });
+        let exprs: Vec<Expr> = exprs.collect();
+        let plan = LogicalPlanBuilder::from(self.plan).project(exprs)?.build()?;
+        Ok(Self { plan, ..self })
+    }
+
     /// The same as columns of other types.
     pub(crate) fn of_types(self, binder: &Binder<'_>, ids: &[TypeId]) -> Result<Self> {
         self.converted(ids, |bound, to, schema| binder.implicitly(bound, to, schema))
@@ -85,7 +102,7 @@ impl Selected {
         for (at, (field, (own, wanted))) in schema.iter().zip(self.columns.iter().zip(ids)).enumerate() {
             let bound = match self.open.iter().find(|(open, _)| *open == at) {
                 Some((_, constant)) => constant.clone(),
-                None => Bound::of_type(Expr::Column(Column::from(field)), own.modified_type(), own.span),
+                None => own.read(Column::from(field)),
             };
             let name = field.1.name().clone();
             let expr = convert(bound, *wanted, &schema)?.expr;

@@ -60,7 +60,7 @@ impl Binder<'_> {
     /// The rows of one of the queries.
     pub(crate) fn branch(&self, body: &QueryBody, outer: Option<&Outer<'_>>) -> Result<Selected> {
         crate::lock::check_branch(body)?;
-        self.deeper(1, || self.body(body, outer))
+        self.deeper(1, || self.body(body, outer))?.without_blanks()
     }
 
     pub(crate) fn set_operations(

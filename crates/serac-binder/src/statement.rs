@@ -1,7 +1,10 @@
 //! Bound statements: queries and changes whose names and types are decided.
 
+use crate::blanks::read;
+use crate::bound::Bound;
 use crate::target::Target;
-use datafusion::logical_expr::{LogicalPlan, TableSource};
+use datafusion::common::Column;
+use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
 use serac_parser::tree::{self, LockStrength, LockWait};
 use serac_pg::{ModifiedType, NO_MODIFIER, TypeId};
 use std::sync::Arc;
@@ -56,6 +59,12 @@ impl OutputColumn {
     /// Its type and modifier.
     pub fn modified_type(&self) -> ModifiedType {
         ModifiedType { id: self.id, modifier: self.modifier }
+    }
+
+    /// The column of the plan as a value.
+    pub(crate) fn read(&self, column: Column) -> Bound {
+        let of = self.modified_type();
+        Bound::of_type(read(Expr::Column(column), of), of, self.span)
     }
 
     /// The same of a type, whose modifier it keeps if the type is its own.

@@ -6,6 +6,7 @@
 //! row of S, otherwise NULL if it is NULL for one, otherwise false.
 
 use crate::binder::Binder;
+use crate::blanks::read;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::limits::LEVELS_OF_COPIES;
@@ -49,7 +50,8 @@ impl Binder<'_> {
             return Err(BindError::new(sqlstate::SYNTAX_ERROR, "subquery must return only one column", span));
         };
         self.subquery_names.borrow_mut().insert(query.span, column.name.clone());
-        Ok(Bound::of_type(Expr::ScalarSubquery(subquery(selected.plan)), column.modified_type(), span))
+        let value = read(Expr::ScalarSubquery(subquery(selected.plan)), column.modified_type());
+        Ok(Bound::of_type(value, column.modified_type(), span))
     }
 
     /// `x = ANY (…)`, `(x, y) <> ALL (…)`.
@@ -127,9 +129,8 @@ impl Binder<'_> {
             let signature = resolved(operator, at, &[left.id, column.id])?;
             let to = comparable(&signature)?;
             let name = field.1.name().clone();
-            let value = Expr::Column(Column::from(field));
             let own = self.as_values(left, &[signature.arguments[0], to], context.schema)?;
-            let value = Bound::of_type(value, column.modified_type(), column.span);
+            let value = column.read(Column::from(field));
             let value = self.as_values(value, &[signature.arguments[1], to], &schema)?;
             let (own, value) = (own.expr, value.expr);
             let (own, value) = self.compared_pair((own, context.schema), (value, &schema))?;

@@ -1,6 +1,7 @@
 //! SET: the columns that are assigned to, and their values.
 
 use crate::binder::Binder;
+use crate::blanks::read;
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::limits::PARTS_OF_SUBQUERY;
@@ -147,6 +148,7 @@ impl Binder<'_> {
         let column = &selected.columns[at];
         let only = Expr::Column(Column::from(selected.plan.schema().qualified_field(at)));
         let plan = LogicalPlanBuilder::from(selected.plan.clone()).project(vec![only])?.build()?;
-        Ok(Bound::of_type(Expr::ScalarSubquery(subquery(plan)), column.modified_type(), tree.span))
+        let value = read(Expr::ScalarSubquery(subquery(plan)), column.modified_type());
+        Ok(Bound::of_type(value, column.modified_type(), tree.span))
     }
 }

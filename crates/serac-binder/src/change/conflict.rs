@@ -5,6 +5,7 @@ use super::returning::column_of;
 use super::to_come;
 use super::update::{numbered, projected};
 use crate::binder::Binder;
+use crate::blanks::read;
 use crate::error::{BindError, Result};
 use crate::from::Rows;
 use crate::scope::{Context, Scope, ScopeColumn, ScopeItem};
@@ -139,7 +140,7 @@ impl Binder<'_> {
             .columns
             .iter()
             .map(|column| ScopeColumn {
-                expr: Expr::Column(Column::new(Some(qualifier.clone()), &column.name)),
+                expr: read(Expr::Column(Column::new(Some(qualifier.clone()), &column.name)), column.of),
                 ..column.clone()
             })
             .collect();

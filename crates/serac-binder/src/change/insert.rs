@@ -1,6 +1,7 @@
 //! INSERT: its columns, and the rows that it gives.
 
 use crate::binder::Binder;
+use crate::blanks::keeps_blanks;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::expression::depends_on_settings;
@@ -167,10 +168,12 @@ impl Binder<'_> {
                 let what = format!("a query that gives values of type {} to be inserted", column.id);
                 return Err(BindError::unsupported(what, column.span));
             }
-            let bound = Bound::of_type(Expr::Column(Column::from(field)), column.modified_type(), column.span);
-            let bound = self.of_column(target, columns[at], bound, &schema)?;
+            let bound = self.of_column(target, columns[at], column.read(Column::from(field)), &schema)?;
             // Others become values of the columns where they are written.
-            if depends_on_settings(column.id, ids[at]) && exprs[at] != bound.expr {
+            // One of both has blanks that the other has not.
+            let has_blanks = keeps_blanks(column.modified_type())
+                || column.id == TypeId::BPCHAR && target.relation.types[columns[at]].is_some_and(keeps_blanks);
+            if (has_blanks || depends_on_settings(column.id, ids[at])) && exprs[at] != bound.expr {
                 exprs[at] = bound.expr.alias(field.1.name());
                 has_casts = true;
             }

@@ -2,6 +2,7 @@
 
 use super::to_come;
 use crate::binder::Binder;
+use crate::blanks::given_blanks;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::plan_parts::{has_part, of_expr};
 use crate::scope::{Context, Scope};
@@ -84,7 +85,7 @@ impl Binder<'_> {
 
 /// The column that an expression of a scope is.
 pub(super) fn column_of(expr: &Expr) -> Result<Column> {
-    match expr {
+    match given_blanks(expr).unwrap_or(expr) {
         Expr::Column(column) => Ok(column.clone()),
         _ => Err(BindError::unsupported("a column that is computed", NO_PLACE)),
     }

@@ -1,6 +1,7 @@
 //! The table that a change changes.
 
 use crate::binder::Binder;
+use crate::blanks::{keeps_blanks, with_blanks};
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::from::{Rows, last_part};
@@ -54,7 +55,9 @@ impl Binder<'_> {
         };
         known_type(given, bound.span)?;
         if given == TypeId::UNKNOWN {
-            return self.as_type(bound, wanted, CastContext::Assignment, schema);
+            let bound = self.as_type(bound, wanted, CastContext::Assignment, schema)?;
+            let expr = if wanted == TypeId::BPCHAR { with_blanks(bound.expr) } else { bound.expr };
+            return Ok(Bound { expr, ..bound });
         }
         if given != wanted && cast(given, wanted, CastContext::Assignment).is_none() {
             let name = target.column_name(at);
@@ -76,6 +79,13 @@ impl Binder<'_> {
             return Ok(Bound::new(expr, wanted, bound.span));
         }
         bound.exact()?;
+        if wanted == TypeId::BPCHAR {
+            let bound = match target.relation.types[at].is_some_and(keeps_blanks) {
+                true => self.with_own_blanks(bound)?,
+                false => bound,
+            };
+            return Ok(Bound { expr: with_blanks(bound.expr), ..bound });
+        }
         Ok(bound)
     }
 

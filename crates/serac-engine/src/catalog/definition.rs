@@ -1,5 +1,6 @@
 //! Definitions of tables, columns and constraints in the catalog: plain data, as it is logged.
 
+use serac_index::ordered::key::Meaning;
 use serac_storage::{ColumnSchema, ColumnType, FreezeFormat, TableId, TableSchema};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -15,7 +16,7 @@ pub struct SqlType {
     /// Characters at the most, of VARCHAR(n) and CHAR(n). Digits of a second, of TIMESTAMP(n),
     /// TIME(n) and INTERVAL(n).
     pub length: Option<u32>,
-    /// CHAR(n): trailing blanks do not count and are not kept.
+    /// CHAR: trailing blanks do not count. CHAR(n) does not keep them, CHAR without a length does.
     pub fixed_length: bool,
     /// VARCHAR without a length: it is stored as TEXT, and has a name of its own. With a length,
     /// [`NAME`](Self::NAME).
@@ -34,10 +35,12 @@ impl SqlType {
     pub const NAME: Self =
         Self { column_type: ColumnType::Utf8, length: Some(63), fixed_length: false, without_modifier: true };
 
-    /// The length that values are checked against; `None` if they are taken as they are. A CHAR
-    /// without a length may be of any, and loses its trailing blanks.
-    pub(crate) fn limit(&self) -> Option<u32> {
-        self.length.or(self.fixed_length.then_some(u32::MAX))
+    /// What the keys of a column of this type mean.
+    pub(crate) fn meaning(&self) -> Meaning {
+        match self.fixed_length && self.length.is_none() {
+            true => Meaning::WithoutBlanks,
+            false => Meaning::of(self.column_type),
+        }
     }
 
     /// The number and the modifier (-1: no modifier) of PostgreSQL's type, if the column's Arrow
@@ -52,7 +55,7 @@ impl SqlType {
         let of_interval = |digits: u32| (1186, 0x7fff << 16 | (digits & 0xffff) as i32);
         match (self.column_type, self.length) {
             (ColumnType::Interval, Some(digits)) => Some(of_interval(digits)),
-            (ColumnType::Utf8, length) if self.limit().is_some() || self.without_modifier => {
+            (ColumnType::Utf8, length) if length.is_some() || self.fixed_length || self.without_modifier => {
                 let modifier = length.map_or(-1, |length| i32::try_from(length).unwrap_or(i32::MAX - 4) + 4);
                 Some((if self.fixed_length { bpchar } else { varchar }, modifier))
             }

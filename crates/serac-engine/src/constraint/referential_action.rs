@@ -29,7 +29,7 @@ struct ChildrenUpdate {
 fn fit<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result<Value<'v>> {
     let out_of_range = || EngineError::OutOfRange { sql_type: column.sql_type.to_string() };
     let value = as_kept(value, column.sql_type.column_type).ok_or_else(out_of_range)?;
-    match (value, column.sql_type.limit()) {
+    match (value, column.sql_type.length) {
         (Value::Null, _) if !column.nullable => Err(table.null_in(&column.name)),
         (Value::Int64(micros), Some(_)) => match column.sql_type.rounded(micros) {
             Some(rounded) => Ok(Value::Int64(rounded)),

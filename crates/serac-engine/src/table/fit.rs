@@ -78,7 +78,7 @@ impl Table {
         let mut arrays: Vec<ArrayRef> = batch.columns().to_vec();
         for (array, &column) in arrays.iter_mut().zip(columns) {
             let definition = &self.definition.columns[column];
-            if definition.sql_type.limit().is_some() {
+            if definition.sql_type.length.is_some() {
                 *array = definition.sql_type.fit(array)?;
             }
             match definition.sql_type.column_type {
@@ -106,13 +106,13 @@ impl Table {
 }
 
 impl SqlType {
-    /// The part of a text that a column of this type keeps. A CHAR loses trailing blanks, a VARCHAR
-    /// the blanks beyond its length, and a NAME all but its first 63 bytes.
+    /// The part of a text that a column of this type keeps. A CHAR(n) loses trailing blanks, a
+    /// VARCHAR the blanks beyond its length, and a NAME all but its first 63 bytes.
     ///
     /// # Errors
     /// [`EngineError::TooLong`].
     pub(crate) fn kept<'t>(&self, text: &'t str) -> Result<&'t str> {
-        let Some(limit) = self.limit() else { return Ok(text) };
+        let Some(limit) = self.length else { return Ok(text) };
         if *self == Self::NAME {
             return Ok(&text[..text.floor_char_boundary(limit as usize)]);
         }
@@ -160,7 +160,7 @@ impl SqlType {
     /// # Errors
     /// [`EngineError::TooLong`].
     pub fn fit(&self, array: &ArrayRef) -> Result<ArrayRef> {
-        if self.limit().is_none() {
+        if self.length.is_none() {
             return Ok(array.clone());
         }
         if let ColumnType::Time | ColumnType::Timestamp { .. } | ColumnType::Interval = self.column_type {
@@ -271,7 +271,7 @@ fn fit_value(table: &Table, column: &ColumnDefinition, value: &mut Value<'_>) ->
     if column.sql_type.column_type == ColumnType::JsonText {
         check(std::str::from_utf8(bytes).expect("checked above"))?;
     }
-    let Some(limit) = column.sql_type.limit() else { return Ok(()) };
+    let Some(limit) = column.sql_type.length else { return Ok(()) };
     if column.sql_type.fixed_length || bytes.len() > limit as usize {
         let text = std::str::from_utf8(bytes).expect("checked above");
         *bytes = column.sql_type.kept(text)?.as_bytes();
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(kept(SqlType::NAME, long), Some(&long[..62]));
         assert_eq!(kept(of(Some(3), false), "äb   "), Some("äb "));
         assert_eq!((kept(of(Some(3), false), "äbc d"), kept(of(Some(3), true), "abcd")), (None, None));
-        assert_eq!((kept(of(Some(3), true), "a     "), kept(of(None, true), "a b  ")), (Some("a"), Some("a b")));
+        assert_eq!((kept(of(Some(3), true), "a     "), kept(of(None, true), "a b  ")), (Some("a"), Some("a b  ")));
         assert_eq!(kept(of(None, false), "a  "), Some("a  "));
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::catalog::definition::{KeyDefinition, TableDefinition};
 use crate::error::Result;
-use serac_index::ordered::key::{self, Encoding, Meaning};
+use serac_index::ordered::key::{self, Encoding};
 use serac_index::ordered::{Limit, OrderedIndex};
 use serac_storage::version::transaction::Readers;
 use serac_storage::{Blocker, ColumnId, DataTable, LatestState, RowBuffer, RowId, Snapshot, Value};
@@ -43,7 +43,7 @@ impl TableIndex {
             Encoding {
                 descending: order.descending,
                 nulls_first: order.nulls_first,
-                meaning: Meaning::of(table.columns[column].sql_type.column_type),
+                meaning: table.columns[column].sql_type.meaning(),
             }
         };
         let encodings = definition.columns.iter().enumerate().map(encoding).collect();

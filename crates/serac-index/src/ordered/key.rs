@@ -39,6 +39,8 @@ pub enum Meaning {
     /// Months, days and nanoseconds from the lowest bit on (INTERVAL). Intervals of equal length
     /// are equal: a month has 30 days, a day 24 hours.
     Interval,
+    /// Bytes are a text whose blanks at the end do not count (CHAR without a length).
+    WithoutBlanks,
 }
 
 impl Meaning {
@@ -132,7 +134,7 @@ fn push_other(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) {
             let number = match encoding.meaning {
                 Meaning::Uuid => return key.extend_from_slice(&v.to_le_bytes()),
                 Meaning::Interval => interval_length(*v),
-                Meaning::Plain | Meaning::Numeric => *v,
+                Meaning::Plain | Meaning::Numeric | Meaning::WithoutBlanks => *v,
             };
             key.extend_from_slice(&(number as u128 ^ 1 << 127).to_be_bytes());
         }
@@ -140,9 +142,15 @@ fn push_other(key: &mut Vec<u8>, value: &Value<'_>, encoding: Encoding) {
         Value::Float64(v) => key.extend_from_slice(&ordered64(*v).to_be_bytes()),
         Value::Bytes(v) => match encoding.meaning {
             Meaning::Numeric => push_number(key, v),
+            Meaning::WithoutBlanks => push_bytes(key, without_blanks(v)),
             _ => push_bytes(key, v),
         },
     }
+}
+
+fn without_blanks(text: &[u8]) -> &[u8] {
+    let last = text.iter().rposition(|byte| *byte != b' ');
+    &text[..last.map_or(0, |last| last + 1)]
 }
 
 /// The key of a number in its stored form. Bytes that are none stay as they are.
