@@ -10,6 +10,7 @@
 //! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `regressions`, `sliding` | aggregates, and these over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
 //! | `accounted` | functions whose results may be large take their memory from the session's |
+//! | `constant_errors` | errors of constants, found when a statement is planned |
 //! | `typed`, `compared_types` | what rules over expressions share |
 #![warn(missing_docs)]
 
@@ -26,6 +27,7 @@ mod casts;
 mod chains;
 mod chosen;
 mod compared_types;
+mod constant_errors;
 mod date_parts;
 mod definition;
 mod digests;
@@ -69,6 +71,7 @@ pub use accounted::{Accounts, LongTexts, SmallConstants, accounted};
 pub use aggregates::functions as aggregates;
 pub use casts::{Casts, cast_of_text, cast_value, with_own_casts};
 pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
+pub use constant_errors::ConstantErrors;
 pub use date_parts::function_of as date_part_function;
 pub use float_errors::{check_floats, float_error};
 pub use integer_results::windows;

@@ -382,16 +382,21 @@ impl OptimizerRule for SmallConstants {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        /// Says it again, also after a panic.
-        struct Before(bool);
-        impl Drop for Before {
-            fn drop(&mut self) {
-                FOLDING.set(self.0);
-            }
-        }
-        let _before = Before(FOLDING.replace(true));
-        self.0.rewrite(plan, config)
+        folding(|| self.0.rewrite(plan, config))
     }
+}
+
+/// The result of `compute`, in which large results are errors.
+pub(crate) fn folding<T>(compute: impl FnOnce() -> T) -> T {
+    /// Says it again, also after a panic.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            FOLDING.set(self.0);
+        }
+    }
+    let _before = Before(FOLDING.replace(true));
+    compute()
 }
 
 /// Makes views of long constant texts, which the rows of a batch share.

@@ -3,7 +3,7 @@
 use crate::binding::BIND;
 use crate::pipeline::pass::Origin::{Around, DataFusion, Ours};
 use crate::pipeline::pass::{Origin, Pass, Stage, Work};
-use serac_functions::{Accounts, Casts, LongTexts, Patterns, SmallConstants, UuidTypes};
+use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, SmallConstants, UuidTypes};
 use serac_query::optimizer::{
     Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
     FloatZeros, GivenOrders, GroupingSets, InLists, JoinClaims, JoinOrder, LostOrders, NullSafe, Optimizing, Physical,
@@ -59,6 +59,7 @@ pub(super) static PASSES: &[Pass] = &[
     // Logical plans: how they are computed. Three rules of DataFusion's list are left out:
     // `optimize_unions`, `extract_leaf_expressions` and `push_down_leaf_projections`. They read a
     // field of a row below a projection that gives another column its name.
+    logical("constant_errors", Ours(|_| Arc::new(ConstantErrors)), "Finds the errors of constants, for which no row needs to ask."),
     logical("rewrite_set_comparison", DataFusion, "Makes EXISTS of ANY and ALL over subqueries."),
     optional(logical("unions_to_filter", DataFusion, "Makes one filter of a union of filters over one input.")),
     logical("simplify_expressions", Ours(|_| Arc::new(SmallConstants::default())), "Computes constants, now() among them, and simplifies expressions, some functions into others that can run."),

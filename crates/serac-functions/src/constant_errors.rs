@@ -1,0 +1,326 @@
+//! The errors of constant expressions, which PostgreSQL finds when it plans a statement, although
+//! no row may ask for them: `SELECT 1 / 0 FROM t` fails for an empty table, too.
+//!
+//! Constants are computed as PostgreSQL does it. An operator or an immutable function is computed
+//! once all of its operands are constants. What a constant decides is left out: the operands of AND
+//! behind one that is false, the branches of CASE that are not reached, the arguments of COALESCE
+//! behind a value. Columns of subqueries that nobody reads are left out, and so are the columns of
+//! EXISTS. The values are of no use here: `simplify_expressions` computes them again.
+
+use crate::accounted::folding;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, JoinType, Result, ScalarValue};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::expr::{Case, Exists, ScalarFunction};
+use datafusion::logical_expr::logical_plan::Subquery;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{ColumnarValue, Distinct, Expr, LogicalPlan, Operator, Volatility};
+use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::physical_expr::create_physical_expr;
+use serac_pg::functions::{Volatility as PgVolatility, of_name};
+use serac_values::SqlError;
+use std::sync::Arc;
+
+/// Stack that must be left, and that is added if it is not.
+const STACK: (usize, usize) = (128 << 10, 1 << 20);
+
+/// Finds the errors of constant expressions.
+#[derive(Debug, Default)]
+pub struct ConstantErrors;
+
+impl OptimizerRule for ConstantErrors {
+    fn name(&self) -> &str {
+        "constant_errors"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        None
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let mut properties = ExecutionProps::new();
+        properties.config_options = Some(config.options());
+        let constants = Constants { properties };
+        let all = vec![true; plan.schema().fields().len()];
+        folding(|| constants.check(&plan, &all))?;
+        Ok(Transformed::no(plan))
+    }
+}
+
+/// Computes constants.
+struct Constants {
+    properties: ExecutionProps,
+}
+
+impl Constants {
+    /// Checks a plan of whose columns these are read.
+    fn check(&self, plan: &LogicalPlan, is_read: &[bool]) -> Result<()> {
+        stacker::maybe_grow(STACK.0, STACK.1, || self.check_plan(plan, is_read))
+    }
+
+    fn check_plan(&self, plan: &LogicalPlan, is_read: &[bool]) -> Result<()> {
+        let all = |plan: &LogicalPlan| vec![true; plan.schema().fields().len()];
+        match plan {
+            LogicalPlan::Projection(projection) => {
+                let read =
+                    || projection.expr.iter().zip(is_read).filter(|(_, is_read)| **is_read).map(|(expr, _)| expr);
+                read().try_for_each(|expr| self.value(expr).map(drop))?;
+                let mut below = vec![false; projection.input.schema().fields().len()];
+                read().for_each(|expr| mark(expr, projection.input.schema(), &mut below));
+                self.check(&projection.input, &below)
+            }
+            LogicalPlan::Filter(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Aggregate(_) => {
+                let input = plan.inputs()[0];
+                let width = input.schema().fields().len();
+                let mut below = match plan {
+                    LogicalPlan::Aggregate(_) => vec![false; width],
+                    // Columns of windows stand behind those of the input.
+                    _ => is_read[..width.min(is_read.len())].to_vec(),
+                };
+                for expr in plan.expressions() {
+                    self.value(&expr)?;
+                    mark(&expr, input.schema(), &mut below);
+                }
+                self.check(input, &below)
+            }
+            LogicalPlan::Join(join) => {
+                let widths = [&join.left, &join.right].map(|side| side.schema().fields().len());
+                let first = |width: usize| is_read[..width.min(is_read.len())].to_vec();
+                let mut sides = match join.join_type {
+                    JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full => {
+                        [first(widths[0]), is_read[widths[0].min(is_read.len())..].to_vec()]
+                    }
+                    JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+                        [first(widths[0]), vec![false; widths[1]]]
+                    }
+                    JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+                        [vec![false; widths[0]], first(widths[1])]
+                    }
+                };
+                for expr in join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter) {
+                    self.value(expr)?;
+                    mark(expr, join.left.schema(), &mut sides[0]);
+                    mark(expr, join.right.schema(), &mut sides[1]);
+                }
+                self.check(&join.left, &sides[0])?;
+                self.check(&join.right, &sides[1])
+            }
+            // Rows of VALUES are computed where they are read.
+            LogicalPlan::Values(_) => Ok(()),
+            LogicalPlan::Distinct(Distinct::All(input)) => self.check(input, &all(input)),
+            _ => {
+                plan.apply_expressions(|expr| self.value(expr).map(|_| TreeNodeRecursion::Continue))?;
+                plan.inputs().into_iter().try_for_each(|input| self.check(input, &all(input)))
+            }
+        }
+    }
+
+    fn check_subquery(&self, subquery: &Subquery, is_read: bool) -> Result<()> {
+        let plan = &subquery.subquery;
+        self.check(plan, &vec![is_read; plan.schema().fields().len()])
+    }
+
+    /// The value of an expression; `None` if that is no constant.
+    ///
+    /// # Errors
+    /// The error of a constant in it that PostgreSQL would compute.
+    fn value(&self, expr: &Expr) -> Result<Option<ScalarValue>> {
+        match expr {
+            Expr::Literal(value, _) => Ok(Some(value.clone())),
+            Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::Placeholder(_) => Ok(None),
+            _ => stacker::maybe_grow(STACK.0, STACK.1, || self.computed(expr)),
+        }
+    }
+
+    fn computed(&self, expr: &Expr) -> Result<Option<ScalarValue>> {
+        match expr {
+            Expr::Alias(alias) => self.value(&alias.expr),
+            Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+                let decides = |value: &Option<ScalarValue>| matches!(value, Some(ScalarValue::Boolean(Some(truth))) if *truth == (binary.op == Operator::Or));
+                let left = self.value(&binary.left)?;
+                if decides(&left) {
+                    return Ok(left);
+                }
+                let right = self.value(&binary.right)?;
+                if decides(&right) {
+                    return Ok(right);
+                }
+                // Neither decides, so that NULL is the result if one of them is.
+                Ok(left.zip(right).map(|(left, right)| if left.is_null() { left } else { right }))
+            }
+            Expr::Case(case) => self.case(case),
+            Expr::ScalarFunction(call) if call.func.name() == "coalesce" => {
+                let mut is_first = true;
+                for argument in &call.args {
+                    match self.value(argument)? {
+                        Some(value) if value.is_null() => {}
+                        // What stands behind it is never reached.
+                        Some(value) => return Ok(is_first.then_some(value)),
+                        None => is_first = false,
+                    }
+                }
+                Ok(None)
+            }
+            Expr::Exists(Exists { subquery, .. }) => self.check_subquery(subquery, false).map(|()| None),
+            Expr::ScalarSubquery(subquery) => self.check_subquery(subquery, true).map(|()| None),
+            Expr::InSubquery(in_subquery) => {
+                self.value(&in_subquery.expr)?;
+                self.check_subquery(&in_subquery.subquery, true).map(|()| None)
+            }
+            Expr::SetComparison(comparison) => {
+                self.value(&comparison.expr)?;
+                self.check_subquery(&comparison.subquery, true).map(|()| None)
+            }
+            _ => self.of_operands(expr),
+        }
+    }
+
+    /// CASE: conditions that are not true, and branches behind one that is, are left out.
+    fn case(&self, case: &Case) -> Result<Option<ScalarValue>> {
+        let operand = case.expr.as_ref().map(|operand| self.value(operand)).transpose()?;
+        let mut is_open = false;
+        for (when, then) in &case.when_then_expr {
+            let condition = match (&operand, self.value(when)?) {
+                (None, condition) => condition,
+                (Some(Some(operand)), Some(value)) => {
+                    let literal = |value: &ScalarValue| Expr::Literal(value.clone(), None);
+                    self.evaluated(&literal(operand).eq(literal(&value)))?
+                }
+                (Some(_), _) => None,
+            };
+            match condition {
+                Some(ScalarValue::Boolean(Some(true))) => {
+                    let result = self.value(then)?;
+                    return Ok(result.filter(|_| !is_open));
+                }
+                Some(_) => {}
+                None => {
+                    is_open = true;
+                    self.value(then)?;
+                }
+            }
+        }
+        let otherwise = case.else_expr.as_ref().map(|otherwise| self.value(otherwise)).transpose()?;
+        Ok(otherwise.flatten().filter(|_| !is_open))
+    }
+
+    /// An expression of whose operands all are computed first.
+    fn of_operands(&self, expr: &Expr) -> Result<Option<ScalarValue>> {
+        let mut values = Vec::new();
+        let mut is_constant = true;
+        expr.apply_children(|operand| {
+            if is_constant || !matches!(operand, Expr::Literal(..)) {
+                match self.value(operand)? {
+                    Some(value) => values.push(value),
+                    None => is_constant = false,
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let is_strict = matches!(expr, Expr::ScalarFunction(_) | Expr::Cast(_));
+        if !is_constant || !is_computed(expr, &values) || is_strict && values.iter().any(ScalarValue::is_null) {
+            return Ok(None);
+        }
+        let mut values = values.into_iter();
+        let over = expr.clone().map_children(|operand| {
+            Ok(match values.next() {
+                Some(value) => Transformed::yes(Expr::Literal(value, None)),
+                None => Transformed::no(operand),
+            })
+        })?;
+        self.evaluated(&over.data)
+    }
+
+    /// The value of an expression of constants; `None` if it cannot be computed here.
+    ///
+    /// # Errors
+    /// Errors of values, as 22012.
+    fn evaluated(&self, expr: &Expr) -> Result<Option<ScalarValue>> {
+        let schema = DFSchema::empty();
+        let Ok(physical) = create_physical_expr(expr, &schema, &self.properties, &PhysicalPlanningContext::default())
+        else {
+            return Ok(None);
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options)?;
+        match physical.evaluate(&row) {
+            Ok(ColumnarValue::Scalar(value)) => Ok(Some(value)),
+            Ok(ColumnarValue::Array(array)) => Ok(ScalarValue::try_from_array(&array, 0).ok()),
+            Err(error) if SqlError::from(&error).sqlstate.starts_with("22") => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// Whether an expression of these operands is computed when a statement is planned: its value does
+/// not depend on settings.
+fn is_computed(expr: &Expr, operands: &[ScalarValue]) -> bool {
+    let has_time = || operands.iter().any(|value| value.data_type().is_temporal());
+    match expr {
+        Expr::ScalarFunction(call) => {
+            let facts = of_name(call.func.name());
+            call.func.signature().volatility == Volatility::Immutable
+                && facts.iter().all(|function| function.volatility == PgVolatility::Immutable)
+                && !has_time()
+                && !gives_time(call, operands)
+        }
+        Expr::Cast(cast) => !cast.field.data_type().is_temporal() && !has_time(),
+        Expr::BinaryExpr(_) => !has_time(),
+        Expr::Not(_)
+        | Expr::Negative(_)
+        | Expr::IsNull(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsTrue(_)
+        | Expr::IsFalse(_)
+        | Expr::IsUnknown(_)
+        | Expr::IsNotTrue(_)
+        | Expr::IsNotFalse(_)
+        | Expr::IsNotUnknown(_)
+        | Expr::Between(_)
+        | Expr::InList(_)
+        | Expr::Like(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether a function reads or makes a time.
+fn gives_time(call: &ScalarFunction, operands: &[ScalarValue]) -> bool {
+    let types: Vec<DataType> = operands.iter().map(ScalarValue::data_type).collect();
+    // A function that needs more to tell its type is taken for one.
+    call.func.return_type(&types).map_or(true, |of| of.is_temporal())
+}
+
+/// Marks the columns that an expression names, also in its subqueries.
+fn mark(expr: &Expr, schema: &DFSchema, is_read: &mut [bool]) {
+    let mut add = |column| match schema.maybe_index_of_column(column) {
+        Some(at) if at < is_read.len() => is_read[at] = true,
+        _ => {}
+    };
+    // The closure does not fail.
+    let _ = expr.apply(|part| {
+        let subquery = match part {
+            Expr::Column(column) => {
+                add(column);
+                None
+            }
+            Expr::ScalarSubquery(subquery) => Some(subquery),
+            Expr::Exists(exists) => Some(&exists.subquery),
+            Expr::InSubquery(in_subquery) => Some(&in_subquery.subquery),
+            Expr::SetComparison(comparison) => Some(&comparison.subquery),
+            _ => None,
+        };
+        for reference in subquery.into_iter().flat_map(|subquery| &subquery.outer_ref_columns) {
+            if let Expr::OuterReferenceColumn(_, column) = reference {
+                add(column);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+}
