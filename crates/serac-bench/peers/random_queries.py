@@ -1,13 +1,14 @@
 """Random queries, the same to two servers that speak PostgreSQL's protocol, and how their answers differ.
 
-Each line of standard input is {"postgres": DSN, "serac": DSN, "seed", "queries"}: three small tables with NULLs are made anew on both, with indexes on one
-of them, and then queried. Each answer is a line of JSON: {"same", "refused": errors 0A000, "undecided": one of them met an error in a value (class 22),
+Each line of standard input is {"postgres": DSN, "serac": DSN, "schema", "seed", "queries"}: three small tables with NULLs are made anew in the schema of both,
+with indexes on one of them, and then queried. Both run a statement at the same time. Each answer is a line of JSON: {"same", "refused": errors 0A000, "undecided": one of them met an error in a value (class 22),
 "both": both refuse, "lenient": only PostgreSQL refuses, "differences": [{"query", "postgres", "serac"}]} or {"error": text}.
 
 Queries are made of the texts below. In these, {int} is an expression of that type, {int/num} one of either, and [a;b] one of the texts. Whatever leaves an
 order open, or hangs on the order in which floats are added, is not asked. Queries that end with an order of all their columns must have their rows in it.
 """
 
+import functools
 import json
 import math
 import random
@@ -27,6 +28,8 @@ SQL_TYPES = {
     "ts": "TIMESTAMP", "tz": "TIMESTAMPTZ", "bool": "BOOLEAN", "iv": "INTERVAL", "wild": "DOUBLE PRECISION",
 }
 TABLES = {"t1": 60, "t2": 25, "t3": 7}
+# Rows that FROM may have if no condition leaves any out: all of them may come here.
+MOST_ROWS = 6_000
 # Types of columns, of results and of what is compared.
 TYPES = ["int", "small", "big", "num", "float", "text", "date", "ts", "tz", "bool"]
 # Floats of any size and both zeros, which are compared, put in order and grouped, and added up only where it is known in which order.
@@ -109,10 +112,10 @@ SET_OPERATIONS = [f"{operation}{all}" for operation in ("UNION", "EXCEPT", "INTE
 
 
 class Scope:
-    """Columns that an expression may name, as (name, type), and those of the query around."""
+    """Columns that an expression may name, as (name, type), those of the query around, and how many rows there are at most."""
 
-    def __init__(self, columns, outer=None):
-        self.columns, self.outer = columns, outer
+    def __init__(self, columns, outer=None, rows=1):
+        self.columns, self.outer, self.rows = columns, outer, rows
 
     def plain(self):
         return Scope(self.columns)
@@ -224,7 +227,8 @@ class Generator:
     def table(self, outer=None):
         alias = self.alias()
         columns = [(f"{alias}.id", "int")] + [(f"{alias}.{name}", of) for name, of in COLUMNS.items()]
-        return f"{self.random.choice(list(TABLES))} AS {alias}", Scope(columns, outer)
+        name = self.random.choice(list(TABLES))
+        return f"{name} AS {alias}", Scope(columns, outer, TABLES[name])
 
     def merged(self, outer=None):
         """Two tables, columns of which are merged: these are named without a table. And the columns that say which row it is."""
@@ -234,13 +238,14 @@ class Generator:
         if self.chance(0.7):
             names = self.random.sample(["a", "s", "u", "o", "id", "w", "v"], self.random.choice([1, 1, 1, 2]))
             merged = [(name, "int" if name == "id" else COLUMNS[name]) for name in names]
-            return f"{left} {join} {right} USING ({', '.join(names)})", Scope(merged + scope.columns + added.columns, outer), keys
+            return f"{left} {join} {right} USING ({', '.join(names)})", Scope(merged + scope.columns + added.columns, outer, scope.rows * added.rows), keys
         name = self.random.choice(["a", "s", "u", "id"])
         of = "int" if name == "id" else COLUMNS[name]
         sides = [self.alias(), self.alias()]
         own = [self.alias(), self.alias()]
-        parts = [f"(SELECT {name}, {self.random.choice(['b', 'd', 't'])} AS {mine} FROM {self.random.choice(list(TABLES))}) AS {side}" for side, mine in zip(sides, own)]
-        return f"{parts[0]} NATURAL {self.random.choice(['JOIN', 'LEFT JOIN'])} {parts[1]}", Scope([(name, of)] + [(f"{side}.{name}", of) for side in sides], outer), []
+        tables = [self.random.choice(list(TABLES)) for _ in sides]
+        parts = [f"(SELECT {name}, {self.random.choice(['b', 'd', 't'])} AS {mine} FROM {table}) AS {side}" for side, mine, table in zip(sides, own, tables)]
+        return f"{parts[0]} NATURAL {self.random.choice(['JOIN', 'LEFT JOIN'])} {parts[1]}", Scope([(name, of)] + [(f"{side}.{name}", of) for side in sides], outer, math.prod(TABLES[table] for table in tables)), []
 
     def inner_source(self, outer):
         """What a subquery reads."""
@@ -254,11 +259,11 @@ class Generator:
         if self.chance(0.04):
             alias = self.alias()
             rows = ", ".join(f"[[{self.constant('int')}, {self.constant('int')}]]" for _ in range(2)).replace("[[", "[").replace("]]", "]")
-            return f"unnest(ARRAY[{rows}]) AS {alias}(c0)", Scope([(f"{alias}.c0", "int")])
+            return f"unnest(ARRAY[{rows}]) AS {alias}(c0)", Scope([(f"{alias}.c0", "int")], rows=4)
         if depth >= 2 and self.chance(0.25):
-            query, types = self.query(depth - 1)
+            query, types, rows = self.query(depth - 1)
             alias = self.alias()
-            return f"({query}) AS {alias}", Scope([(f"{alias}.c{i}", of) for i, of in enumerate(types)])
+            return f"({query}) AS {alias}", Scope([(f"{alias}.c{i}", of) for i, of in enumerate(types)], rows=rows)
         return self.table()
 
     def source(self, depth):
@@ -266,9 +271,12 @@ class Generator:
         if self.chance(0.12):
             return self.merged()
         text, scope = self.item(depth)
-        columns, keys = list(scope.columns), [[name for name, _ in scope.columns if name.endswith(".id")]]
+        columns, rows, keys = list(scope.columns), scope.rows, [[name for name, _ in scope.columns if name.endswith(".id")]]
         for _ in range(self.random.choice([0, 0, 0, 1, 1, 2])):
             more, added = self.item(depth)
+            if rows * added.rows > MOST_ROWS:
+                continue
+            rows *= added.rows
             join = self.random.choice(JOINS)
             left, both = Scope(columns), Scope(columns + added.columns)
             keys.append([name for name, _ in added.columns if name.endswith(".id")])
@@ -280,32 +288,36 @@ class Generator:
                 if join != "FULL JOIN" and self.chance(0.4):
                     condition += f" AND {self.expression('bool', both, min(depth - 1, 2))}"
             text, columns = f"{text} {join} {more}{condition}", both.columns
-        return text, Scope(columns), [key for item in keys for key in item] if all(keys) else []
+        return text, Scope(columns, rows=rows), [key for item in keys for key in item] if all(keys) else []
 
     def few(self, types):
-        """Rows of few different values of columns of a table."""
+        """Rows of few different values of columns of a table, and how many there are at most."""
         source, scope = self.table()
         distinct = "DISTINCT " if self.chance(0.2) else ""
         shown = ", ".join(f"{self.column(of, scope)} AS c{i}" for i, of in enumerate(types))
-        return f"SELECT {distinct}{shown} FROM {source}{self.where(scope, 1, 0.3)}"
+        return f"SELECT {distinct}{shown} FROM {source}{self.where(scope, 1, 0.3)}", scope.rows
 
     def query(self, depth):
+        """A query, the types of its columns, and how many rows it has at most."""
         if self.chance(0.1):
             types = [self.random.choice(["int", "small", "bool", "text", "wild", "date"]) for _ in range(self.random.randint(1, 2))]
-            query = self.few(types)
+            query, rows = self.few(types)
             for _ in range(self.random.choice([1, 1, 2])):
-                query = f"({query}) {self.random.choice(SET_OPERATIONS)} ({self.few(types)})"
-            return query, types
+                more, added = self.few(types)
+                query, rows = f"({query}) {self.random.choice(SET_OPERATIONS)} ({more})", rows + added
+            return query, types, rows
         types = [self.random.choice(COMPARED) for _ in range(self.random.randint(1, 4))]
         if depth >= 2 and self.chance(0.1):
-            return f"{self.select(depth - 1, types)} {self.random.choice(SET_OPERATIONS)} {self.select(depth - 1, types)}", types
-        return self.select(depth, types), types
+            (left, rows), (right, added) = self.select(depth - 1, types), self.select(depth - 1, types)
+            return f"{left} {self.random.choice(SET_OPERATIONS)} {right}", types, rows + added
+        query, rows = self.select(depth, types)
+        return query, types, rows
 
     def select(self, depth, types):
         source, scope, key = self.source(depth)
         where = self.where(scope, depth, 0.7)
         if self.chance(0.35):
-            return self.grouped(source, scope, where, depth, types)
+            return self.grouped(source, scope, where, depth, types), scope.rows
         values = [self.expression(of, scope, depth - 1) for of in types]
         if key and self.chance(0.15):
             at = self.random.randrange(len(types))
@@ -314,12 +326,13 @@ class Generator:
         if distinct and self.chance(0.6):
             values = [self.column(of, scope) or value for of, value in zip(types, values)]
         shown = ", ".join(f"{value} AS c{i}" for i, value in enumerate(values))
-        query = f"SELECT {distinct}{shown} FROM {source}{where}"
+        query, rows = f"SELECT {distinct}{shown} FROM {source}{where}", scope.rows
         if self.chance(0.15):
             order = self.order(len(types))
             offset = f" OFFSET {self.random.randint(0, 3)}" if self.chance(0.3) else ""
-            query = f"SELECT * FROM ({query} ORDER BY {order} LIMIT {self.random.randint(0, 6)}{offset}) AS {self.alias()}"
-        return query
+            limit = self.random.randint(0, 6)
+            query, rows = f"SELECT * FROM ({query} ORDER BY {order} LIMIT {limit}{offset}) AS {self.alias()}", limit
+        return query, rows
 
     def order(self, columns):
         """All of them, so that nothing is left open."""
@@ -422,7 +435,6 @@ class Generator:
         if self.chance(0.5):
             yield "ANALYZE"
 
-
     def change(self):
         """A statement that changes rows, some of which have several partners, and gives them."""
         target, alias = self.random.choice(["t2", "t3"]), self.alias()
@@ -458,67 +470,119 @@ def are_same(left, right):
     return len(left) == len(right) and all(is_same(*values) for rows in zip(left, right) for values in zip(*rows))
 
 
-def answer_of(connection, query, ordered):
-    """Its rows, in an order of their own unless they are in one; or its SQLSTATE and message. What changes rows is undone."""
+class Server:
+    """A connection to a server, which is made again when it has ended. Tables are made in the schema."""
+
+    def __init__(self, dsn, schema):
+        self.dsn, self.schema, self.connection = dsn, schema, None
+
+    def ready(self):
+        """The connection, with its settings."""
+        if self.connection is None or self.connection.closed:
+            self.connection = psycopg.connect(self.dsn, autocommit=True)
+            for setting in (f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"', f'SET search_path = "{self.schema}"', "SET TIME ZONE 'UTC'", "SET statement_timeout = '20s'"):
+                self.connection.execute(setting)
+        return self.connection.pgconn
+
+
+@functools.lru_cache
+def servers(postgres, serac, schema):
+    return Server(postgres, schema), Server(serac, schema)
+
+
+def servers_of(request):
+    """PostgreSQL and SeracDB, connected."""
+    found = servers(request["postgres"], request["serac"], request.get("schema", "public"))
+    for server in found:
+        server.ready()
+    return found
+
+
+def run(servers, statement):
+    """What each of them makes of a statement, which they run at the same time: a result and no error, or no result and SQLSTATE and message."""
+    connections = [server.connection.pgconn for server in servers]
+    outcomes = []
     try:
-        cursor = psycopg.ClientCursor(connection)
-        if query.startswith(("DELETE", "UPDATE")):
-            with connection.transaction(force_rollback=True):
-                cursor.execute(query)
-                result = cursor.pgresult
-        else:
-            cursor.execute(query)
-            result = cursor.pgresult
-        cells = lambda i: (result.get_value(i, j) for j in range(result.nfields))
-        rows = [tuple(value_of(cell if cell is None else cell.decode()) for cell in cells(i)) for i in range(result.ntuples)]
-        if ordered:
-            return rows, None
-        # Numbers that differ in their last digits stand in one order on both sides.
-        return sorted(rows, key=lambda row: ([(kind, round(value, 3) if kind == 1 else value) for kind, value in row], row)), None
+        for connection in connections:
+            connection.send_query(statement.encode())
     except psycopg.Error as error:
-        return None, (error.sqlstate or "", str(error).splitlines()[0])
+        outcomes = [(None, ("", str(error)))] * len(connections)
+    for connection in connections[len(outcomes) :]:
+        last = None
+        while result := connection.get_result():
+            last = result
+        if last is None:
+            outcomes.append((None, ("", "the connection has ended")))
+        elif last.status in (psycopg.pq.ExecStatus.FATAL_ERROR, psycopg.pq.ExecStatus.BAD_RESPONSE):
+            state = last.error_field(psycopg.pq.DiagnosticField.SQLSTATE) or b""
+            outcomes.append((None, (state.decode(), last.error_message.decode().split("\n")[0])))
+        else:
+            outcomes.append((last, None))
+    return outcomes
+
+
+def prepared(servers, statements, only=None):
+    """Runs statements that must not fail, on all servers or on one of them."""
+    for statement in statements:
+        for _, error in run(servers if only is None else [only], statement):
+            if error:
+                raise RuntimeError(f"{statement[:200]}: {error[1]}")
+
+
+def cells_of(result):
+    """The rows of a result."""
+    width = range(result.nfields)
+    values = lambda i: (result.get_value(i, j) for j in width)
+    return [tuple(value_of(cell if cell is None else cell.decode()) for cell in values(i)) for i in range(result.ntuples)]
+
+
+def answers_of(servers, query, ordered):
+    """For each server the rows of a query, in an order of their own unless they are in one; or its SQLSTATE and message. What changes rows is undone."""
+    is_change = query.startswith(("DELETE", "UPDATE"))
+    if is_change:
+        run(servers, "BEGIN")
+    outcomes = run(servers, query)
+    if is_change:
+        run(servers, "ROLLBACK")
+    # Numbers that differ in their last digits stand in one order on both sides.
+    key = lambda row: ([(kind, round(value, 3) if kind == 1 else value) for kind, value in row], row)
+    rows = lambda result: cells_of(result) if ordered else sorted(cells_of(result), key=key)
+    return [(None, error) if error else (rows(result), None) for result, error in outcomes]
 
 
 def compared(request):
     generator = Generator(request["seed"])
-    postgres, serac = (psycopg.connect(request[server], autocommit=True) for server in ("postgres", "serac"))
-    with postgres, serac:
-        tables = list(generator.tables())
-        for statement in tables:
-            postgres.execute(statement)
-        for statement in tables + list(generator.settings()):
-            serac.execute(statement)
-        for connection in (postgres, serac):
-            connection.execute("SET TIME ZONE 'UTC'")
-            connection.execute("SET statement_timeout = '20s'")
-        counts, differences = dict.fromkeys(["same", "refused", "undecided", "both", "lenient"], 0), []
-        for _ in range(request["queries"]):
-            generator.aliases = 0
-            query, types = generator.query(generator.random.choice([1, 2, 2, 3]))
-            # The order of sums of floats hangs on their last digits.
-            if ordered := generator.chance(0.25) and not {"float", "num"} & set(types):
-                query += f" ORDER BY {generator.order(len(types))}"
-            elif generator.chance(0.06):
-                query = generator.change()
-            (theirs, their_error), (ours, our_error) = (answer_of(server, query, ordered) for server in (postgres, serac))
-            states = [error[0] for error in (their_error, our_error) if error]
-            if their_error and our_error:
-                counts["both"] += 1
-            elif our_error and our_error[0] == "0A000":
-                counts["refused"] += 1
-            elif any(state.startswith("22") for state in states):
-                counts["undecided"] += 1
-            elif their_error:
-                counts["lenient"] += 1
-            elif ours is not None and are_same(theirs, ours):
-                counts["same"] += 1
-            else:
-                shown = lambda rows, others, error: error or {"rows": len(rows), "only here": [row for row in rows if row not in (others or [])][:3]}
-                difference = {"query": query, "postgres": shown(theirs, ours, their_error), "serac": shown(ours, theirs, our_error)}
-                differences.append({name: text if name == "query" else str(text) for name, text in difference.items()})
-            if serac.closed:
-                break
-        return counts | {"differences": differences}
+    both = servers_of(request)
+    prepared(both, generator.tables())
+    prepared(both, generator.settings(), both[1])
+    counts, differences = dict.fromkeys(["same", "refused", "undecided", "both", "lenient"], 0), []
+    for _ in range(request["queries"]):
+        generator.aliases = 0
+        query, types, _ = generator.query(generator.random.choice([1, 2, 2, 3]))
+        # The order of sums of floats hangs on their last digits.
+        if ordered := generator.chance(0.25) and not {"float", "num"} & set(types):
+            query += f" ORDER BY {generator.order(len(types))}"
+        elif generator.chance(0.06):
+            query = generator.change()
+        (theirs, their_error), (ours, our_error) = answers_of(both, query, ordered)
+        states = [error[0] for error in (their_error, our_error) if error]
+        if their_error and our_error:
+            counts["both"] += 1
+        elif our_error and our_error[0] == "0A000":
+            counts["refused"] += 1
+        elif any(state.startswith("22") for state in states):
+            counts["undecided"] += 1
+        elif their_error:
+            counts["lenient"] += 1
+        elif ours is not None and are_same(theirs, ours):
+            counts["same"] += 1
+        else:
+            shown = lambda rows, others, error: error or {"rows": len(rows), "only here": [row for row in rows if row not in (others or [])][:3]}
+            difference = {"query": query, "postgres": shown(theirs, ours, their_error), "serac": shown(ours, theirs, our_error)}
+            differences.append({name: text if name == "query" else str(text) for name, text in difference.items()})
+        if "" in states:
+            break
+    return counts | {"differences": differences}
 
 
 def answer_requests(compared):

@@ -15,9 +15,7 @@ An error of types that only PostgreSQL gives is counted (`lenient`); rows that d
 
 import random
 
-import psycopg
-
-from random_queries import answer_requests, are_same, value_of
+from random_queries import answer_requests, are_same, cells_of, prepared, run, servers_of
 
 TYPES = [
     "SMALLINT", "INTEGER", "BIGINT", "NUMERIC(10,2)", "NUMERIC(38,0)", "DOUBLE PRECISION", "REAL", "FLOAT", "TEXT", "VARCHAR(4)", "BOOLEAN", "DATE", "TIME",
@@ -155,20 +153,16 @@ class Scripts:
         return list(self.pick(kinds)())
 
 
-def outcome_of(connection, statement, typed=False):
-    """Its rows in an order of their own, the types of its columns if that is asked, and the number of rows that it changed; or its SQLSTATE and message."""
-    try:
-        result = connection.pgconn.exec_(statement.encode())
-        state = result.error_field(psycopg.pq.DiagnosticField.SQLSTATE)
-        if state:
-            return None, (state.decode(), result.error_message.decode().splitlines()[0])
+def outcomes_of(servers, statement, typed=False):
+    """For each server the rows in an order of their own, the types of the columns if that is asked, and the number of rows that were changed; or its SQLSTATE
+    and message."""
+
+    def outcome(result):
         # Truth is written t and f where it is a column, and this compares values.
-        cells = lambda i: (result.get_value(i, j) for j in range(result.nfields))
-        rows = [tuple(value_of(cell if cell is None else cell.decode()) for cell in cells(i)) for i in range(result.ntuples)]
         types = [tuple((2, str(result.ftype(j))) for j in range(result.nfields))] if typed else []
-        return sorted(rows) + types + [((2, (result.command_tuples or 0) if not result.nfields else ""),)], None
-    except psycopg.Error as error:
-        return None, (error.sqlstate or "", str(error).splitlines()[0])
+        return sorted(cells_of(result)) + types + [((2, (result.command_tuples or 0) if not result.nfields else ""),)]
+
+    return [(None, error) if error else (outcome(result), None) for result, error in run(servers, statement)]
 
 
 # Errors of what is not done yet: SQLSTATE, and a part of the message.
@@ -196,31 +190,25 @@ def judged(theirs, their_error, ours, our_error):
 
 def compared_scripts(request, tables, scripts, judged, typed=False):
     """What both servers make of scripts, over tables that statements make first. `judged` takes a statement, and both outcomes."""
-    postgres, serac = (psycopg.connect(request[server], autocommit=True) for server in ("postgres", "serac"))
+    both = servers_of(request)
+    prepared(both, tables)
     counts, differences = dict.fromkeys(["same", "refused", "undecided", "both", "lenient"], 0), []
-    with postgres, serac:
-        for connection in (postgres, serac):
-            connection.execute("SET TIME ZONE 'UTC'")
-            connection.execute("SET statement_timeout = '20s'")
-            for statement in tables:
-                connection.execute(statement)
-        for _ in range(request["queries"]):
-            for statement in scripts.script():
-                (theirs, their_error), (ours, our_error) = (outcome_of(server, statement, typed) for server in (postgres, serac))
-                kind = judged(statement, theirs, their_error, ours, our_error)
-                if kind:
-                    counts[kind] += 1
-                    # What one has not done, the rest of the script would show again.
-                    if kind in ("same", "both"):
-                        continue
-                else:
-                    shown = lambda rows, error: error or rows
-                    differences.append({"query": statement, "postgres": str(shown(theirs, their_error)), "serac": str(shown(ours, our_error))})
-                for connection in (postgres, serac):
-                    connection.pgconn.exec_(b"ROLLBACK")
-                break
-            if serac.closed:
-                break
+    for _ in range(request["queries"]):
+        for statement in scripts.script():
+            (theirs, their_error), (ours, our_error) = outcomes_of(both, statement, typed)
+            kind = judged(statement, theirs, their_error, ours, our_error)
+            if kind:
+                counts[kind] += 1
+                # What one has not done, the rest of the script would show again.
+                if kind in ("same", "both"):
+                    continue
+            else:
+                shown = lambda rows, error: error or rows
+                differences.append({"query": statement, "postgres": str(shown(theirs, their_error)), "serac": str(shown(ours, our_error))})
+            run(both, "ROLLBACK")
+            break
+        if any(server.connection.closed for server in both):
+            break
     return counts | {"differences": differences}
 
 
