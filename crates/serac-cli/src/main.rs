@@ -4,6 +4,7 @@ mod blocks;
 mod demo;
 mod ending;
 mod load;
+mod memory;
 mod operators;
 mod output;
 mod quoting;

@@ -132,7 +132,7 @@ impl Plan {
             folder_options: folder_options(settings)?,
             storage: storage_options(path, settings)?,
             sql: SqlOptions {
-                memory_limit: settings.bytes("memory_limit")?,
+                memory_limit: settings.bytes_or_half("memory_limit")?,
                 threads: settings.number("threads")?,
                 session: session_defaults(settings)?,
                 programs: Some(programs(settings)?),
@@ -347,6 +347,10 @@ fn open(plan: &Plan) -> Result<SqlDatabase, String> {
         log_bytes = report.log_bytes,
         "opened"
     );
+    match plan.sql.memory_limit {
+        Some(bytes) => info!(bytes, "memory for queries (memory_limit)"),
+        None => info!("no limit of memory for queries (memory_limit)"),
+    }
     SqlDatabase::new(database, &plan.sql).map_err(|error| error.to_string())
 }
 

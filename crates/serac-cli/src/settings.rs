@@ -132,8 +132,8 @@ const KNOWN: [Known; 40] = [
     known(
         "memory_limit",
         "BYTES",
-        Some("0"),
-        "Memory for all queries together; beyond it they spill or fail; 0 for no limit",
+        Some("half"),
+        "Memory for all queries together; beyond it they spill or fail; half: of what the machine, or its cgroup, has; 0 for no limit",
     ),
     known(
         "operators_memory",
@@ -390,6 +390,22 @@ impl Settings {
     /// Bytes; `None` for 0.
     pub fn bytes(&self, name: &str) -> Result<Option<usize>, String> {
         Ok(self.read(name, crate::parse_bytes)?.filter(|bytes| *bytes > 0))
+    }
+
+    /// Bytes, or `half` of what this process may have; `None` for 0, and where nothing tells how
+    /// much that is.
+    pub fn bytes_or_half(&self, name: &str) -> Result<Option<usize>, String> {
+        let half = || {
+            crate::memory::available().map_or(0, |bytes| {
+                // Whole megabytes are easier to read.
+                usize::try_from(((bytes / 2) >> 20) << 20).unwrap_or(usize::MAX)
+            })
+        };
+        let read = |text: &str| match text.eq_ignore_ascii_case("half") {
+            true => Ok(half()),
+            false => crate::parse_bytes(text),
+        };
+        Ok(self.read(name, read)?.filter(|bytes| *bytes > 0))
     }
 
     /// A time; `None` for 0.

@@ -317,6 +317,7 @@ fn the_configuration_is_shown_with_its_sources_and_its_faults_with_their_lines()
         (&["--print-config"], Some("8"), "max_connections = 8 # environment"),
         (&["--print-config", "--max-connections", "9"], Some("8"), "max_connections = 9 # flag"),
         (&["--print-config"], None, "shutdown_timeout = \"5s\" # default"),
+        (&["--print-config"], None, "memory_limit = \"half\" # default"),
     ] {
         let (success, out, err) = run(arguments, variable);
         assert!(success && out.lines().any(|text| text == line), "{line}: {out}{err}");
@@ -395,6 +396,28 @@ fn rows_copied_into_a_recycled_block_are_what_they_were_after_a_kill() {
     }
     let sql = "SELECT count(*) AS n, count(*) FILTER (WHERE b) AS t FROM t";
     assert_eq!(rows_after_kill(served, &path, sql), "n,t\n20100,0\n");
+}
+
+#[test]
+fn queries_have_half_of_the_memory_unless_another_limit_is_said() {
+    let shown = |arguments: &[&str]| {
+        let mut command = serac();
+        command.args(["serve", "--pg", "127.0.0.1:0"]).args(arguments);
+        let served = Served::new(&mut command, &["postgresql://"]);
+        let (_, answer) = ask(&served.addresses[0], "SELECT 'limit ' || current_setting('memory_limit') || ' bytes'");
+        let limit = answer.split_once("limit ").and_then(|(_, rest)| rest.split_once(" bytes"));
+        limit.unwrap_or_else(|| panic!("{answer}")).0.to_owned()
+    };
+    assert_eq!(shown(&["--memory-limit", "64MB"]), "64MB");
+    assert_eq!(shown(&["--memory-limit", "0"]), "0");
+    let status = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total = status.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+    let megabytes = total.split_ascii_whitespace().next().unwrap().parse::<u64>().unwrap() >> 10;
+    let half = shown(&[]);
+    let units = [("MB", 0), ("GB", 10), ("TB", 20)];
+    let limit = units.iter().find_map(|(unit, shift)| Some(half.strip_suffix(unit)?.parse::<u64>().unwrap() << shift));
+    // A cgroup may leave less.
+    assert!(limit.is_some_and(|limit| (32..=megabytes / 2).contains(&limit)), "{half} of {megabytes} MB");
 }
 
 #[test]

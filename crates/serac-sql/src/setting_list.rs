@@ -118,6 +118,7 @@ const SETTINGS: &[Setting] = &[
     preset("max_identifier_length", Kind::Number, "The length of names that PostgreSQL keeps."),
     preset("max_index_keys", Kind::Number, "The number of columns of an index."),
     preset("max_prepared_transactions", Kind::Number, "There is no two-phase commit."),
+    preset("memory_limit", Kind::Memory, "The memory of all queries together."),
     set("password_encryption", Kind::OneOf(&["scram-sha-256"]), "Connections and Authentication / Authentication", "What is kept of passwords."),
     set("role", Kind::Text, STATEMENT, "The current user, if it is not the session's."),
     set("row_security", Kind::Switch, STATEMENT, "There is no row security."),
@@ -177,6 +178,7 @@ impl SessionEnv {
         let of_session = || {
             Some(match name {
                 "max_connections" => self.sql.defaults.max_connections.to_string(),
+                "memory_limit" => shown_memory(self.sql.memory_limit),
                 "work_mem" => shown_memory(self.work_memory.wanted()),
                 "durability" => format!("{:?}", self.database.storage().options().durability).to_lowercase(),
                 "threads" => self.with_state(|state| state.config().target_partitions())?.to_string(),
