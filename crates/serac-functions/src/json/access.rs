@@ -1,7 +1,7 @@
 //! Access to the parts of documents.
 
 use super::documents::{
-    Form, JSON, document, documents, each, is_document, of_document, of_document_and_path, texts_of,
+    Form, JSON, all_texts_of, document, documents, each, is_document, of_document, of_document_and_path,
 };
 use crate::definition::{Definition, Types};
 use datafusion::arrow::array::{
@@ -56,7 +56,7 @@ fn parts(args: &[ArrayRef], form: Form) -> Result<Vec<Option<&str>>, SqlError> {
     }
 }
 fn parts_at_paths(args: &[ArrayRef], form: Form) -> Result<Vec<Option<&str>>, SqlError> {
-    let paths = texts_of(&args[1])?;
+    let paths = all_texts_of(&args[1])?;
     let paths = paths.iter().map(Option::as_ref);
     found(&args[0], paths, form, |document, path| {
         let path: Option<Vec<&str>> = path.iter().map(Option::as_deref).collect();
@@ -97,7 +97,7 @@ fn exists(document: &str, key: &str) -> bool {
 }
 /// Whether a document has any, or all, of the keys.
 fn exist(args: &[ArrayRef], all: bool) -> Result<ArrayRef, SqlError> {
-    let keys = texts_of(&args[1])?;
+    let keys = all_texts_of(&args[1])?;
     let results = each(&args[0], |document, row| {
         let has = |key: &Option<String>| key.as_ref().is_none_or(|key| exists(document, key));
         let has_any = |key: &Option<String>| key.as_ref().is_some_and(|key| exists(document, key));

@@ -43,8 +43,12 @@ enum Change {
     Delete,
 }
 
-fn apply(target: &mut Json, path: &[String], level: usize, change: Change) -> Result<(), SqlError> {
+fn apply(target: &mut Json, path: &[Option<String>], level: usize, change: Change) -> Result<(), SqlError> {
     let [step, rest @ ..] = &path[level..] else { return Ok(()) };
+    // A NULL that is not reached does no harm.
+    let step = step.as_ref().ok_or_else(|| {
+        SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("path element at position {} is null", level + 1))
+    })?;
     match target {
         Json::Object(members) => {
             let at = members.iter().position(|(key, _)| key == step);
@@ -63,8 +67,6 @@ fn apply(target: &mut Json, path: &[String], level: usize, change: Change) -> Re
                 (None, ..) => {}
             }
         }
-        // Deleting from an empty array has no effect, for any path.
-        Json::Array(elements) if level == 0 && elements.is_empty() && matches!(change, Change::Delete) => {}
         Json::Array(elements) => {
             let number = number(step, level)?;
             match (place(elements, number), rest.is_empty(), change) {
@@ -86,15 +88,13 @@ fn apply(target: &mut Json, path: &[String], level: usize, change: Change) -> Re
     Ok(())
 }
 
-/// The steps of a row's path: NULL for a NULL path, an error for a NULL in it.
-fn steps(paths: &[Option<super::documents::Texts>], row: usize) -> Result<Option<Vec<String>>, SqlError> {
-    let Some(path) = &paths[row] else { return Ok(None) };
-    let step = |(at, step): (usize, &Option<String>)| {
-        let null =
-            || SqlError::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("path element at position {} is null", at + 1));
-        step.clone().ok_or_else(null)
-    };
-    path.iter().enumerate().map(step).collect::<Result<_, _>>().map(Some)
+/// Whether nothing is in a document, so that nothing can be replaced or deleted.
+fn is_empty(document: &Json) -> bool {
+    match document {
+        Json::Object(members) => members.is_empty(),
+        Json::Array(elements) => elements.is_empty(),
+        _ => false,
+    }
 }
 
 /// A document, a path, a document and a truth, which is the last of the arguments and may be left
@@ -121,10 +121,12 @@ fn at_path(args: &[ArrayRef], change: impl Fn(Json, Option<bool>) -> Change) -> 
         if new.is_null(row) || truth.is_some_and(|truth| truth.is_null(row)) {
             return Ok(None);
         }
-        let Some(path) = steps(&paths, row)? else { return Ok(None) };
+        let Some(path) = &paths[row] else { return Ok(None) };
         if matches!(target, Json::Object(_) | Json::Array(_)) {
             let change = change(document(new.value(row))?, truth.map(|truth| truth.value(row)));
-            apply(&mut target, &path, 0, change)?;
+            if !(is_empty(&target) && matches!(change, Change::Set(_, false))) {
+                apply(&mut target, path, 0, change)?;
+            }
             return Ok(Some(target));
         }
         Err(wrong("cannot set path in scalar"))
@@ -134,14 +136,13 @@ fn at_path(args: &[ArrayRef], change: impl Fn(Json, Option<bool>) -> Change) -> 
 fn delete_path(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     let paths = texts_of(&args[1])?;
     changed(&args[0], |mut target, row| {
-        let Some(path) = steps(&paths, row)? else { return Ok(None) };
+        let Some(path) = &paths[row] else { return Ok(None) };
         if !matches!(target, Json::Object(_) | Json::Array(_)) {
             return Err(wrong("cannot delete path in scalar"));
         }
-        if matches!(&target, Json::Array(elements) if elements.is_empty()) {
-            return Ok(Some(target));
+        if !is_empty(&target) {
+            apply(&mut target, path, 0, Change::Delete)?;
         }
-        apply(&mut target, &path, 0, Change::Delete)?;
         Ok(Some(target))
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::definition::Types;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeStringArray};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{cast, concat};
 use datafusion::arrow::datatypes::DataType;
 use serac_engine::EngineError;
 use serac_engine::json::{self, Json, normalized};
@@ -127,9 +127,25 @@ pub(super) fn documents(array: &ArrayRef) -> &LargeStringArray {
 /// The texts of one row.
 pub(super) type Texts = Vec<Option<String>>;
 
-/// The texts that each row has as an array, or as a text in braces.
+/// The texts that each row has as an array of one dimension, or as a text in braces.
 pub(super) fn texts_of(array: &ArrayRef) -> Result<Vec<Option<Texts>>, SqlError> {
     let subscripts = || SqlError::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts");
+    let all = elements_of_rows(array)?;
+    let texts = |row: Option<(usize, Texts)>| match row {
+        Some((2.., _)) => Err(subscripts()),
+        row => Ok(row.map(|(_, texts)| texts)),
+    };
+    all.into_iter().map(texts).collect()
+}
+
+/// The texts that each row has as an array of any dimensions, or as a text in braces, one after the
+/// other.
+pub(super) fn all_texts_of(array: &ArrayRef) -> Result<Vec<Option<Texts>>, SqlError> {
+    Ok(elements_of_rows(array)?.into_iter().map(|row| row.map(|(_, texts)| texts)).collect())
+}
+
+/// The dimensions of each row's array, and its elements.
+fn elements_of_rows(array: &ArrayRef) -> Result<Vec<Option<(usize, Texts)>>, SqlError> {
     let strings = |array: &ArrayRef| -> Result<Texts, SqlError> {
         let texts = cast(array, &DataType::Utf8View)?;
         Ok(texts.as_string_view().iter().map(|text| text.map(str::to_owned)).collect())
@@ -137,13 +153,23 @@ pub(super) fn texts_of(array: &ArrayRef) -> Result<Vec<Option<Texts>>, SqlError>
     if !is_array(array.data_type()) {
         let row = |text: Option<String>| {
             let array = text.as_deref().map(read_array).transpose()?;
-            array.map(|array| if array.lengths.len() > 1 { Err(subscripts()) } else { Ok(array.elements) }).transpose()
+            Ok(array.map(|array| (array.lengths.len(), array.elements)))
         };
         return strings(array)?.into_iter().map(row).collect();
     }
-    let list = |elements: ArrayRef| match is_array(elements.data_type()) && !elements.is_empty() {
-        true => Err(subscripts()),
-        false => strings(&elements),
+    let list = |mut elements: ArrayRef| {
+        let mut dimensions = 1;
+        while is_array(elements.data_type()) && !elements.is_empty() {
+            let parts: Vec<ArrayRef> = (0..elements.len()).filter_map(|row| elements_of(&elements, row)).collect();
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+            if parts.is_empty() {
+                break;
+            }
+            elements = concat(&parts)?;
+            dimensions += 1;
+        }
+        let texts = if is_array(elements.data_type()) { Vec::new() } else { strings(&elements)? };
+        Ok((dimensions, texts))
     };
     (0..array.len()).map(|row| elements_of(array, row).map(list).transpose()).collect()
 }
