@@ -20,7 +20,7 @@ use datafusion::logical_expr::expr::{Case, NullTreatment, WindowFunction, Window
 use datafusion::logical_expr::utils::group_window_expr_by_sort_keys;
 use datafusion::logical_expr::{
     Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
-    WindowFunctionDefinition, cast,
+    WindowFunctionDefinition, cast, lit,
 };
 use serac_parser::tree::{Call, Exclude, Expr as Tree, Frame, FrameBound, FrameUnit, Ident, Over, Span, Window};
 use serac_pg::functions::{FunctionKind, of_name};
@@ -36,6 +36,8 @@ struct Bounds {
     partition_by: Vec<Expr>,
     order_by: Vec<SortExpr>,
     frame: WindowFrame,
+    /// There is no row in the frame of any row.
+    is_empty: bool,
 }
 
 /// A window as it is written, with the clauses of its base windows.
@@ -131,24 +133,39 @@ impl Binder<'_> {
             return Err(BindError::unsupported("a parameter whose type a window decides", span));
         }
         self.is_late.set(window.is_err());
-        let Bounds { partition_by, order_by, frame } = window?;
+        let Bounds { partition_by, order_by, frame, is_empty } = window?;
         let null_treatment = call.ignores_nulls.map(|ignores| match ignores {
             true => NullTreatment::IgnoreNulls,
             false => NullTreatment::RespectNulls,
         });
-        let calls = functions.into_iter().map(|(function, exprs)| {
+        let calls = functions.into_iter().map(|(function, mut exprs)| {
+            let mut filter = filter.clone();
+            match &function {
+                _ if !is_empty => {}
+                WindowFunctionDefinition::AggregateUDF(_) => filter = Some(Box::new(lit(false))),
+                // These find no row there. Others do not look at the frame.
+                WindowFunctionDefinition::WindowUDF(own)
+                    if matches!(own.name(), "first_value" | "last_value" | "nth_value") =>
+                {
+                    let of_no_row = exprs.first().map(|value| value.get_type(context.schema)).transpose()?;
+                    if let (Some(value), Some(data_type)) = (exprs.first_mut(), of_no_row) {
+                        *value = Expr::Literal(ScalarValue::try_from(&data_type)?, None);
+                    }
+                }
+                WindowFunctionDefinition::WindowUDF(_) => {}
+            }
             let params = WindowFunctionParams {
                 args: exprs,
                 partition_by: partition_by.clone(),
                 order_by: order_by.clone(),
                 window_frame: frame.clone(),
-                filter: filter.clone(),
+                filter,
                 null_treatment,
                 distinct: false,
             };
-            Expr::WindowFunction(Box::new(WindowFunction { fun: function, params }))
+            Ok::<Expr, BindError>(Expr::WindowFunction(Box::new(WindowFunction { fun: function, params })))
         });
-        let mut calls: Vec<Expr> = calls.collect();
+        let mut calls: Vec<Expr> = calls.collect::<Result<_>>()?;
         let value = match default {
             None => self.finished(calls, finish, context.schema)?,
             // The last function tells whether there is a row at the distance.
@@ -320,8 +337,17 @@ impl Binder<'_> {
             }
             false => frame,
         };
+        let is_empty = is_empty(&frame);
+        let frame = match is_empty {
+            true => WindowFrame::new_bounds(
+                WindowFrameUnits::Rows,
+                WindowFrameBound::Preceding(ScalarValue::UInt64(None)),
+                WindowFrameBound::CurrentRow,
+            ),
+            false => frame,
+        };
         frame.regularize_order_bys(&mut order_by)?;
-        Ok(Bounds { partition_by, order_by, frame })
+        Ok(Bounds { partition_by, order_by, frame, is_empty })
     }
 
     fn frame(
@@ -675,6 +701,17 @@ fn is_negative(offset: &ScalarValue, id: TypeId) -> bool {
         _ => false,
     }
 }
+/// Whether a frame ends before it begins, for all rows.
+fn is_empty(frame: &WindowFrame) -> bool {
+    match (&frame.start_bound, &frame.end_bound) {
+        (WindowFrameBound::Following(start), WindowFrameBound::Following(end))
+        | (WindowFrameBound::Preceding(end), WindowFrameBound::Preceding(start)) => {
+            !start.is_null() && !end.is_null() && start > end
+        }
+        _ => false,
+    }
+}
+
 /// Whether DataFusion has no frames of RANGE over an order by such values.
 fn is_without_ranges(data_type: &DataType) -> bool {
     use DataType as D;
