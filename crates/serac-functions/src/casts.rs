@@ -12,6 +12,7 @@
 use crate::typed::rewrite_typed;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, FixedSizeBinaryArray, Int32Array, ListArray,
+    UInt32Array,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, filter};
@@ -32,7 +33,9 @@ use serac_pg::char_text::char_of_text;
 use serac_values::assignment::assign;
 use serac_values::text_types::is_text;
 use serac_values::texts_as_times::{is_relative, is_time, read, read_at};
-use serac_values::wire::{arrays_of_texts, as_told, dimensions, element_of, is_list, to_wire, wire_type};
+use serac_values::wire::{
+    arrays_of_texts, as_told, dimensions, element_of, is_list, object_number_of_text, to_wire, wire_type,
+};
 use serac_values::{SqlError, TimeStyle};
 use std::sync::Arc;
 
@@ -86,6 +89,18 @@ fn cast_of_char(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> 
             of_bytes(texts.as_string_view().iter().map(|text| text.map(|text| [char_of_text(text)])).collect())
         }
     }
+}
+
+/// Whether a text becomes the number of an object.
+fn is_object_number(from: &DataType, to: &DataType) -> bool {
+    is_text(from) && *to == DataType::UInt32
+}
+
+/// Texts as numbers of objects.
+fn object_numbers(texts: &ArrayRef) -> Result<ArrayRef, SqlError> {
+    let texts = cast(texts, &DataType::Utf8View)?;
+    let numbers = texts.as_string_view().iter().map(|text| text.map(object_number_of_text).transpose());
+    Ok(Arc::new(numbers.collect::<Result<UInt32Array, _>>()?))
 }
 
 /// Whether numbers of one type lose digits in another.
@@ -157,6 +172,7 @@ fn is_array_of_text(from: &DataType, to: &DataType) -> bool {
 fn is_ours(from: &DataType, to: &DataType) -> bool {
     is_time_of_day(from, to)
         || is_cast_of_char(from, to)
+        || is_object_number(from, to)
         || is_array_of_text(from, to)
         || (is_text(from) && is_read(to))
         || is_number_of_document(from, to)
@@ -180,6 +196,7 @@ fn may_be_ours(to: &DataType) -> bool {
                 | DataType::Int16
                 | DataType::Int32
                 | DataType::Int64
+                | DataType::UInt32
                 | DataType::Float32
                 | DataType::Float64
                 | DataType::Decimal128(..)
@@ -193,6 +210,9 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     }
     if is_cast_of_char(values.data_type(), to) {
         return cast_of_char(values, to);
+    }
+    if is_object_number(values.data_type(), to) {
+        return object_numbers(values);
     }
     if is_array_of_text(values.data_type(), to) {
         return arrays_of_type(values, to);
@@ -293,6 +313,7 @@ impl ScalarUDFImpl for Converted {
             DataType::Int16 => "int2",
             DataType::Int32 => "int4",
             DataType::Int64 => "int8",
+            DataType::UInt32 => "oidin",
             DataType::Float32 => "float4",
             DataType::Float64 => "float8",
             DataType::Decimal128(..) => "numeric",

@@ -258,7 +258,14 @@ fn object_number(bytes: &[u8], binary: bool) -> Result<u32> {
             SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format for type oid")
         });
     }
-    let text = utf8(bytes)?;
+    object_number_of_text(utf8(bytes)?)
+}
+
+/// The number of an object that a text stands for.
+///
+/// # Errors
+/// 22P02 for a text that is no number, 22003 for one of more than 32 bits.
+pub fn object_number_of_text(text: &str) -> Result<u32> {
     let number = text.trim().parse::<i64>().map_err(|error| match error.kind() {
         std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => object_out_of_range(text),
         _ => SqlError::new(
