@@ -449,23 +449,21 @@ fn column_privileges(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
-/// Sequences that the current user may use.
+/// The grants of USAGE on sequences.
 fn usage_privileges(scope: &Scope<'_>, rows: &mut Rows) {
     for relation in scope.image.relations.iter().filter(|r| r.kind() == "S") {
-        let object = security::Object::relation(&relation.schema, &relation.name);
-        if !scope.access.may(&object, Privilege::Usage) {
-            continue;
+        for grant in grants_on(scope, relation).iter().filter(|grant| grant.privileges.contains(Privilege::Usage)) {
+            rows.add([
+                ("grantor", grant_role(scope, grant.grantor).into()),
+                ("grantee", grant_role(scope, grant.grantee).into()),
+                ("object_catalog", scope.database().into()),
+                ("object_schema", (&relation.schema).into()),
+                ("object_name", (&relation.name).into()),
+                ("object_type", "SEQUENCE".into()),
+                ("privilege_type", "USAGE".into()),
+                ("is_grantable", yes_or_no(is_grantable(scope, relation, grant, Privilege::Usage)).into()),
+            ]);
         }
-        rows.add([
-            ("grantor", scope.owner_name(relation).into()),
-            ("grantee", scope.user().into()),
-            ("object_catalog", scope.database().into()),
-            ("object_schema", (&relation.schema).into()),
-            ("object_name", (&relation.name).into()),
-            ("object_type", "SEQUENCE".into()),
-            ("privilege_type", "USAGE".into()),
-            ("is_grantable", yes_or_no(scope.access.owns(&object)).into()),
-        ]);
     }
 }
 

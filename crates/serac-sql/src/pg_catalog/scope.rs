@@ -54,11 +54,6 @@ impl<'s> Scope<'s> {
         schema.table(&relation.name).now_or_never()?.ok()?
     }
 
-    /// The name of the session's user, and that of the database as the client calls it.
-    pub(super) fn user(&self) -> String {
-        self.shared.identity.get().cloned().unwrap_or_default().user
-    }
-
     /// A role's name; the connected role has the client's name for it.
     pub(super) fn role_name(&self, oid: u32) -> Option<String> {
         let security = self.access.security();
