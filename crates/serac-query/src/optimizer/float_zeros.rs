@@ -1,6 +1,6 @@
-//! 0 and -0 are equal, but DataFusion and Arrow compare floats by their bits in sorts, windows, and
-//! the value sets that joins pass down to filter the rows of their other side. There, floats go
-//! through [`one_zero`], which makes 0 of both.
+//! 0 and -0 are equal, but DataFusion and Arrow compare floats by their bits in sorts, windows,
+//! aggregates of DISTINCT values, and the value sets that joins pass down to filter the rows of
+//! their other side. There, floats go through [`one_zero`], which makes 0 of both.
 //!
 //! Comparisons and the keys of groups are right without it.
 
@@ -8,7 +8,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, JoinConstraint, Result};
 use datafusion::logical_expr::expr::{Sort as SortExpr, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::logical_plan::{Join, Sort, Window};
+use datafusion::logical_expr::logical_plan::{Aggregate, Join, Sort, Window};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use serac_functions::{has_one_zero, one_zero};
@@ -47,6 +47,25 @@ fn window(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     })
 }
 
+/// An aggregate of DISTINCT values, in which both zeros are one.
+fn distinct(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    expr.transform_up(|expr| match expr {
+        Expr::AggregateFunction(mut call)
+            if call.params.distinct && call.params.args.iter().any(|value| has_two_zeros(value, schema)) =>
+        {
+            for value in &mut call.params.args {
+                if has_two_zeros(value, schema) {
+                    *value = one_zero(std::mem::take(value));
+                }
+            }
+            // What it is ordered by must stay one of its values.
+            call.params.order_by = call.params.order_by.drain(..).map(|key| sort_key(key, schema)).collect();
+            Ok(Transformed::yes(Expr::AggregateFunction(call)))
+        }
+        expr => Ok(Transformed::no(expr)),
+    })
+}
+
 impl OptimizerRule for FloatZeros {
     fn name(&self) -> &str {
         "float_zeros"
@@ -80,6 +99,19 @@ impl OptimizerRule for FloatZeros {
                 let window_expr = rewritten.collect::<Result<Vec<_>>>()?;
                 let window = LogicalPlan::Window(Window { input, window_expr, schema });
                 Ok(Transformed::new_transformed(window, changed))
+            }
+            LogicalPlan::Aggregate(Aggregate { input, group_expr, aggr_expr, schema, .. }) => {
+                let names = NamePreserver::new_for_projection();
+                let mut changed = false;
+                let rewritten = aggr_expr.into_iter().map(|expr| {
+                    let name = names.save(&expr);
+                    let rewritten = distinct(expr, input.schema())?;
+                    changed |= rewritten.transformed;
+                    Ok(name.restore(rewritten.data))
+                });
+                let aggr_expr = rewritten.collect::<Result<Vec<_>>>()?;
+                let aggregate = Aggregate::try_new_with_schema(input, group_expr, aggr_expr, schema)?;
+                Ok(Transformed::new_transformed(LogicalPlan::Aggregate(aggregate), changed))
             }
             LogicalPlan::Join(join) if join.on.iter().any(|(left, _)| has_two_zeros(left, join.left.schema())) => {
                 let (left, right) = (join.left.schema().clone(), join.right.schema().clone());
