@@ -8,6 +8,7 @@ use crate::styled_values::assigned_in_style;
 use crate::table_schema::nullable_schema;
 use crate::{expressions, generated};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::execution::context::SessionState;
 use serac_engine::Table;
 use serac_engine::catalog::definition::ColumnDefinition;
 use serac_query::scan::fetch_rows;
@@ -22,6 +23,19 @@ pub(crate) fn assigned(shared: &SessionEnv, values: &ArrayRef, column: &ColumnDe
     assigned_in_style(shared.styled_functions().as_ref(), values, column.sql_type, &column.name)
 }
 
+/// Rows whose expressions are computed where they come from.
+const FEW_ROWS: usize = 16;
+
+/// Checks NOT NULL, and CHECKs in a state of the session.
+fn check_rows(state: Option<&SessionState>, table: &Table, rows: &RecordBatch) -> Result<()> {
+    let all: Vec<usize> = (0..table.definition.columns.len()).collect();
+    let checked = match table.check_not_null(&all, rows) {
+        Ok(()) => state.map_or(Ok(()), |state| expressions::check_rows(state, table, rows)),
+        Err(missing) => Err(missing.into()),
+    };
+    checked.map_err(|error| table.fit_values(&all, rows).map_or_else(SqlError::from, |_| error))
+}
+
 impl Session {
     /// A column's default for `rows` rows.
     pub(crate) fn column_default(&self, definition: &ColumnDefinition, rows: usize) -> Result<ArrayRef> {
@@ -31,13 +45,34 @@ impl Session {
     /// Checks NOT NULL and the table's CHECK constraints on whole rows. What does not fit its
     /// column is found before both.
     pub(crate) fn check_rows(&self, table: &Table, rows: &RecordBatch) -> Result<()> {
-        let all: Vec<usize> = (0..table.definition.columns.len()).collect();
-        let checked = match table.check_not_null(&all, rows) {
-            Ok(()) if table.definition.checks.is_empty() => Ok(()),
-            Ok(()) => expressions::check_rows(&self.state(), table, rows),
-            Err(missing) => Err(missing.into()),
-        };
-        checked.map_err(|error| table.fit_values(&all, rows).map_or_else(SqlError::from, |_| error))
+        let state = (!table.definition.checks.is_empty()).then(|| self.state());
+        check_rows(state.as_ref(), table, rows)
+    }
+
+    /// As [`check_rows`](Self::check_rows). CHECKs of many rows leave the thread of the connections.
+    pub(crate) async fn check_many_rows(&self, table: &Arc<Table>, rows: &RecordBatch) -> Result<()> {
+        if table.definition.checks.is_empty() || rows.num_rows() <= FEW_ROWS {
+            return self.check_rows(table, rows);
+        }
+        let (state, table, rows) = (self.state(), table.clone(), rows.clone());
+        self.planning(async move { check_rows(Some(&state), &table, &rows) }).await
+    }
+
+    /// As [`complete_rows`](Self::complete_rows). Generated columns of many rows are computed away
+    /// from the thread of the connections.
+    pub(crate) async fn complete_many_rows(
+        &self,
+        table: &Arc<Table>,
+        targets: &[usize],
+        source: &RecordBatch,
+    ) -> Result<RecordBatch> {
+        let given = self.given_rows(table, targets, source)?;
+        let is_computed = table.definition.columns.iter().any(ColumnDefinition::is_generated);
+        if !is_computed || given.num_rows() <= FEW_ROWS {
+            return generated::complete(&self.state(), table, given);
+        }
+        let (state, table) = (self.state(), table.clone());
+        self.planning(async move { generated::complete(&state, &table, given) }).await
     }
 
     /// Whole rows of the table from the values of the target columns.

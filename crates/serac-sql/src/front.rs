@@ -309,7 +309,7 @@ impl Session {
             return self.query(source).await;
         }
         if let StatementKind::Insert(insert) = source.statement()
-            && let Some(result) = self.insert_constants(insert)?
+            && let Some(result) = self.insert_constants(insert).await?
         {
             self.running.as_mut().expect("it runs").check_statement_end()?;
             return Ok(Output::Done(result));

@@ -32,7 +32,7 @@ impl Session {
     /// Runs an INSERT of constants alone, each exactly a value of its column. It needs no binding
     /// or planning, which for thousands of constants takes longer than to store them. `None` for
     /// another INSERT.
-    pub(crate) fn insert_constants(&mut self, insert: &Insert) -> Result<Option<StatementResult>> {
+    pub(crate) async fn insert_constants(&mut self, insert: &Insert) -> Result<Option<StatementResult>> {
         let Some(values) = constants_of(insert) else { return Ok(None) };
         // The binding of names reports errors of the name.
         let Ok(table) = self.table(&insert.table) else { return Ok(None) };
@@ -57,10 +57,10 @@ impl Session {
         }
         self.check_privilege(&table, Privilege::Insert, &targets)?;
         let all: Vec<usize> = (0..table.definition.columns.len()).collect();
-        let batch = table.fit(&all, &self.complete_rows(&table, &targets, &rows)?)?;
+        let batch = table.fit(&all, &self.complete_many_rows(&table, &targets, &rows).await?)?;
         let mut affected = 0;
         for batch in self.clustered(&table, vec![batch])? {
-            affected += self.insert_rows(&table, batch, None)?;
+            affected += self.insert_rows(&table, batch, None).await?;
         }
         Ok(Some(StatementResult::Command { tag: format!("INSERT 0 {affected}"), rows: affected as u64 }))
     }
@@ -100,21 +100,21 @@ impl Session {
                 true => self.with_defaults(&table, &columns, &defaults, &batch)?,
                 false => batch,
             };
-            let batch = table.fit(&all, &self.complete_rows(&table, &columns, &batch)?)?;
+            let batch = table.fit(&all, &self.complete_many_rows(&table, &columns, &batch).await?)?;
             match is_together {
                 true => together.push(batch),
-                false => count += self.insert_rows(&table, batch, is_returned.then_some(&mut inserted))?,
+                false => count += self.insert_rows(&table, batch, is_returned.then_some(&mut inserted)).await?,
             }
         }
         match conflict {
             None => {
                 for batch in self.clustered(&table, together)? {
-                    count += self.insert_rows(&table, batch, is_returned.then_some(&mut inserted))?;
+                    count += self.insert_rows(&table, batch, is_returned.then_some(&mut inserted)).await?;
                 }
             }
             Some(conflict) => {
                 let all = concat_batches(&nullable_schema(&table), &together)?;
-                self.check_rows(&table, &all)?;
+                self.check_many_rows(&table, &all).await?;
                 let rows = self.insert_or(&table, conflict, &all).await?;
                 count = rows.num_rows();
                 inserted = vec![rows];
@@ -168,13 +168,13 @@ impl Session {
     }
 
     /// Inserts whole rows, puts them to those that are returned, and gives their number.
-    fn insert_rows(
+    async fn insert_rows(
         &mut self,
         table: &Arc<Table>,
         rows: RecordBatch,
         returned: Option<&mut Vec<RecordBatch>>,
     ) -> Result<usize> {
-        self.check_rows(table, &rows)?;
+        self.check_many_rows(table, &rows).await?;
         self.txn_of(table)?.insert_batch(table, &rows)?;
         let count = rows.num_rows();
         returned.into_iter().for_each(|all| all.push(rows.clone()));

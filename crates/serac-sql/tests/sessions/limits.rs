@@ -406,3 +406,35 @@ async fn the_time_of_parsing_does_not_double_with_each_level() {
     assert_eq!(number(&mut session, &format!("SELECT {} + sum(a)::BIGINT FROM t", nested("abs(", "1", ")"))).await, 2);
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
 }
+
+/// Other work of a thread goes on while CHECKs and generated columns of many rows are computed.
+#[tokio::test(flavor = "current_thread")]
+async fn slow_checks_of_many_rows_leave_the_thread_to_others() {
+    let mut session = Session::new(&database(None));
+    let slow = "md5(repeat(t, 100000)) <> ''";
+    let create = format!(
+        "CREATE TABLE checked (t TEXT CHECK ({slow})); \
+         CREATE TABLE made (t TEXT, m BOOLEAN GENERATED ALWAYS AS ({slow}) STORED)"
+    );
+    session.execute(&create).await.unwrap();
+    let rows: Vec<String> = (0..200).map(|row| format!("('a{row}')")).collect();
+    for table in ["checked (t)", "made (t)"] {
+        let insert = format!("INSERT INTO {table} VALUES {}", rows.join(", "));
+        let began = Instant::now();
+        let (mut longest, mut last) = (Duration::ZERO, began);
+        let mut running = std::pin::pin!(session.execute(&insert));
+        loop {
+            let is_done = tokio::select! {
+                done = &mut running => done.map(|_| true).unwrap(),
+                () = tokio::time::sleep(Duration::from_millis(1)) => false,
+            };
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+            if is_done {
+                break;
+            }
+        }
+        let all = began.elapsed();
+        assert!(longest < all / 2, "the thread was busy for {longest:?} of {all:?}");
+    }
+}
