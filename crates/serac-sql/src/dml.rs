@@ -49,7 +49,7 @@ impl Session {
         check_rows(state.as_ref(), table, rows)
     }
 
-    /// As [`check_rows`](Self::check_rows). CHECKs of many rows leave the thread of the connections.
+    /// As [`check_rows`](Self::check_rows). CHECKs of many rows leave the connections' thread.
     pub(crate) async fn check_many_rows(&self, table: &Arc<Table>, rows: &RecordBatch) -> Result<()> {
         if table.definition.checks.is_empty() || rows.num_rows() <= FEW_ROWS {
             return self.check_rows(table, rows);

@@ -512,6 +512,8 @@ impl Session {
             && sql_type.column_type == column.sql_type.column_type
             && is_wider
             && !sql_type.fixed_length
+            // Its values may have blanks at their end, which the other type does not get.
+            && !(column.sql_type.fixed_length && column.sql_type.length.is_none())
             && sql_type != SqlType::NAME
         {
             let redefined = self.txn_for(schema)?.alter_column(schema, name, &column.name, |c| c.sql_type = sql_type);
