@@ -6,7 +6,7 @@
 //! from each other.
 
 use crate::guess::Guess;
-use crate::request::FileRequest;
+use crate::request::{FileRequest, MOST_COLUMNS, too_many_columns};
 use serac_copy::{Format, Options, SampleField, csv_sample};
 use serac_values::{Result, SqlError};
 use std::collections::HashSet;
@@ -48,6 +48,9 @@ pub(crate) struct CsvLook {
     pub(crate) width: usize,
     /// The types that the values of each may have.
     pub(crate) guesses: Vec<Guess>,
+    /// The row of a file that has one alone, if nothing says whether it is a header. `header` and
+    /// `guesses` take it for values.
+    pub(crate) only_row: Option<Vec<String>>,
 }
 
 type Row = Vec<SampleField>;
@@ -81,6 +84,8 @@ fn dialect_of(sample: &[u8], is_whole: bool, request: &FileRequest, most: usize)
         Some(quote) => quote,
         // Apostrophes stand in many texts, and quote a few files.
         None if !sample.contains(&b'"') && begins_fields(sample, b'\'') => b'\'',
+        // Who writes quotes around fields does so where a field has one: `5" pipe` has no quotes.
+        None if sample.contains(&b'"') && !begins_a_field(sample, b'"', request.delimiter) => NO_QUOTE,
         None => b'"',
     };
     let escape = request.escape.unwrap_or(quote);
@@ -126,16 +131,27 @@ fn begins_fields(sample: &[u8], quote: u8) -> bool {
     lines.peek().is_some() && lines.all(is_quoted)
 }
 
+/// Whether a field begins with a byte.
+fn begins_a_field(sample: &[u8], quote: u8, delimiter: Option<u8>) -> bool {
+    let sample = sample.strip_prefix("\u{feff}".as_bytes()).unwrap_or(sample);
+    let ends_field = |byte: u8| b"\r\n".contains(&byte) || delimiter == Some(byte) || DELIMITERS.contains(&byte);
+    sample.first() == Some(&quote) || sample.windows(2).any(|pair| pair[1] == quote && ends_field(pair[0]))
+}
+
 /// Whether a field could be a column's name.
 fn is_name(field: &str) -> bool {
     let begins = field.chars().next().is_some_and(|c| c.is_alphabetic() || c == '_');
     begins && field.len() <= 128 && field.chars().all(|c| c.is_alphanumeric() || " _-.()#/%$:".contains(c))
 }
 
+/// Whether the first of some rows cannot be one like the others. `guesses` are those of the others.
+fn is_unlike(first: &Row, guesses: &[Guess]) -> bool {
+    first.iter().zip(guesses).any(|((text, _), guess)| !text.is_empty() && guess.refuses(text))
+}
+
 /// Whether the first of some rows is a header. `guesses` are those of the rows behind it.
 fn is_header(first: &Row, guesses: &[Guess], has_more: bool) -> bool {
-    let mut fields = first.iter().zip(guesses);
-    if fields.any(|((text, _), guess)| !text.is_empty() && guess.refuses(text)) {
+    if is_unlike(first, guesses) {
         return true;
     }
     let mut seen = HashSet::new();
@@ -143,16 +159,18 @@ fn is_header(first: &Row, guesses: &[Guess], has_more: bool) -> bool {
     has_more && are_texts && first.iter().all(|(text, _)| is_name(text) && seen.insert(text))
 }
 
-/// Looks at the beginning of a file. `known`: the dialect of the files before it. `None` if it is
-/// empty.
+/// Looks at the beginning of a file. `known`, `known_header`: the dialect of the files before it,
+/// and whether these have a header. `None` if it is empty.
 ///
 /// # Errors
-/// 22P04 for what is no CSV, 22021 for bytes that are no text.
+/// 22P04 for what is no CSV, and for a header where the files before have none; 22021 for bytes
+/// that are no text.
 pub(crate) fn look(
     sample: &[u8],
     is_whole: bool,
     request: &FileRequest,
     known: Option<&Dialect>,
+    known_header: Option<bool>,
 ) -> Result<Option<CsvLook>> {
     let most = request.sample_rows.saturating_add(1);
     let (dialect, rows) = match known {
@@ -161,6 +179,9 @@ pub(crate) fn look(
     };
     let Some(first) = rows.first() else { return Ok(None) };
     let width = first.len();
+    if width > MOST_COLUMNS {
+        return Err(too_many_columns());
+    }
     let guessed = |rows: &[Row]| {
         let mut guesses = vec![Guess::default(); width];
         for row in rows.iter().filter(|row| row.len() == width) {
@@ -173,10 +194,17 @@ pub(crate) fn look(
         guesses
     };
     let behind = guessed(&rows[1..]);
-    let has_header = request.header.unwrap_or_else(|| is_header(first, &behind, rows.len() > 1));
-    let header = has_header.then(|| first.iter().map(|(text, _)| text.clone()).collect());
+    let said = request.header.or(known_header);
+    let has_header = said.unwrap_or_else(|| is_header(first, &behind, rows.len() > 1 || !is_whole));
+    if request.header.is_none() && !has_header && is_unlike(first, &behind) {
+        let error = SqlError::new(sqlstate::BAD_COPY_FILE_FORMAT, "the file has a header, unlike the first one");
+        return Err(error.also("header => false reads the first line of each file as values."));
+    }
+    let texts = || first.iter().map(|(text, _)| text.clone()).collect();
+    let header = has_header.then(texts);
+    let only_row = (said.is_none() && rows.len() == 1 && is_whole).then(texts);
     let guesses = if has_header { behind } else { guessed(&rows) };
-    Ok(Some(CsvLook { dialect, header, width, guesses }))
+    Ok(Some(CsvLook { dialect, header, width, guesses, only_row }))
 }
 
 /// Names of columns from a header, each of them once: a name that comes again gets a number, and
@@ -212,7 +240,7 @@ mod tests {
     }
 
     fn looked(text: &str, is_whole: bool) -> CsvLook {
-        look(text.as_bytes(), is_whole, &request(), None).unwrap().unwrap()
+        look(text.as_bytes(), is_whole, &request(), None, None).unwrap().unwrap()
     }
 
     fn types(look: &CsvLook) -> Vec<ColumnType> {
@@ -230,6 +258,7 @@ mod tests {
             ("first name,last name\nAda,Lovelace\n", b',', true, 2),
             ("Ada,Ada\nAlan,Turing\n", b',', false, 2),
             ("only\nx\ny\n", b',', true, 1),
+            ("size,price\n5\" pipe,2\n6\" pipe,3\n", b',', true, 2),
             ("1\n2\n", b',', false, 1),
             ("a,b\n", b',', false, 2),
             ("\u{feff}a,b\n1,2\n", b',', true, 2),
@@ -239,7 +268,11 @@ mod tests {
             assert_eq!(found, (delimiter, header, width), "{text:?}");
         }
         assert_eq!(looked("\u{feff}a,b\n1,2\n", true).header.unwrap(), ["a", "b"]);
-        assert!(look(b"", true, &request(), None).unwrap().is_none());
+        // The row behind the header goes on behind the sample.
+        assert_eq!(looked("a,b\n1,\"cut", false).header.unwrap(), ["a", "b"]);
+        assert_eq!(looked("a\n5\" pipe\n", true).dialect.quote, NO_QUOTE);
+        assert_eq!(looked("a\n\"5\"\" pipe\"\n", true).dialect.quote, b'"');
+        assert!(look(b"", true, &request(), None, None).unwrap().is_none());
     }
 
     #[test]
@@ -252,8 +285,12 @@ mod tests {
 
     #[test]
     fn what_is_no_csv_is_an_error() {
-        assert_eq!(look(b"a\n\"open", true, &request(), None).unwrap_err().sqlstate, sqlstate::BAD_COPY_FILE_FORMAT);
-        let error = look(b"a,b\n\xff\xfe,1\n", true, &request(), None).unwrap_err();
+        let error = look(b"a\n\"open", true, &request(), None, None).unwrap_err();
+        assert_eq!(error.sqlstate, sqlstate::BAD_COPY_FILE_FORMAT);
+        let many = ",".repeat(MOST_COLUMNS);
+        let error = look(many.as_bytes(), true, &request(), None, None).unwrap_err();
+        assert_eq!(error.sqlstate, sqlstate::TOO_MANY_COLUMNS);
+        let error = look(b"a,b\n\xff\xfe,1\n", true, &request(), None, None).unwrap_err();
         assert_eq!(error.sqlstate, sqlstate::CHARACTER_NOT_IN_REPERTOIRE);
     }
 

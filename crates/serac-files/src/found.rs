@@ -2,17 +2,20 @@
 //! file.
 
 use crate::csv::Dialect;
+use crate::guess::keeps;
 use crate::request::{Assign, FileFormat};
 use crate::value_type::ValueType;
-use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::array::{ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::parquet::file::metadata::ParquetMetaData;
 use serac_copy::{Format, KnownFile, Options};
 use serac_storage::ColumnType;
-use serac_values::Result;
+use serac_values::{Result, SqlError};
 use std::fmt;
 use std::sync::Arc;
 
+/// Characters of a value in an error.
+const SHOWN_CHARACTERS: usize = 64;
 /// The name of the column that tells a row's file.
 pub(crate) const FILE_NAME: &str = "filename";
 
@@ -23,11 +26,13 @@ pub(crate) struct FileColumn {
     pub(crate) value_type: ValueType,
     /// Whether it tells the row's file.
     pub(crate) is_file_name: bool,
+    /// Whether its type is a guess from samples: then other values may have another one.
+    pub(crate) is_guessed: bool,
 }
 
 impl FileColumn {
     pub(crate) fn new(name: impl Into<String>, value_type: ValueType) -> Self {
-        Self { name: name.into(), value_type, is_file_name: false }
+        Self { name: name.into(), value_type, is_file_name: false, is_guessed: false }
     }
 
     /// Values that have come from a file as values of the column.
@@ -35,7 +40,25 @@ impl FileColumn {
     /// # Errors
     /// The error of a value that is none.
     pub(crate) fn values(&self, came: &ArrayRef, assign: &Assign) -> Result<ArrayRef> {
-        self.value_type.values(came, &self.name, assign)
+        let values = self.value_type.values(came, &self.name, assign)?;
+        self.check_guess(came)?;
+        Ok(values)
+    }
+
+    /// That values have the type that was guessed from others, and not one of which the guess loses
+    /// something: zeros before a number, the time behind a date.
+    fn check_guess(&self, came: &ArrayRef) -> Result<()> {
+        let ValueType::Plain(of) = &self.value_type else { return Ok(()) };
+        let Some(texts) = came.as_string_view_opt().filter(|_| self.is_guessed) else { return Ok(()) };
+        match texts.iter().flatten().find(|text| !keeps(of.column_type, text)) {
+            None => Ok(()),
+            Some(text) => {
+                let shown: String = text.chars().take(SHOWN_CHARACTERS).collect();
+                let message = format!("\"{shown}\" is no {of} as the values of the sample are");
+                let detail = format!("column \"{}\"; the argument types, or a larger sample_size, helps", self.name);
+                Err(SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message).explained(detail).named(&self.name))
+            }
+        }
     }
 
     /// The column that tells a row's file.

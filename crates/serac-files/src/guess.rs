@@ -2,7 +2,8 @@
 //!
 //! Each value says which types it may have, and a column has the first type in [`Shape`]'s order
 //! that all of its values may have. A value behind the sample that has another type is an error of
-//! the query, not a reason for another type: a file's columns do not depend on how much is read.
+//! the query ([`keeps`]), not a reason for another type: a file's columns do not depend on how much
+//! is read. A type with which a value would lose digits is none of its types.
 
 use serac_storage::ColumnType;
 
@@ -58,7 +59,25 @@ impl Shape {
     }
 }
 
-const NUMBERS: u16 = Shape::Numeric.bit() | Shape::Float.bit();
+/// Significant digits that a double precision number can show.
+const FLOAT_DIGITS: usize = 17;
+/// Integers up to this are doubles, each another one.
+const FLOAT_INTEGERS: u64 = 1 << 53;
+
+/// The bit of [`Shape::Float`] for a number that loses no digits as one.
+fn of_float(number: &str) -> u16 {
+    let mantissa = number.split(['e', 'E']).next().unwrap_or_default();
+    let keeps_digits = if mantissa.len() == number.len() && !mantissa.contains('.') {
+        number.parse::<i64>().is_ok_and(|integer| integer.unsigned_abs() <= FLOAT_INTEGERS)
+    } else {
+        let digits = mantissa.trim_start_matches(['-', '0', '.']).trim_end_matches(['0', '.']);
+        let count = digits.bytes().filter(u8::is_ascii_digit).count();
+        // What is too large is infinite, and what is too small is zero.
+        let is_in_range = |float: f64| float.is_finite() && (float != 0.0 || count == 0);
+        count <= FLOAT_DIGITS && number.parse().is_ok_and(is_in_range)
+    };
+    if keeps_digits { Shape::Float.bit() } else { 0 }
+}
 
 /// The number that ASCII digits write, up to so many of them, and what stands behind.
 fn digits(text: &str, count: usize) -> Option<(u32, &str)> {
@@ -130,7 +149,8 @@ fn of_number(text: &str) -> u16 {
         return 0;
     }
     if whole.is_empty() && count > 0 {
-        return NUMBERS | if text.parse::<i64>().is_ok() { Shape::Integer.bit() } else { 0 };
+        let integer = if text.parse::<i64>().is_ok() { Shape::Integer.bit() } else { 0 };
+        return integer | Shape::Numeric.bit() | of_float(text);
     }
     let (rest, fraction) = match whole.strip_prefix('.') {
         Some(fraction) => {
@@ -142,8 +162,8 @@ fn of_number(text: &str) -> u16 {
     let exponent = rest.strip_prefix(['e', 'E']).map(|rest| rest.strip_prefix(['+', '-']).unwrap_or(rest));
     match exponent {
         _ if count + fraction == 0 => 0,
-        None if rest.is_empty() => NUMBERS,
-        Some(exponent) if digits(exponent, exponent.len()).is_some() => Shape::Float.bit(),
+        None if rest.is_empty() => Shape::Numeric.bit() | of_float(text),
+        Some(exponent) if digits(exponent, exponent.len()).is_some() => of_float(text),
         _ => 0,
     }
 }
@@ -155,6 +175,18 @@ fn is_uuid(text: &str) -> bool {
             8 | 13 | 18 | 23 => *byte == b'-',
             _ => byte.is_ascii_hexdigit(),
         })
+}
+
+/// Whether a value, as a text, would have let a column keep the type that was guessed for it.
+pub(crate) fn keeps(column_type: ColumnType, text: &str) -> bool {
+    let guessed = SHAPES.into_iter().find(|shape| shape.column_type() == column_type);
+    let wanted = match guessed {
+        None | Some(Shape::Text | Shape::Document) => return true,
+        // It has all digits of a number with an exponent, too.
+        Some(Shape::Numeric) => Shape::Numeric.bit() | Shape::Float.bit(),
+        Some(shape) => shape.bit(),
+    };
+    of_text(text) & wanted != 0
 }
 
 /// The types that a text may have in a file where all values are texts.
@@ -251,6 +283,11 @@ mod tests {
             (&["1", "9223372036854775808"], ColumnType::Numeric),
             (&["1", "1.50", "-.5", "3."], ColumnType::Numeric),
             (&["1", "1.5e3", "NaN"], ColumnType::Float64),
+            (&["9007199254740992", "0.30000000000000004", "0e5", "1.50e-300"], ColumnType::Float64),
+            (&["9007199254740993", "NaN"], ColumnType::Utf8),
+            (&["0.123456789012345678", "1e5"], ColumnType::Utf8),
+            (&["1e400"], ColumnType::Utf8),
+            (&["1e-400"], ColumnType::Utf8),
             (&["1", "007"], ColumnType::Utf8),
             (&["-", "."], ColumnType::Utf8),
             (&["1e", "1e+"], ColumnType::Utf8),
@@ -288,6 +325,24 @@ mod tests {
             (&["1", "[1]"], ColumnType::Json),
         ] {
             assert_eq!(of_values(values), wanted, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn later_values_keep_a_type_or_do_not() {
+        for (column_type, text, is_kept) in [
+            (ColumnType::Int64, "-7", true),
+            (ColumnType::Int64, "007", false),
+            (ColumnType::Numeric, "1e-05", true),
+            (ColumnType::Numeric, "+49", false),
+            (ColumnType::Float64, "9007199254740993", false),
+            (ColumnType::Date, "2024-01-01 12:00", false),
+            (ColumnType::Timestamp { utc: false }, "2024-01-01", true),
+            (ColumnType::Timestamp { utc: false }, "2024-01-01 12:00+02", false),
+            (ColumnType::Utf8, "007", true),
+            (ColumnType::Json, "[1]", true),
+        ] {
+            assert_eq!(keeps(column_type, text), is_kept, "{text}");
         }
     }
 

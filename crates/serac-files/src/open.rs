@@ -11,7 +11,7 @@ use crate::guess::Guess;
 use crate::json::JsonLook;
 use crate::parquet::columns_of_parquet;
 use crate::pattern::files_of;
-use crate::request::{FileFormat, FileRequest, Given, SAMPLE_BYTES};
+use crate::request::{FileFormat, FileRequest, Given, MOST_COLUMNS, SAMPLE_BYTES, too_many_columns};
 use crate::value_type::{ValueType, united};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use serac_copy::{ArrowStream, KnownFile, in_file, open_regular};
@@ -26,8 +26,6 @@ use std::sync::Arc;
 const MOST_FILES: usize = 10_000;
 /// Files of texts whose beginnings tell the types of columns.
 const LOOKED_AT: usize = 8;
-/// Columns that a relation of files may have, as a table may.
-const MOST_COLUMNS: usize = 1_600;
 /// Files of Parquet whose metadata is kept.
 const KEPT_METADATA: usize = 64;
 
@@ -71,8 +69,7 @@ pub(crate) fn find(request: &FileRequest, check: Check<'_>) -> Result<Found> {
         FileFormat::Arrow => typed_files(request, &paths, check, FileFormat::Arrow),
     }?;
     if found.columns.len() > MOST_COLUMNS {
-        let message = format!("the files have more than {MOST_COLUMNS} columns");
-        return Err(SqlError::new(sqlstate::TOO_MANY_COLUMNS, message));
+        return Err(too_many_columns());
     }
     if request.filename {
         if found.columns.iter().any(|column| column.name == FILE_NAME) {
@@ -123,8 +120,23 @@ fn types_of(given: &Given, guesses: &[Guess]) -> Vec<SqlType> {
     }
 }
 
-fn columns(names: Vec<String>, types: Vec<SqlType>) -> Vec<FileColumn> {
-    names.into_iter().zip(types).map(|(name, of)| FileColumn::new(name, ValueType::Plain(of))).collect()
+/// The columns of files of texts: with the types that the query gives, or with guessed ones.
+fn columns(names: Vec<String>, given: &Given, guesses: &[Guess]) -> Vec<FileColumn> {
+    let is_guessed = given.types.is_empty();
+    let column = |(name, of)| FileColumn { is_guessed, ..FileColumn::new(name, ValueType::Plain(of)) };
+    names.into_iter().zip(types_of(given, guesses)).map(column).collect()
+}
+
+/// Adds what another file tells to what the files before have told.
+fn add_look(first: &mut Option<CsvLook>, look: CsvLook) {
+    match first {
+        // The number of fields, and the header, are compared when the file is read.
+        Some(first) if look.width == first.width => {
+            first.guesses.iter_mut().zip(look.guesses).for_each(|(guess, more)| guess.and(more));
+        }
+        Some(_) => {}
+        None => *first = Some(look),
+    }
 }
 
 fn csv_files(request: &FileRequest, paths: &[String], check: Check<'_>) -> Result<Found> {
@@ -133,7 +145,9 @@ fn csv_files(request: &FileRequest, paths: &[String], check: Check<'_>) -> Resul
     }
     let mut files = Vec::new();
     let mut first: Option<CsvLook> = None;
-    let (mut dialect, mut looked_at): (Option<Dialect>, usize) = (None, 0);
+    // Files of one row, which is what the other files tell: a header, or values.
+    let mut of_one_row: Vec<CsvLook> = Vec::new();
+    let (mut dialect, mut has_header, mut looked_at): (Option<Dialect>, Option<bool>, usize) = (None, None, 0);
     for path in paths {
         check()?;
         if looked_at >= LOOKED_AT {
@@ -142,18 +156,19 @@ fn csv_files(request: &FileRequest, paths: &[String], check: Check<'_>) -> Resul
         }
         let Sample { known, bytes, is_whole } = sample(path)?;
         files.push(known);
-        let look = csv::look(&bytes, is_whole, request, dialect.as_ref()).map_err(|error| in_file(error, path))?;
-        let Some(look) = look else { continue };
-        looked_at += 1;
+        let look = csv::look(&bytes, is_whole, request, dialect.as_ref(), has_header);
+        let Some(look) = look.map_err(|error| in_file(error, path))? else { continue };
         dialect.get_or_insert_with(|| look.dialect.clone());
-        match &mut first {
-            // The number of fields, and the header, are compared when the file is read.
-            Some(first) if look.width == first.width => {
-                first.guesses.iter_mut().zip(look.guesses).for_each(|(guess, more)| guess.and(more));
-            }
-            Some(_) => {}
-            None => first = Some(look),
+        if look.only_row.is_some() {
+            of_one_row.push(look);
+            continue;
         }
+        looked_at += 1;
+        has_header = Some(look.header.is_some());
+        add_look(&mut first, look);
+    }
+    if has_header != Some(true) {
+        of_one_row.into_iter().for_each(|look| add_look(&mut first, look));
     }
     let look = match first {
         Some(look) => look,
@@ -176,7 +191,7 @@ fn csv_files(request: &FileRequest, paths: &[String], check: Check<'_>) -> Resul
         true => csv::names_of(look.header.as_deref(), look.width),
         false => names.clone(),
     };
-    let columns = columns(names, types_of(&request.given, &look.guesses));
+    let columns = columns(names, &request.given, &look.guesses);
     let form = Form::Csv { dialect: look.dialect, has_header: look.header.is_some() };
     let files = files.into_iter().map(|known| same_columns(known, look.width, &header)).collect();
     Ok(Found::new(form, files, columns, request.assign.clone()))
@@ -192,7 +207,7 @@ fn empty_look(request: &FileRequest) -> CsvLook {
         escape: request.escape.unwrap_or(quote),
         null: request.null.clone().unwrap_or_default(),
     };
-    CsvLook { dialect, header: None, width, guesses: vec![Guess::default(); width] }
+    CsvLook { dialect, header: None, width, guesses: vec![Guess::default(); width], only_row: None }
 }
 
 /// Columns that come by name, in the order in which they are met.
@@ -230,8 +245,12 @@ fn csv_files_by_name(request: &FileRequest, paths: &[String], check: Check<'_>) 
     for path in paths {
         check()?;
         let Sample { known, bytes, is_whole } = sample(path)?;
-        let look = csv::look(&bytes, is_whole, request, dialect.as_ref()).map_err(|error| in_file(error, path))?;
-        let Some(look) = look else { continue };
+        let look = csv::look(&bytes, is_whole, request, dialect.as_ref(), None);
+        let Some(mut look) = look.map_err(|error| in_file(error, path))? else { continue };
+        if look.only_row.is_some() {
+            // Without rows.
+            (look.header, look.guesses) = (look.only_row, vec![Guess::default(); look.width]);
+        }
         let Some(header) = look.header else {
             let error = bad("union_by_name needs files with a header".into());
             return Err(in_file(error, path));
@@ -258,8 +277,7 @@ fn csv_files_by_name(request: &FileRequest, paths: &[String], check: Check<'_>) 
         rows: None,
     };
     let files = looked.into_iter().map(file).collect();
-    let types = types_of(&request.given, &guesses);
-    let columns = columns(by_name.names, types);
+    let columns = columns(by_name.names, &request.given, &guesses);
     Ok(Found::new(Form::Csv { dialect, has_header: true }, files, columns, request.assign.clone()))
 }
 
@@ -290,7 +308,7 @@ fn json_files(request: &FileRequest, paths: &[String], check: Check<'_>) -> Resu
         names.iter().map(|name| guessed.get(name.as_str()).copied().unwrap_or_default()).collect();
     let header = Arc::default();
     let files = files.into_iter().map(|known| same_columns(known, names.len(), &header)).collect();
-    let columns = columns(names, types_of(&request.given, &guesses));
+    let columns = columns(names, &request.given, &guesses);
     Ok(Found::new(Form::Json { only_names }, files, columns, request.assign.clone()))
 }
 

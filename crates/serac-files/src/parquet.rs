@@ -8,7 +8,8 @@
 //!     PinnedReader: bytes of a known file
 //! ```
 //! A filter goes down if its columns have the same form in the file as in the plan. It only leaves
-//! out what it cannot hold for: rows are filtered above.
+//! out what it cannot hold for: rows are filtered above. Statistics say nothing about NaN, which is
+//! greater than all numbers: of columns with floats, only filters that do not hold for it go down.
 
 use crate::found::{FILE_NAME, FileColumn, Form, Found};
 use crate::request::Assign;
@@ -30,8 +31,8 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::DataFusionError;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, Operator};
 use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
 use datafusion::parquet::errors::ParquetError;
@@ -45,7 +46,6 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use serac_copy::{KnownFile, in_file};
 use serac_values::SqlError;
-use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
@@ -110,9 +110,10 @@ struct PinnedFile {
     metadata: Option<Arc<ParquetMetaData>>,
 }
 
-/// Makes readers of files that must not have changed.
+/// Makes readers of files that must not have changed. Each comes with its [`PinnedFile`]: locations
+/// of DataFusion do not tell an absolute name from a relative one.
 #[derive(Debug)]
-struct PinnedFiles(HashMap<String, PinnedFile>);
+struct PinnedFiles;
 
 impl ParquetFileReaderFactory for PinnedFiles {
     fn create_reader(
@@ -122,7 +123,7 @@ impl ParquetFileReaderFactory for PinnedFiles {
         _: Option<usize>,
         _: &ExecutionPlanMetricsSet,
     ) -> Result<Box<dyn AsyncFileReader + Send>> {
-        let pinned = self.0.get(file.object_meta.location.as_ref()).cloned();
+        let pinned = file.extension::<PinnedFile>().cloned();
         let missing = || SqlError::new(sqlstate::INTERNAL_ERROR, "a file is read that was not found").external();
         Ok(Box::new(PinnedReader { pinned: pinned.ok_or_else(missing)?, open: None }))
     }
@@ -192,7 +193,25 @@ impl AsyncFileReader for PinnedReader {
     }
 }
 
-/// The filters that mean the same for values as they are in the files.
+/// Whether a filter that reads a column of floats can do without NaN: it compares the column with a
+/// number, and does not hold for NaN.
+fn is_false_for_nan(filter: &Expr) -> bool {
+    let Expr::BinaryExpr(comparison) = filter else { return false };
+    let (operator, constant) = match (&*comparison.left, &*comparison.right) {
+        (Expr::Column(_), Expr::Literal(constant, _)) => (Some(comparison.op), constant),
+        (Expr::Literal(constant, _), Expr::Column(_)) => (comparison.op.swap(), constant),
+        _ => return false,
+    };
+    let is_number = match constant {
+        ScalarValue::Float64(Some(number)) => !number.is_nan(),
+        ScalarValue::Float32(Some(number)) => !number.is_nan(),
+        _ => false,
+    };
+    is_number && matches!(operator, Some(Operator::Lt | Operator::LtEq | Operator::Eq))
+}
+
+/// The filters that mean the same for values as they are in the files, and for which statistics
+/// tell all.
 fn filters_below(found: &Found, raw: &Schema, filters: &[Expr]) -> Vec<Expr> {
     let is_same = |name: &str| {
         let column = found.columns.iter().find(|column| column.name == name);
@@ -200,7 +219,12 @@ fn filters_below(found: &Found, raw: &Schema, filters: &[Expr]) -> Vec<Expr> {
         let types = column.zip(field).map(|(column, field)| column.value_type.arrow() == *field.data_type());
         types.unwrap_or_default()
     };
-    let is_below = |filter: &&Expr| filter.column_refs().iter().all(|column| is_same(&column.name));
+    let is_float = |name: &str| raw.field_with_name(name).is_ok_and(|field| field.data_type().is_floating());
+    let is_below = |filter: &&Expr| {
+        let columns = filter.column_refs();
+        columns.iter().all(|column| is_same(&column.name))
+            && (is_false_for_nan(filter) || !columns.iter().any(|column| is_float(&column.name)))
+    };
     filters.iter().filter(is_below).cloned().map(without_qualifiers).collect()
 }
 
@@ -231,22 +255,20 @@ pub(crate) fn plan(
     let of_file = tells_file.then(|| Arc::new(Field::new(FILE_NAME, DataType::Utf8View, false)));
     let columns =
         TableSchema::builder(raw.clone()).with_table_partition_cols(of_file.into_iter().collect::<Vec<_>>()).build();
-    let mut pinned = HashMap::new();
     let mut group = Vec::with_capacity(found.files.len());
     for file in &found.files {
-        let mut part = PartitionedFile::new(file.known.path(), file.known.length());
+        let pinned = PinnedFile { known: file.known.clone(), metadata: file.metadata.clone() };
+        let mut part = PartitionedFile::new(file.known.path(), file.known.length()).with_extension(pinned);
         if tells_file {
             part = part.with_partition_values(vec![ScalarValue::Utf8View(Some(file.known.path().to_owned()))]);
         }
-        let (known, metadata) = (file.known.clone(), file.metadata.clone());
-        pinned.insert(part.object_meta.location.to_string(), PinnedFile { known, metadata });
         group.push(part);
     }
     let full = columns.table_schema().clone();
     let mut source = ParquetSource::new(columns)
         .with_table_parquet_options(state.table_options().parquet.clone())
         .with_pushdown_filters(false)
-        .with_parquet_file_reader_factory(Arc::new(PinnedFiles(pinned)));
+        .with_parquet_file_reader_factory(Arc::new(PinnedFiles));
     if let Some(filter) = conjunction(filters_below(found, &full, filters)) {
         let over = DFSchema::try_from(full.clone())?;
         source = source.with_predicate(state.create_physical_expr(filter, &over)?);

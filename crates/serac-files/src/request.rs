@@ -15,6 +15,15 @@ pub(crate) const SAMPLE_BYTES: usize = 1 << 20;
 /// Rows of a file of texts that are looked at, unless the query says another number.
 const SAMPLE_ROWS: usize = 4_096;
 
+/// Columns that a relation of files may have, as a table may.
+pub(crate) const MOST_COLUMNS: usize = 1_600;
+
+/// The error of files that have more.
+pub(crate) fn too_many_columns() -> SqlError {
+    let message = format!("the files have more than {MOST_COLUMNS} columns");
+    SqlError::new(sqlstate::TOO_MANY_COLUMNS, message)
+}
+
 /// Values of any Arrow type as those of a column of a type and a name.
 pub type Assign = Arc<dyn Fn(&ArrayRef, SqlType, &str) -> Result<ArrayRef> + Send + Sync>;
 

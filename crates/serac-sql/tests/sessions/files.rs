@@ -142,6 +142,53 @@ async fn several_files_are_one_relation() {
 }
 
 #[tokio::test]
+async fn a_file_of_one_row_has_a_header_if_the_others_have() {
+    let mut files = Files::new();
+    for (folder, first) in [("empty_first", "1.csv"), ("empty_last", "3.csv")] {
+        files.write(&format!("{folder}/{first}"), "id,name\n");
+        files.write(&format!("{folder}/2.csv"), "id,name\n1,a\n2,b\n");
+        let both = files.rows(&format!("SELECT id + 1, name FROM '$/{folder}/*.csv' ORDER BY 1")).await;
+        assert_eq!(both, ["2|a", "3|b"], "{folder}");
+        let united = format!("SELECT id + 1, name FROM read_csv('$/{folder}/*.csv', union_by_name => true) ORDER BY 1");
+        assert_eq!(files.rows(&united).await, ["2|a", "3|b"], "{folder}");
+    }
+    // Of values alone.
+    files.write("values/1.csv", "1,a\n");
+    files.write("values/2.csv", "2,b\n3,c\n");
+    assert_eq!(files.rows("SELECT * FROM '$/values/*.csv' ORDER BY 1").await, ["1|a", "2|b", "3|c"]);
+    // A row of values among headers is no row that is left out, and a header among values no row.
+    files.write("mixed/1.csv", "1,a\n");
+    files.write("mixed/2.csv", "id,name\n2,b\n");
+    files.fails("SELECT * FROM '$/mixed/*.csv'", "22P04", &["1.csv", "expected \"id\""]).await;
+    files.write("mixed/1.csv", "1,a\n7,x\n");
+    files.fails("SELECT * FROM '$/mixed/*.csv'", "22P04", &["2.csv", "has a header", "header => false"]).await;
+}
+
+#[tokio::test]
+async fn values_behind_the_sample_lose_nothing() {
+    let mut files = Files::new();
+    for (name, first, later) in [
+        ("code", "1", "007"),
+        ("day", "2024-01-01", "2024-01-02 10:30:00"),
+        ("moment", "2024-01-01 10:00:00", "2024-01-01 10:00:00+05"),
+        ("ratio", "1e5", "9007199254740993"),
+    ] {
+        files.write(&format!("{name}.csv"), format!("id,{name}\n1,{first}\n2,{later}\n"));
+        let call = format!("read_csv('$/{name}.csv', sample_size => 1");
+        files.fails(&format!("SELECT * FROM {call})"), "22P02", &["line 3", later, "sample_size"]).await;
+        // Of columns that are read alone, and with a type that is no guess.
+        assert_eq!(files.rows(&format!("SELECT count(*), max(id) FROM {call})")).await, ["2|2"]);
+        let typed = format!("SELECT {name} FROM {call}, types => ARRAY['int', 'text']) WHERE id = 2");
+        assert_eq!(files.rows(&typed).await, [later]);
+        let whole = format!("SELECT {name}::text FROM '$/{name}.csv' WHERE id = 2");
+        let whole = files.rows(&whole).await;
+        assert!(whole[0].starts_with(later) || name == "moment", "{whole:?}");
+    }
+    files.write("days.json", "{\"day\": \"2024-01-01\"}\n{\"day\": \"2024-01-02T10:30:00\"}\n");
+    files.fails("SELECT * FROM read_json('$/days.json', sample_size => 1)", "22P02", &["line 2", "T10:30"]).await;
+}
+
+#[tokio::test]
 async fn json_comes_in_lines_and_in_an_array() {
     let mut files = Files::new();
     let objects =
@@ -212,6 +259,19 @@ async fn parquet_leaves_out_what_filters_exclude() {
     let plan = files.rows("EXPLAIN SELECT name FROM '$/many.parquet' WHERE id = 7").await.join("\n");
     assert!(plan.contains("FileValuesExec: format=parquet, files=1, columns=[id, name]"), "{plan}");
     assert!(plan.contains("many.parquet") && plan.contains("predicate=id"), "{plan}");
+    // NaN is greater than all numbers, and statistics do not have it.
+    files.run("CREATE TABLE ratios (x DOUBLE PRECISION); INSERT INTO ratios VALUES (1), (2), ('NaN')").await;
+    files.run("COPY ratios TO '$/ratios.parquet'").await;
+    for (filter, count) in [("x > 5", "1"), ("5 <= x", "1"), ("NOT x < 5", "1"), ("x = 'NaN'", "1"), ("x <> 1", "2")] {
+        let counted = files.rows(&format!("SELECT count(*) FROM '$/ratios.parquet' WHERE {filter}")).await;
+        assert_eq!(counted, [count], "{filter}");
+    }
+    for filter in ["x < 1", "0 >= x", "x = 7"] {
+        let sql = format!("FROM '$/ratios.parquet' WHERE {filter}");
+        assert_eq!(files.rows(&format!("SELECT count(*) {sql}")).await, ["0"], "{filter}");
+        let plan = files.rows(&format!("EXPLAIN SELECT * {sql}")).await.join("\n");
+        assert!(plan.contains("predicate=x"), "{plan}");
+    }
     files.write("many.csv", "a,b,c\n1,2,3\n");
     let plan = files.rows("EXPLAIN SELECT b FROM '$/many.csv'").await.join("\n");
     assert!(plan.contains("FileScanExec: format=csv, files=1") && plan.contains("columns=[b]"), "{plan}");
