@@ -6,7 +6,9 @@ use parking_lot::Mutex;
 use seracdb::{Builder, Durability, SqlDatabase, SqlError};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// How a database is opened. What is not said is the default, or what the first connection said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,16 +61,31 @@ struct Open {
 /// folder is never opened while it is being closed.
 type Folders = HashMap<PathBuf, Open>;
 
-/// The folders that this process has open. A child of a fork has its own.
-static FOLDERS: Mutex<Option<OfProcess<Mutex<Folders>>>> = Mutex::new(None);
+/// The folders that this process has open; null before the first. A child of a fork has its own:
+/// the lock of its parent's may be held by a thread that the child does not have.
+static FOLDERS: AtomicPtr<OfProcess<Mutex<Folders>>> = AtomicPtr::new(null_mut());
+
+fn folders() -> &'static Mutex<Folders> {
+    loop {
+        // Acquire: pairs with the Release below.
+        let known = FOLDERS.load(Ordering::Acquire);
+        // SAFETY: what the pointer has ever pointed to is never freed.
+        if let Some(folders) = unsafe { known.as_ref() }
+            && folders.is_ours()
+        {
+            return folders;
+        }
+        let own = Box::into_raw(Box::new(OfProcess::new(Mutex::default())));
+        // Release: pairs with the Acquire above.
+        if FOLDERS.compare_exchange(known, own, Ordering::Release, Ordering::Relaxed).is_err() {
+            // SAFETY: it was just made, and no other thread has seen it.
+            drop(unsafe { Box::from_raw(own) });
+        }
+    }
+}
 
 fn with_folders<T>(work: impl FnOnce(&mut Folders) -> T) -> T {
-    let mut folders = FOLDERS.lock();
-    if !folders.as_ref().is_some_and(OfProcess::is_ours) {
-        *folders = Some(OfProcess::new(Mutex::default()));
-    }
-    let folders = folders.as_ref().expect("just made sure of");
-    work(&mut folders.lock())
+    work(&mut folders().lock())
 }
 
 /// The use of a database by a connection. The last one closes it.

@@ -107,7 +107,10 @@ fn run_point(
         }
         Err(error) => {
             drop(prepared);
-            wait::here(py, core.runtime(), core.cancel_handle(), session.error_is_durable())?;
+            let durable = wait::here(py, core.runtime(), core.cancel_handle(), session.error_is_durable());
+            // An exception that is made may have Python collect, and run finalizers.
+            drop(state);
+            durable?;
             return Err(error).python(py);
         }
     };

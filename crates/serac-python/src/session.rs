@@ -3,7 +3,8 @@
 //! **The lock.** A thread locks the session for a statement, or for the next rows of a query. No
 //! thread waits for it while it has Python's lock: [`Core::lock`] lets Python's lock go before it
 //! waits. So a thread that has locked the session may take Python's lock, to look at signals or to
-//! read rows that Python code makes.
+//! read rows that Python code makes. If that code uses the same connection, its thread would wait
+//! for itself: it gets an error (55006).
 //!
 //! **Streams.** The rows of a query come as they are asked for. The next statement of the
 //! connection needs the session: it first moves the rest of the rows to the result that they belong
@@ -21,7 +22,8 @@ use seracdb::{
     CancelHandle, Parsed, Prepared, ScalarValue, Session, SqlError, StatementStream, TransactionStatus,
     acts_in_transaction,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -34,6 +36,11 @@ const FIRST_PATIENCE: Duration = Duration::from_millis(1);
 /// A connection's shared part.
 pub struct Core {
     state: OfProcess<Mutex<Option<State>>>,
+    /// The thread that has locked the state, as [`this_thread`] tells it; 0 for none. Relaxed: a
+    /// thread compares it with what it has written itself.
+    holder: AtomicUsize,
+    /// `None` once the connection is closed.
+    usage: OfProcess<Mutex<Option<DatabaseUse>>>,
     cancel: CancelHandle,
     runtime: Handle,
     /// Whether the connection has been closed. Relaxed: the state under the lock decides.
@@ -47,7 +54,39 @@ pub struct State {
     streaming: Weak<QueryRows>,
     /// Whether each statement is a transaction of its own, outside of those that the user begins.
     pub autocommit: bool,
-    usage: DatabaseUse,
+}
+
+/// The state, locked.
+pub struct Locked<'c> {
+    state: MappedMutexGuard<'c, State>,
+    holder: &'c AtomicUsize,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Before the lock goes, with the field.
+        self.holder.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A number of the thread, which no other thread that lives has.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
 /// The result of a statement.
@@ -74,9 +113,10 @@ impl Core {
             runtime.block_on(slot.session().execute("SET default_transaction_read_only = on"))?;
         }
         let cancel = slot.session().cancel_handle();
-        let state = State { slot, streaming: Weak::new(), autocommit, usage };
-        let state = OfProcess::new(Mutex::new(Some(state)));
-        Ok(Arc::new(Self { state, cancel, runtime, closed: AtomicBool::new(false) }))
+        let state = State { slot, streaming: Weak::new(), autocommit };
+        let (state, usage) = (OfProcess::new(Mutex::new(Some(state))), OfProcess::new(Mutex::new(Some(usage))));
+        let (holder, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Ok(Arc::new(Self { state, holder, usage, cancel, runtime, closed }))
     }
 
     /// The runtime of the database.
@@ -100,12 +140,30 @@ impl Core {
         if self.is_closed() { Err(is_closed()) } else { Ok(()) }
     }
 
+    /// Refuses to wait in the thread that has the session.
+    fn check_holder(&self) -> Result<(), SqlError> {
+        if self.holder.load(Ordering::Relaxed) != this_thread() {
+            return Ok(());
+        }
+        let message = "a statement of the connection is running, and waits for the code that uses it";
+        let error = SqlError::new(sqlstate::OBJECT_IN_USE, message);
+        Err(error.explained("Handlers of signals, and iterators that a statement reads, need another connection."))
+    }
+
+    /// The state under its lock; `None` of a closed connection.
+    fn locked<'c>(&'c self, guard: MutexGuard<'c, Option<State>>) -> Option<Locked<'c>> {
+        let state = MutexGuard::try_map(guard, Option::as_mut).ok()?;
+        self.holder.store(this_thread(), Ordering::Relaxed);
+        Some(Locked { state, holder: &self.holder })
+    }
+
     /// The session, for what does not wait. Lets go of Python's lock if another thread has it.
-    pub fn lock(&self, py: Python<'_>) -> PyResult<MappedMutexGuard<'_, State>> {
+    pub fn lock(&self, py: Python<'_>) -> PyResult<Locked<'_>> {
         self.state.check()?;
+        self.check_holder().python(py)?;
         loop {
             if let Some(guard) = self.state.try_lock() {
-                return MutexGuard::try_map(guard, Option::as_mut).map_err(|_| is_closed());
+                return self.locked(guard).ok_or_else(is_closed);
             }
             let state = &*self.state;
             py.detach(|| drop(state.try_lock_for(wait::BETWEEN_LOOKS)));
@@ -124,24 +182,24 @@ impl Core {
         work: impl FnOnce(&mut State, &Handle) -> Result<T, SqlError> + Send + 'static,
     ) -> PyResult<T> {
         self.check()?;
+        self.check_holder().python(py)?;
         let core = self.clone();
         let done = wait::elsewhere(py, &self.runtime, &self.cancel, move || {
-            let mut state = core.state.lock();
             // Closed by another thread meanwhile.
-            let Some(state) = state.as_mut() else { return Ok(None) };
-            work(state, &core.runtime).map(Some)
+            let Some(mut state) = core.locked(core.state.lock()) else { return Ok(None) };
+            work(&mut state, &core.runtime).map(Some)
         })?;
         done.ok_or_else(is_closed)
     }
 
-    /// One more use of the database, for another connection. Waits for the session, so it is called
-    /// without Python's lock.
+    /// One more use of the database, for another connection. Waits for databases that are being
+    /// opened, so it is called without Python's lock.
     ///
     /// # Errors
     /// If the connection is closed.
     pub fn another_use(&self) -> Result<DatabaseUse, SqlError> {
-        match &*self.state.lock() {
-            Some(state) => Ok(state.usage.another()),
+        match &*self.usage.lock() {
+            Some(usage) => Ok(usage.another()),
             None => Err(SqlError::new(sqlstate::CONNECTION_FAILURE, "the connection is closed")),
         }
     }
@@ -153,18 +211,18 @@ impl Core {
     /// If the log or the last checkpoint cannot be written.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.state.check()?;
+        self.check_holder().python(py)?;
         self.closed.store(true, Ordering::Relaxed);
-        let state = &*self.state;
-        let closed = py.detach(|| match state.lock().take() {
-            Some(State { mut slot, streaming, usage, .. }) => {
+        let (state, usage) = (&*self.state, &*self.usage);
+        let closed = py.detach(|| {
+            if let Some(State { mut slot, streaming, .. }) = state.lock().take() {
                 if let Some(result) = streaming.upgrade() {
                     result.end_by_closing();
                 }
                 slot.close_stream();
-                drop(slot);
-                usage.close()
             }
-            None => Ok(()),
+            let usage = usage.lock().take();
+            usage.map_or(Ok(()), DatabaseUse::close)
         });
         closed.python(py)
     }

@@ -6,6 +6,7 @@ use crate::parameters;
 use crate::process::OfProcess;
 use crate::python_types::PythonTypes;
 use crate::session::Core;
+use crate::wait;
 use arrow::array::RecordBatchReader;
 use futures::{StreamExt, stream};
 use pyo3::exceptions::PyValueError;
@@ -125,11 +126,13 @@ impl Scan {
 /// The errors of the table, of the rows, or of the frame.
 pub fn append(py: Python<'_>, core: &Arc<Core>, target: IngestTarget, frame: &Bound<'_, PyAny>) -> PyResult<u64> {
     core.check()?;
-    let Frame { schema, batches } = arrow_io::frame(frame)?;
+    let Frame { schema, mut batches } = arrow_io::frame(frame)?;
     core.run(py, move |state, runtime| {
         if !state.autocommit {
             state.begin(runtime)?;
         }
+        // The frame may be made by Python code, as it is read.
+        let batches = std::iter::from_fn(move || wait::amid(|| batches.next()));
         let batches = stream::iter(batches).map(|batch| batch.map_err(SqlError::from));
         runtime.block_on(state.idle(runtime).ingest(&target, &schema, batches))
     })

@@ -106,7 +106,7 @@ pub fn here<T: Send>(
                     Ok(result) => return (result, interrupted),
                     Err(_) if !looks => {}
                     Err(_) => {
-                        if let Err(exception) = Python::attach(|py| py.check_signals()) {
+                        if let Err(exception) = amid(|| Python::attach(|py| py.check_signals())) {
                             interrupted = Some(exception);
                             cancel.cancel();
                         }
@@ -116,6 +116,12 @@ pub fn here<T: Send>(
         })
     });
     outcome(py, result, interrupted)
+}
+
+/// Runs Python code in the middle of a statement. It may run statements of other connections, which
+/// block the thread until they end.
+pub fn amid<T>(work: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(work)
 }
 
 /// Does work that a consumer of Arrow asks for, in a thread that may or may not have Python's lock:

@@ -167,6 +167,31 @@ def test_tables_are_made(con):
     assert con.table("made").append(frame) == 2
 
 
+def test_rows_of_a_query_are_appended_as_they_come(con):
+    con.execute("CREATE TABLE t (id BIGINT)")
+    for source in [con, con.connect()]:
+        con.execute("TRUNCATE t")
+        assert con.append("t", source.execute("SELECT id FROM generate_series(1, 300000) AS g (id)")) == 300_000
+        assert con.execute("SELECT count(*), sum(id) FROM t").fetchone() == (300_000, 45_000_150_000)
+
+
+def test_python_code_that_makes_a_frame_uses_other_connections(con):
+    con.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 1)")
+    con.execute("CREATE TABLE copy (id BIGINT)")
+    other = con.connect()
+
+    def batches():
+        with other.transaction():
+            assert other.execute("SELECT n FROM t WHERE id = $1", (1,)).fetchone() == (1,)
+            other.executemany("UPDATE t SET n = n + 1 WHERE id = $1", [(1,), (1,)])
+        assert other.append("t", pyarrow.table({"id": [2], "n": [2]})) == 1
+        yield from other.execute("SELECT id FROM t ORDER BY id").reader()
+
+    frame = pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("id", pyarrow.int64())]), batches())
+    assert con.append("copy", frame) == 2
+    assert con.execute("SELECT id, n FROM copy JOIN t USING (id) ORDER BY id").fetchall() == [(1, 3), (2, 2)]
+
+
 def test_what_cannot_be_appended(con):
     con.execute("CREATE TABLE t (id BIGINT)")
     with pytest.raises(TypeError, match="is no frame"):

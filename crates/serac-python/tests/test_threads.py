@@ -252,6 +252,109 @@ def test_the_end_of_the_process_keeps_what_was_committed(tmp_path):
         assert con.execute("SELECT a FROM t").fetchall() == [(1,)]
 
 
+def test_a_statement_does_not_wait_for_itself():
+    # An iterator that a statement reads, in the main thread and in another one; a finalizer; the
+    # handler of a signal while a statement waits.
+    done = run(
+        """
+        import gc, pyarrow, seracdb, signal, threading
+        con = seracdb.connect(autocommit=True)
+        con.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 1)")
+        seen = []
+
+        def use():
+            for use in [lambda: con.execute("SELECT 1"), lambda: con.prepare("SELECT 1"), con.close, con.table("t").scan]:
+                try:
+                    use()
+                except seracdb.OperationalError as error:
+                    assert error.sqlstate == "55006", error
+                    seen.append(1)
+
+        def batches():
+            use()
+            own = con.connect()
+            yield from own.execute("SELECT id + 10 AS id FROM t").reader()
+            own.close()
+
+        schema = pyarrow.schema([("id", pyarrow.int64())])
+        frame = lambda: pyarrow.RecordBatchReader.from_batches(schema, batches())
+        assert con.append("t", frame()) == 1
+        thread = threading.Thread(target=lambda: con.append("t", frame()))
+        thread.start()
+        thread.join()
+        print(len(seen))
+
+        class Finalized:
+            def __del__(self):
+                con.execute("SELECT 1").fetchall()
+
+        gc.set_threshold(1)
+        for _ in range(50):
+            cycle = [Finalized()]
+            cycle.append(cycle)
+            del cycle
+            try:
+                con.execute("INSERT INTO t VALUES ($1, 0)", (1,))
+            except seracdb.UniqueViolation:
+                pass
+        gc.set_threshold(700)
+
+        seen.clear()
+        other = con.connect()
+        other.execute("BEGIN; UPDATE t SET n = 2 WHERE id = 1")
+        con.execute("SET default_transaction_isolation = 'read committed'")
+        def handle(*_):
+            use()
+            other.rollback()
+        signal.signal(signal.SIGALRM, handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        con.execute("UPDATE t SET n = 3 WHERE id = $1", (1,))
+        print(len(seen), con.execute("SELECT n FROM t WHERE id = 1").fetchall())
+        """
+    )
+    assert done.stdout == "8\n4 [(3,)]\n", (done.stdout, done.stderr)
+
+
+def test_a_busy_connection_gives_another(con):
+    thread = threading.Thread(target=lambda: pytest.raises(seracdb.QueryCanceled, lambda: con.execute(LONG).fetchall()))
+    thread.start()
+    time.sleep(0.2)
+    with con.connect() as other:
+        assert other.execute("SELECT 1").fetchall() == [(1,)]
+    con.cancel()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+
+
+def test_a_fork_beside_a_thread_that_opens_a_database(tmp_path):
+    done = run(
+        f"""
+        import os, seracdb, signal, threading, time
+        stop = threading.Event()
+
+        def open_and_close():
+            while not stop.is_set():
+                seracdb.connect({str(tmp_path / "parent")!r}).close()
+
+        thread = threading.Thread(target=open_and_close)
+        thread.start()
+        for at in range(10):
+            time.sleep(0.01)
+            child = os.fork()
+            if child == 0:
+                # Ends a child that waits.
+                signal.alarm(20)
+                seracdb.connect({str(tmp_path)!r} + f"/child{{at}}").close()
+                os._exit(0)
+            _, status = os.waitpid(child, 0)
+            print(os.waitstatus_to_exitcode(status), end="")
+        stop.set()
+        thread.join()
+        """
+    )
+    assert done.stdout == "0" * 10, done.stderr
+
+
 def test_a_cursor_in_use_is_refused_elsewhere(con):
     # Its first rows come at once, the next one after minutes.
     cursor = con.execute("SELECT i FROM generate_series(1, 2000000000) AS g (i) WHERE i < 20000 OR i % 7 = 8")
