@@ -4,9 +4,9 @@
 use crate::error::{self, IntoPython};
 use crate::rows::QueryRows;
 use crate::wait;
-use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader, StructArray};
-use arrow::compute::{can_cast_types, cast};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{Array, RecordBatch, RecordBatchIterator, RecordBatchReader, StructArray};
+use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
@@ -18,6 +18,7 @@ use seracdb::engine::ArrowScan;
 use seracdb::wire;
 use std::collections::VecDeque;
 use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 const STREAM: &CStr = c"arrow_array_stream";
@@ -105,28 +106,77 @@ impl RecordBatchReader for TableReader {
     }
 }
 
-/// The columns of a reader in other types, as a consumer has asked for.
-struct Converted<R> {
+/// A reader for C: it gives columns in the types that a consumer has asked for, and an error where
+/// it would panic, which C does not know.
+struct Exported<R> {
     reader: R,
-    schema: SchemaRef,
+    /// The schema that was asked for; `None` for the reader's own.
+    wanted: Option<SchemaRef>,
 }
 
-impl<R: RecordBatchReader> Iterator for Converted<R> {
+fn converted(batch: &RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    // A value that the type does not have is an error, and not NULL.
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let columns = batch.columns().iter().zip(wanted.fields());
+    let columns = columns.map(|(column, field)| cast_with_options(column, field.data_type(), &options));
+    RecordBatch::try_new(wanted.clone(), columns.collect::<Result<_, _>>()?)
+}
+
+impl<R: RecordBatchReader> Iterator for Exported<R> {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let convert = |batch: RecordBatch| {
-            let columns = batch.columns().iter().zip(self.schema.fields());
-            let columns = columns.map(|(column, field)| cast(column, field.data_type())).collect::<Result<_, _>>()?;
-            RecordBatch::try_new(self.schema.clone(), columns)
+        let next = || {
+            let batch = self.reader.next()?;
+            Some(match &self.wanted {
+                Some(wanted) => batch.and_then(|batch| converted(&batch, wanted)).map_err(plain),
+                None => batch,
+            })
         };
-        self.reader.next().map(|batch| batch.and_then(convert).map_err(plain))
+        catch_unwind(AssertUnwindSafe(next)).unwrap_or_else(|_| Some(Err(plain("reading the rows has panicked"))))
     }
 }
 
-impl<R: RecordBatchReader> RecordBatchReader for Converted<R> {
+impl<R: RecordBatchReader> RecordBatchReader for Exported<R> {
     fn schema(&self) -> SchemaRef {
-        self.schema.clone()
+        self.wanted.clone().unwrap_or_else(|| self.reader.schema())
+    }
+}
+
+/// Whether the values of one type are the same values in another, or none of it: then converting
+/// them is an error. A number with digits behind the point is no integer, nor a time a date.
+fn keeps_values(own: &DataType, wanted: &DataType) -> bool {
+    use DataType::*;
+    let is_text = |of: &DataType| matches!(of, Utf8 | LargeUtf8 | Utf8View);
+    let is_bytes = |of: &DataType| matches!(of, Binary | LargeBinary | BinaryView | FixedSizeBinary(_));
+    let digits = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 3,
+        TimeUnit::Microsecond => 6,
+        TimeUnit::Nanosecond => 9,
+    };
+    match (own, wanted) {
+        _ if own == wanted || (is_text(own) && is_text(wanted)) || (is_bytes(own) && is_bytes(wanted)) => true,
+        (Null, _) => true,
+        (Dictionary(_, values), _) => keeps_values(values, wanted),
+        (_, Dictionary(_, values)) => keeps_values(own, values),
+        (own, wanted) if own.is_integer() && wanted.is_integer() => true,
+        (Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32, Float64) | (Float16 | Float32, Float64) => true,
+        (own, Decimal128(..) | Decimal256(..)) if own.is_integer() => true,
+        (
+            Decimal32(_, own) | Decimal64(_, own) | Decimal128(_, own) | Decimal256(_, own),
+            Decimal32(_, wanted) | Decimal64(_, wanted) | Decimal128(_, wanted) | Decimal256(_, wanted),
+        ) => wanted >= own,
+        (Date32, Date64 | Timestamp(_, None)) => true,
+        (Timestamp(own, zone), Timestamp(wanted, other)) => {
+            zone.is_some() == other.is_some() && digits(wanted) >= digits(own)
+        }
+        (Time32(own) | Time64(own), Time32(wanted) | Time64(wanted)) => digits(wanted) >= digits(own),
+        (
+            List(own) | LargeList(own) | ListView(own) | LargeListView(own) | FixedSizeList(own, _),
+            List(wanted) | LargeList(wanted) | ListView(wanted) | LargeListView(wanted),
+        ) => keeps_values(own.data_type(), wanted.data_type()),
+        _ => false,
     }
 }
 
@@ -140,7 +190,8 @@ fn wished(requested: Option<&Bound<'_, PyAny>>, own: &Schema) -> PyResult<Option
     let requested = Schema::try_from(unsafe { pointer.cast::<FFI_ArrowSchema>().as_ref() })
         .map_err(|error| PyValueError::new_err(error.to_string()))?;
     let can = |(own, wanted): (&Arc<Field>, &Arc<Field>)| {
-        own.name() == wanted.name() && can_cast_types(own.data_type(), wanted.data_type())
+        let (from, to) = (own.data_type(), wanted.data_type());
+        own.name() == wanted.name() && keeps_values(from, to) && can_cast_types(from, to)
     };
     let fits = own.fields().len() == requested.fields().len() && own.fields().iter().zip(requested.fields()).all(can);
     Ok((fits && own.fields() != requested.fields()).then(|| Arc::new(requested)))
@@ -155,10 +206,8 @@ pub fn capsule<'py>(
     reader: impl RecordBatchReader + Send + 'static,
     requested: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    let stream = match wished(requested, &reader.schema())? {
-        Some(schema) => FFI_ArrowArrayStream::new(Box::new(Converted { reader, schema })),
-        None => FFI_ArrowArrayStream::new(Box::new(reader)),
-    };
+    let wanted = wished(requested, &reader.schema())?;
+    let stream = FFI_ArrowArrayStream::new(Box::new(Exported { reader, wanted }));
     PyCapsule::new_with_value(py, stream, STREAM)
 }
 
@@ -191,11 +240,19 @@ impl Iterator for Batches {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self {
+        let next = match self {
             Self::Stream(reader) => reader.next(),
             Self::Whole(batches) => batches.pop_front().map(Ok),
-        }
+        };
+        next.map(|batch| batch.and_then(validated))
     }
+}
+
+/// A batch whose texts are UTF-8, and whose offsets and keys stay within their columns: Arrow's C
+/// interface promises it, and our code relies on it.
+fn validated(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
+    batch.columns().iter().try_for_each(|column| column.to_data().validate_full())?;
+    Ok(batch)
 }
 
 fn of_stream(capsule: &Bound<'_, PyAny>) -> PyResult<Frame> {
@@ -214,6 +271,9 @@ fn of_array(capsules: &Bound<'_, PyAny>) -> PyResult<Frame> {
     // SAFETY: a capsule of this name holds this struct. It is moved out, and the capsule left with
     // an empty one, which has nothing to release.
     let array = unsafe { FFI_ArrowArray::from_raw(array.cast().as_ptr()) };
+    if array.is_released() {
+        return Err(PyValueError::new_err("the array has been taken out of its capsule already"));
+    }
     // SAFETY: a capsule of this name holds this struct, which is only looked at; the array is of
     // this schema, as the interface promises.
     let data = unsafe { from_ffi(array, schema.cast::<FFI_ArrowSchema>().as_ref()) };
@@ -222,7 +282,11 @@ fn of_array(capsules: &Bound<'_, PyAny>) -> PyResult<Frame> {
         let message = format!("an array of {} has no columns: give a frame or a record batch", data.data_type());
         return Err(PyTypeError::new_err(message));
     }
-    let batch = RecordBatch::from(StructArray::from(data));
+    let rows = StructArray::from(data);
+    if rows.null_count() > 0 {
+        return Err(PyValueError::new_err("a row of a frame is no NULL: its values may be"));
+    }
+    let batch = RecordBatch::from(rows);
     Ok(Frame { schema: batch.schema(), batches: Batches::Whole([batch].into()) })
 }
 

@@ -70,6 +70,9 @@ impl Connection {
         autocommit: bool,
         of: Option<&Bound<'_, Self>>,
     ) -> PyResult<Self> {
+        if of.is_none() && path.as_os_str().is_empty() {
+            return Err(PyValueError::new_err("the path of a database is not empty: \":memory:\" is in memory"));
+        }
         if threads == Some(0) {
             return Err(PyValueError::new_err("a query has at least one thread"));
         }

@@ -55,10 +55,20 @@ fn is_missing(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(matches!(name.to_str()?, "NaTType" | "NAType"))
 }
 
-/// Microseconds of a `timedelta`, which may be of any sign.
-fn micros_of_delta(delta: &Bound<'_, PyAny>) -> PyResult<i64> {
+/// Days of a `timedelta`, of any sign, and the microseconds behind them, which are less than a day.
+fn parts_of_delta(delta: &Bound<'_, PyAny>) -> PyResult<(i32, i64)> {
     let part = |name: &str| delta.getattr(name)?.extract::<i64>();
-    Ok(part("days")? * DAY + part("seconds")? * 1_000_000 + part("microseconds")?)
+    Ok((delta.getattr("days")?.extract()?, part("seconds")? * 1_000_000 + part("microseconds")?))
+}
+
+/// The text of a string. SQL's texts have no zero bytes.
+fn text<'a>(string: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
+    let text = string.to_str()?;
+    if text.as_bytes().contains(&0) {
+        let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
+        return Err(error::data(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message));
+    }
+    Ok(text)
 }
 
 fn days(date: &Bound<'_, PyAny>) -> PyResult<i32> {
@@ -82,15 +92,16 @@ fn micros_of_time(time: &Bound<'_, PyAny>) -> PyResult<i64> {
 fn micros_of_datetime(types: &PythonTypes, datetime: &Bound<'_, PyAny>) -> PyResult<(i64, bool)> {
     let utc = !datetime.getattr("tzinfo")?.is_none();
     let epoch = if utc { &types.epoch_utc } else { &types.epoch };
-    Ok((micros_of_delta(&datetime.sub(epoch.bind(datetime.py()))?)?, utc))
+    let (days, micros) = parts_of_delta(&datetime.sub(epoch.bind(datetime.py()))?)?;
+    Ok((i64::from(days) * DAY + micros, utc))
 }
 
 fn interval(types: &PythonTypes, object: &Bound<'_, PyAny>) -> PyResult<Option<IntervalValue>> {
     let (months, days, micros): (i32, i32, i64) = if is_a(object, &types.interval)? {
         object.extract()?
     } else if is_a(object, &types.timedelta)? {
-        let days = object.getattr("days")?.extract::<i32>()?;
-        (0, days, micros_of_delta(object)? - i64::from(days) * DAY)
+        let (days, micros) = parts_of_delta(object)?;
+        (0, days, micros)
     } else {
         return Ok(None);
     };
@@ -148,7 +159,7 @@ pub fn exact<'a>(
             .map(Exact::Value))
         }
         ColumnType::Utf8 => match object.cast_exact::<PyString>() {
-            Ok(text) => value(Value::Bytes(text.to_str()?.as_bytes())),
+            Ok(string) => value(Value::Bytes(text(string)?.as_bytes())),
             Err(_) => Ok(None),
         },
         ColumnType::Float64 if object.is_exact_instance_of::<PyFloat>() => value(Value::Float64(object.extract()?)),
@@ -234,8 +245,8 @@ fn nested(types: &PythonTypes, object: &Bound<'_, PyAny>, depth: usize) -> PyRes
             Err(_) => number(&object.py().get_type::<PyInt>().call_method1("__repr__", (object,))?),
         };
     }
-    if let Ok(text) = object.cast::<PyString>() {
-        return Ok(ScalarValue::Utf8(Some(text.to_str()?.to_owned())));
+    if let Ok(string) = object.cast::<PyString>() {
+        return Ok(ScalarValue::Utf8(Some(text(string)?.to_owned())));
     }
     if object.is_instance_of::<PyFloat>() {
         return Ok(ScalarValue::Float64(Some(object.extract()?)));
@@ -284,13 +295,25 @@ fn nested(types: &PythonTypes, object: &Bound<'_, PyAny>, depth: usize) -> PyRes
     other(types, object, depth)
 }
 
+/// NumPy's times in microseconds where their unit is smaller: Python has no object for these, so
+/// NumPy would tell a bare number. So it does for lengths of time without a fixed length.
+fn in_micros<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let data_type = object.getattr("dtype")?.getattr("str")?.extract::<String>()?;
+    match data_type.trim_start_matches(['<', '>', '=']) {
+        "M8[ns]" | "M8[ps]" | "M8[fs]" | "M8[as]" => object.call_method1("astype", ("M8[us]",)),
+        "m8[ns]" | "m8[ps]" | "m8[fs]" | "m8[as]" => object.call_method1("astype", ("m8[us]",)),
+        "m8" | "m8[M]" | "m8[Y]" => Err(PyTypeError::new_err(format!("NumPy's {data_type} has no fixed length"))),
+        _ => Ok(object.clone()),
+    }
+}
+
 /// Objects of other packages: those of NumPy tell their value as one of Python's.
 fn other(types: &PythonTypes, object: &Bound<'_, PyAny>, depth: usize) -> PyResult<ScalarValue> {
     let class = object.get_type();
     let module = class.module()?;
     let is_numpy = module.to_str()?.split('.').next() == Some("numpy");
     if is_numpy && depth <= MOST_DIMENSIONS {
-        let value = object.call_method0("tolist")?;
+        let value = in_micros(object)?.call_method0("tolist")?;
         if !value.get_type().is(&class) {
             return nested(types, &value, depth + 1);
         }
@@ -427,13 +450,22 @@ pub fn constant(types: &PythonTypes, object: &Bound<'_, PyAny>, column_type: Col
     if given.is_null() {
         return ScalarValue::try_from(&wanted).map_err(|error| PyTypeError::new_err(error.to_string()));
     }
+    let cast = |value: &ScalarValue| value.cast_to(&wanted).ok().filter(|cast| !cast.is_null());
     let given = match (&given, column_type) {
         (_, ColumnType::Numeric) => wire::number_of(&given).ok().flatten(),
-        (ScalarValue::LargeBinary(_), ColumnType::Decimal { precision, scale }) => {
+        (ScalarValue::LargeBinary(_) | ScalarValue::Utf8(_), ColumnType::Decimal { precision, scale }) => {
             let unscaled = scaled(object.str()?.to_str()?, precision, scale);
             unscaled.map(|unscaled| ScalarValue::Decimal128(Some(unscaled), precision, scale))
         }
-        _ => given.cast_to(&wanted).ok().filter(|cast| !cast.is_null()),
+        // A number with its own digits: by its text.
+        (ScalarValue::LargeBinary(_), _) if wanted.is_numeric() => {
+            cast(&ScalarValue::Utf8(Some(object.str()?.to_str()?.to_owned())))
+        }
+        (ScalarValue::LargeBinary(_), _) => None,
+        // Any number may be compared with the nearest REAL.
+        (ScalarValue::Utf8(_), _) | (_, ColumnType::Float32) => cast(&given),
+        // The same value: 1.5 is no integer, and a time of day is no date.
+        _ => cast(&given).filter(|cast| cast.cast_to(&given.data_type()).is_ok_and(|back| back == given)),
     };
     given.ok_or_else(|| {
         let shown = object.repr().map(|shown| shown.to_string()).unwrap_or_default();

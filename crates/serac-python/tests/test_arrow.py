@@ -114,6 +114,33 @@ def test_a_consumer_may_ask_for_other_types(con):
     assert table.schema.types == wanted.types and table.to_pylist() == [{"a": 1, "t": "x"}]
 
 
+def test_other_types_have_the_same_values(con):
+    def read(text, wanted):
+        cursor = con.execute(f"SELECT {text} AS a")
+        schema = pyarrow.schema([("a", wanted)])
+        return pyarrow.RecordBatchReader.from_stream(cursor, schema=schema).read_all()["a"]
+
+    for text, wanted in [
+        ("7", pyarrow.int8()),
+        ("7", pyarrow.float64()),
+        ("1.5::numeric(5, 2)", pyarrow.decimal256(40, 4)),
+        ("timestamp '2024-01-01 10:00:00'", pyarrow.timestamp("ns")),
+        ("'x'", pyarrow.dictionary(pyarrow.int32(), pyarrow.string())),
+    ]:
+        assert read(text, wanted).type == wanted, text
+    # A wish with which values would be others is not granted.
+    for text, wanted, value in [
+        ("1.5::double precision", pyarrow.int32(), 1.5),
+        ("1.55::numeric(5, 2)", pyarrow.decimal128(5, 1), decimal.Decimal("1.55")),
+        ("timestamp '2024-01-01 10:00:00'", pyarrow.date32(), dt.datetime(2024, 1, 1, 10)),
+        ("timestamp '2024-01-01 10:00:00.5'", pyarrow.timestamp("s"), dt.datetime(2024, 1, 1, 10, 0, 0, 500_000)),
+        ("'x'", pyarrow.int32(), "x"),
+    ]:
+        assert read(text, wanted).to_pylist() == [value], text
+    with pytest.raises(pyarrow.ArrowInvalid, match="300"):
+        read("300", pyarrow.int8())
+
+
 def test_an_abandoned_frame_frees_the_session(con):
     for _ in range(20):
         con.execute("SELECT i FROM generate_series(1, 10000000) AS g (i)").reader().read_next_batch()

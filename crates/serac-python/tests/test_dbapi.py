@@ -274,6 +274,13 @@ def test_options(tmp_path):
         seracdb.connect(tmp_path / "file")
 
 
+def test_a_path_is_not_empty(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="not empty"):
+        seracdb.connect("")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_can_be_opened_again_after_closing(tmp_path):
     for round in range(3):
         with seracdb.connect(str(tmp_path / "db"), durability="off") as con:

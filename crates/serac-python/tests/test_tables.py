@@ -85,6 +85,44 @@ def test_filters_of_every_type(con):
         assert con.table("t").scan(["s"], [(name, "<>", value)]).arrow().num_rows == 0, name
 
 
+def test_a_condition_keeps_its_value_or_is_refused(con):
+    con.execute("CREATE TABLE t (i INT, d NUMERIC(10, 2), f DOUBLE PRECISION, r REAL, day DATE, b BOOLEAN, t TEXT)")
+    con.execute(
+        "INSERT INTO t SELECT i, i, i, i / 10.0, date '2024-01-01' + i, i % 2 = 0, i::text"
+        " FROM generate_series(1, 20) AS g (i)"
+    )
+
+    def found(*condition):
+        return con.table("t").scan(["i"], [condition]).arrow().num_rows
+
+    for condition, rows in [
+        (("i", "<", 10.0), 9),
+        (("i", "=", decimal.Decimal("10")), 1),
+        (("d", "<", decimal.Decimal("10.5")), 10),
+        (("d", "<", 10.5), 10),
+        (("d", "<", "10.5"), 10),
+        (("f", "<", 10), 9),
+        (("f", "<", decimal.Decimal("2.5")), 2),
+        (("r", "=", 0.1), 1),
+        (("day", "<", dt.datetime(2024, 1, 3)), 1),
+        (("t", "=", 5), 1),
+    ]:
+        assert found(*condition) == rows, condition
+    for condition in [
+        ("i", "<", 10.7),
+        ("i", "=", 1.5),
+        ("i", "<", decimal.Decimal("10.7")),
+        ("d", "=", 1.005),
+        ("d", "=", "1.005"),
+        ("f", "<", 2**53 + 1),
+        ("day", "<", dt.datetime(2024, 1, 3, 12)),
+        ("b", "=", 2),
+        ("t", "=", decimal.Decimal("5")),
+    ]:
+        with pytest.raises(TypeError, match="is no value"):
+            found(*condition)
+
+
 def test_scans_see_the_connections_transaction(con):
     con.execute("CREATE TABLE t (a INT)")
     other = con.connect()
@@ -202,6 +240,34 @@ def test_what_cannot_be_appended(con):
         con.append("t", pyarrow.table({"other": [1]}))
     with pytest.raises(ValueError, match="if_exists"):
         con.append("t", pyarrow.table({"id": [1]}), if_exists="maybe")
+    with pytest.raises(ValueError, match="NULL"):
+        con.append("t", pyarrow.array([{"id": 1}, None]))
+
+    class Once:
+        capsules = pyarrow.record_batch({"id": [1]}).__arrow_c_array__()
+
+        def __arrow_c_array__(self, requested_schema=None):
+            return self.capsules
+
+    assert con.append("t", Once()) == 1
+    with pytest.raises(ValueError, match="already"):
+        con.append("t", Once())
+
+
+def test_memory_that_is_no_arrow_is_refused(con):
+    con.execute("CREATE TABLE t (name TEXT)")
+
+    def texts(offsets, data):
+        offsets = pyarrow.array(offsets, pyarrow.int32()).buffers()[1]
+        return pyarrow.StringArray.from_buffers(2, offsets, pyarrow.py_buffer(data))
+
+    for name in [texts([0, 2, 2], b"\xff\xfe"), texts([0, 20_000_000, 4], b"abcd"), texts([3, 1, 4], b"abcd")]:
+        batch = pyarrow.record_batch([name], names=["name"])
+        for frame in [batch, pyarrow.Table.from_batches([batch])]:
+            with pytest.raises(seracdb.Error):
+                con.append("t", frame)
+    assert con.append("t", pyarrow.record_batch([texts([0, 2, 4], b"abcd")], names=["name"])) == 2
+    assert con.execute("SELECT name FROM t").fetchall() == [("ab",), ("cd",)]
 
 
 def test_types_of_frames(con):

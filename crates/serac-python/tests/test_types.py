@@ -161,12 +161,36 @@ def test_objects_of_other_packages(con):
         (numpy.array([1, 2]), [1, 2]),
         (numpy.datetime64("2024-01-02T03:04:05"), dt.datetime(2024, 1, 2, 3, 4, 5)),
         (pandas.Timestamp("2024-01-02 03:04:05"), dt.datetime(2024, 1, 2, 3, 4, 5)),
+        (numpy.datetime64("2024-01-02T03:04:05.000006", "ns"), dt.datetime(2024, 1, 2, 3, 4, 5, 6)),
+        (numpy.datetime64("NaT", "ns"), None),
+        (numpy.timedelta64(5_000, "ns"), dt.timedelta(microseconds=5)),
+        (numpy.array(["2024-01-02"], "datetime64[ns]"), [dt.datetime(2024, 1, 2)]),
         (pandas.NaT, None),
         (pandas.NA, None),
         (bytearray(b"x"), b"x"),
         (memoryview(b"x"), b"x"),
     ]:
         assert con.execute("SELECT $1", (value,)).fetchone() == (back,), value
+
+
+def test_lengths_of_time_without_a_length_are_refused(con):
+    for value in [numpy.timedelta64(2, "M"), numpy.timedelta64(2, "Y"), numpy.timedelta64(2)]:
+        with pytest.raises(TypeError, match="no fixed length"):
+            con.execute("SELECT $1", (value,))
+
+
+def test_texts_have_no_zero_bytes(con):
+    con.execute("CREATE TABLE t (id INT PRIMARY KEY, name TEXT)")
+    insert = con.prepare("INSERT INTO t VALUES ($1, $2)")
+    assert insert(1, "plain") == 1
+    for use in [lambda: insert(2, "a\0b"), lambda: con.execute("SELECT $1::text", ("a\0b",))]:
+        with pytest.raises(seracdb.DataError, match="0x00"):
+            use()
+
+
+def test_the_longest_intervals(con):
+    for value in [dt.timedelta.max, dt.timedelta.min]:
+        assert con.execute("SELECT $1", (value,)).fetchone() == (value,)
 
 
 def test_arrays_as_conditions(con):
