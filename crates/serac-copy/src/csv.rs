@@ -278,6 +278,8 @@ impl<R: CopyInput> CsvReader<R> {
                         let Some(&end) = rest.get(length) else { break };
                         at += 1;
                         if end == quote {
+                            // A quote that no text has, for data without quotes.
+                            text_in_line(&[end], begun)?;
                             (place, is_quoted) = (Place::Quoted, true);
                         } else if end == delimiter {
                             self.fields.push(Field { end: self.bytes.len(), is_quoted });

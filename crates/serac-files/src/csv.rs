@@ -290,8 +290,10 @@ mod tests {
         let many = ",".repeat(MOST_COLUMNS);
         let error = look(many.as_bytes(), true, &request(), None, None).unwrap_err();
         assert_eq!(error.sqlstate, sqlstate::TOO_MANY_COLUMNS);
-        let error = look(b"a,b\n\xff\xfe,1\n", true, &request(), None, None).unwrap_err();
-        assert_eq!(error.sqlstate, sqlstate::CHARACTER_NOT_IN_REPERTOIRE);
+        for text in [&b"a,b\n\xff\xfe,1\n"[..], b"a\n5\" \xff pipe\xff\n"] {
+            let error = look(text, true, &request(), None, None).unwrap_err();
+            assert_eq!(error.sqlstate, sqlstate::CHARACTER_NOT_IN_REPERTOIRE);
+        }
     }
 
     #[test]

@@ -165,6 +165,18 @@ async fn a_file_of_one_row_has_a_header_if_the_others_have() {
 }
 
 #[tokio::test]
+async fn quotes_within_fields_are_characters_of_files_without_quotes() {
+    let mut files = Files::new();
+    files.write("pipes.csv", "size,price\n5\" pipe,2\n6\" pipe,3\n");
+    assert_eq!(files.rows("SELECT * FROM '$/pipes.csv' ORDER BY 1").await, ["5\" pipe|2", "6\" pipe|3"]);
+    files.write("quoted.csv", "size,price\n\"5\"\" pipe\",2\n");
+    assert_eq!(files.rows("SELECT * FROM '$/quoted.csv'").await, ["5\" pipe|2"]);
+    // Bytes that are no text are errors, also where there is no quote.
+    files.write("bytes.csv", b"a,b\n1,x\xffy,z\xff\n");
+    files.fails("SELECT * FROM read_csv('$/bytes.csv', quote => '', header => true)", "22021", &["0xff"]).await;
+}
+
+#[tokio::test]
 async fn values_behind_the_sample_lose_nothing() {
     let mut files = Files::new();
     for (name, first, later) in [
