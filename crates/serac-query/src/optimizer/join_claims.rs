@@ -4,7 +4,8 @@
 //!   join, too. If the join fills rows of this input with NULL, the column has two values there.
 //! - If both inputs are in an order, it assumes that the rows are in both orders, one behind the
 //!   other. If a key occurs several times on the side whose order the join keeps, the rows of the
-//!   other side repeat for each of them.
+//!   other side repeat for each of them. The order of an input may come later, with the sort that a
+//!   window below needs.
 //!
 //! With such a property, a sort is dropped, and an aggregation ends groups too early. So the input
 //! that misleads is hidden behind an operator that states nothing. Above the joins that need the
@@ -78,7 +79,19 @@ fn misleading_inputs(node: &Arc<dyn ExecutionPlan>) -> [bool; 2] {
     };
     let inputs = node.children();
     let has_constants = |side: usize| !inputs[side].equivalence_properties().constants().is_empty();
-    // A hash join keeps the order of its right input alone.
-    let is_built_in_order = is_hash && inputs[0].output_ordering().is_some();
+    // Such hash joins keep the order of their right input, and of it alone.
+    let keeps_order = is_hash && matches!(join_type, JoinType::Inner | JoinType::Right);
+    let is_built_in_order = keeps_order && may_be_in_order(inputs[0]);
     [is_built_in_order || (filled[0] && has_constants(0)), filled[1] && has_constants(1)]
+}
+
+/// Whether rows are in an order, or may be in one when the rules that look for sorts have put them
+/// below the operators that need them.
+fn may_be_in_order(rows: &Arc<dyn ExecutionPlan>) -> bool {
+    fn needs_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
+        !plan.is::<Unknown>()
+            && (plan.required_input_ordering().iter().any(Option::is_some)
+                || plan.children().into_iter().any(needs_order))
+    }
+    rows.output_ordering().is_some() || needs_order(rows)
 }

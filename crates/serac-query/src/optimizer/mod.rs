@@ -12,7 +12,8 @@
 //! | `unnest` | correlated subqueries as joins |
 //! | `volatile_columns` | volatile functions in columns that nobody reads |
 //! | `volatile_calls` | calls of volatile functions that are written alike |
-//! | `grouping_sets`, `join_claims`, `true_keys`, `repeated_keys` | what DataFusion concludes without reason |
+//! | `grouping_sets`, `join_claims`, `branch_constants`, `true_keys`, `repeated_keys` | what DataFusion concludes without reason |
+//! | `window_keys` | an order that DataFusion does not see |
 //! | `unknown` | an operator that states nothing about its rows |
 //! | `given_orders`, `source_order`, `lost_orders` | orders of rows that DataFusion does not keep |
 //! | `filters`, `cross_joins`, `empty_branches` | rules of DataFusion, kept from what they would lose |
@@ -22,6 +23,7 @@
 //! | `asking` | the end of planning that nobody waits for |
 
 mod asking;
+mod branch_constants;
 mod checked_arithmetic;
 mod common_types;
 mod cross_joins;
@@ -48,8 +50,10 @@ mod unknown;
 mod unnest;
 mod volatile_calls;
 mod volatile_columns;
+mod window_keys;
 
 pub use asking::{Analyzing, AskingAnalyzer, AskingPhysical, AskingRule, Optimizing, Physical};
+pub use branch_constants::BranchConstants;
 pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of};
 pub use common_types::{CommonTypes, with_common_types};
 pub use cross_joins::CrossJoins;
@@ -73,3 +77,4 @@ pub use true_keys::TrueKeys;
 pub use unnest::Unnest;
 pub use volatile_calls::VolatileCalls;
 pub use volatile_columns::{Planner, VolatileColumns};
+pub use window_keys::WindowKeys;

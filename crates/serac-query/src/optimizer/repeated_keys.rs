@@ -1,14 +1,16 @@
 //! Sort keys that stand twice in an ORDER BY of an aggregate, or of DISTINCT ON, which becomes
 //! aggregates: the second decides nothing. DataFusion drops it from the order, but still hands its
-//! values to the accumulators, which then look for too many keys.
+//! values to the accumulators, which then look for too many keys. Keys may also become the same when
+//! they are simplified.
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::Sort;
-use datafusion::logical_expr::logical_plan::{Distinct, DistinctOn};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::logical_plan::{Aggregate, Distinct, DistinctOn};
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
 use serac_functions::rewrite_typed;
 
 /// Drops sort keys that stand twice.
@@ -69,5 +71,37 @@ impl AnalyzerRule for RepeatedKeys {
             plan => Ok(Transformed::no(plan)),
         })?;
         rewrite_typed(plan.data, has_repeated, rewrite)
+    }
+}
+
+impl OptimizerRule for RepeatedKeys {
+    fn name(&self) -> &str {
+        "repeated_keys"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match plan {
+            LogicalPlan::Aggregate(Aggregate { input, group_expr, aggr_expr, schema, .. })
+                if aggr_expr.iter().any(|call| call.exists(|part| Ok(has_repeated(part))).unwrap_or(true)) =>
+            {
+                let names = NamePreserver::new_for_projection();
+                let calls = aggr_expr.into_iter().map(|call| {
+                    let name = names.save(&call);
+                    Ok(name.restore(call.transform_up(|part| rewrite(part, &schema)).data()?))
+                });
+                let calls = calls.collect::<Result<Vec<_>>>()?;
+                let aggregate = Aggregate::try_new_with_schema(input, group_expr, calls, schema.clone())?;
+                Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
+            }
+            other => Ok(Transformed::no(other)),
+        }
     }
 }

@@ -5,9 +5,10 @@ use crate::pipeline::pass::Origin::{Around, DataFusion, Ours};
 use crate::pipeline::pass::{Origin, Pass, Stage, Work};
 use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, SmallConstants, UuidTypes};
 use serac_query::optimizer::{
-    Analyzing, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters, FloatCases,
-    FloatZeros, GivenOrders, GroupingSets, InLists, JoinClaims, JoinOrder, LostOrders, NullSafe, Optimizing, Physical,
-    RepeatedKeys, SetOperations, SourceOrder, TextPredicates, Unnest, VolatileCalls, VolatileColumns,
+    Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters,
+    FloatCases, FloatZeros, GivenOrders, GroupingSets, InLists, JoinClaims, JoinOrder, LostOrders, NullSafe,
+    Optimizing, Physical, RepeatedKeys, SetOperations, SourceOrder, TextPredicates, Unnest, VolatileCalls,
+    VolatileColumns, WindowKeys,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use std::sync::Arc;
@@ -85,6 +86,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(logical("text_predicates", Ours(|_| Arc::new(TextPredicates)), "Tests predicates on texts below joins that would carry the texts for nothing else.")),
     optional(logical("join_order", Ours(|_| Arc::new(JoinOrder)), "Puts inner joins in the order that estimates find cheapest, once filters have reached the tables.")),
     logical("optimize_projections", DataFusion, "Reads only the columns that are needed, which alone need privileges."),
+    logical("repeated_keys", Ours(|_| Arc::new(RepeatedKeys)), "Drops sort keys of aggregates that have become the same."),
     logical("float_zeros", Ours(|_| Arc::new(FloatZeros)), "Makes 0 of -0 where DataFusion orders or joins floats by their bits."),
 
     // Physical plans.
@@ -97,6 +99,8 @@ pub(super) static PASSES: &[Pass] = &[
     optional(physical("FilterPushdown", Around(ByNames::around), "Hands filters down to the scans.")),
     optional(physical("WindowTopN", DataFusion, "Keeps the first rows of each partition of a window alone.")),
     physical("join_claims", Ours(|_| Arc::new(JoinClaims)), "Keeps joins from false conclusions about the order of their rows."),
+    physical("branch_constants", Ours(|_| Arc::new(BranchConstants)), "Keeps the constants of a union's branches among the keys by which it is sorted."),
+    physical("window_keys", Ours(|_| Arc::new(WindowKeys)), "Lets windows see that their rows are in order where columns are equal."),
     physical("EnsureRequirements", DataFusion, "Sorts and distributes rows as operators need them."),
     physical("source_order", Ours(|_| Arc::new(SourceOrder)), "Keeps the order of a single stream of rows."),
     optional(physical("CombinePartialFinalAggregate", DataFusion, "Makes one aggregation of two steps between which nothing is distributed.")),
