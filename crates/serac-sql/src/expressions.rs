@@ -4,7 +4,7 @@
 use crate::error::{Result, SqlError};
 use crate::identifiers::quote;
 use crate::kept_expression::KeptExpression;
-use crate::limits::check_statement;
+use crate::limits::{check_statement, keep_statement_here};
 use crate::{binding, deep};
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::compute::concat;
@@ -73,7 +73,11 @@ impl KeptExpression<'_> {
     pub(crate) fn values(&self, state: &SessionState, batch: &RecordBatch) -> Result<ArrayRef> {
         deep::with_room_if(self.text.len() > SHORT, || {
             let schema = DFSchema::try_from(batch.schema().as_ref().clone())?;
-            let expr = state.create_physical_expr(self.planned(state, &schema)?, &schema)?;
+            let expr = self.planned(state, &schema)?;
+            if expr.is_volatile() {
+                keep_statement_here();
+            }
+            let expr = state.create_physical_expr(expr, &schema)?;
             let [mut most, limit] = PIECES;
             let (mut start, mut pieces) = (0, Vec::new());
             loop {

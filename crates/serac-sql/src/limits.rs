@@ -114,7 +114,11 @@ impl End {
         Self { elsewhere: Some(Instant::now() + PATIENCE), ..Self::new(cancel, timeout) }
     }
 
-    fn check(&self) -> Result<()> {
+    /// To be called now and then.
+    ///
+    /// # Errors
+    /// 57014 when the statement is cancelled or its time is over; [`ELSEWHERE`].
+    pub(crate) fn check(&self) -> Result<()> {
         // Relaxed: as in `CancelHandle`.
         if self.cancels.load(Ordering::Relaxed) != self.before {
             return Err(cancelled());
@@ -155,6 +159,16 @@ thread_local! {
 /// 57014 when the statement is cancelled or its time is over.
 pub(crate) fn check_statement() -> Result<()> {
     RUNNING.with_borrow(|end| end.as_ref().map_or(Ok(()), End::check))
+}
+
+/// Keeps this thread's statement where it is: it is about to do what would be done twice if it went
+/// on elsewhere, as taking an advisory lock.
+pub(crate) fn keep_statement_here() {
+    RUNNING.with_borrow_mut(|end| {
+        if let Some(end) = end {
+            end.elsewhere = None;
+        }
+    });
 }
 
 impl Limits {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 /// A statement's output, with rows as they come.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a statement has one, which lives on the stack")]
 pub enum StatementStream<'s> {
     /// Rows.
     Rows(RowStream<'s>),

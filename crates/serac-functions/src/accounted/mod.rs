@@ -386,8 +386,8 @@ impl OptimizerRule for SmallConstants {
     }
 }
 
-/// The result of `compute`, in which large results are errors.
-pub(crate) fn folding<T>(compute: impl FnOnce() -> T) -> T {
+/// Runs what simplifies expressions, so that it makes no large constants.
+pub fn folding<T>(simplify: impl FnOnce() -> T) -> T {
     /// Says it again, also after a panic.
     struct Before(bool);
     impl Drop for Before {
@@ -396,7 +396,7 @@ pub(crate) fn folding<T>(compute: impl FnOnce() -> T) -> T {
         }
     }
     let _before = Before(FOLDING.replace(true));
-    compute()
+    simplify()
 }
 
 /// Makes views of long constant texts, which the rows of a batch share.

@@ -7,12 +7,14 @@ use super::expression::{Assignment, RowExpr, Typed};
 use super::parameters::{digits_of_numbers, is_by_value, types_of};
 use super::plan::{Action, After, Aggregate, Change, ConflictUpdate, Find, Insert, OnConflict, Plan, Query};
 use super::shape::{Shape, leaf, place_of, rewrite};
+use super::steps::folded;
 use crate::binding::{self, BoundWithNames};
 use crate::changes::index_of;
 use crate::changes::written::table_of;
 use crate::generated;
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::kept_expression::KeptExpression;
+use crate::limits::End;
 use crate::parsed::Source;
 use crate::point::prepared::{MOST_ROWS, claim_of, may_be_point};
 use crate::query::with_types;
@@ -38,7 +40,7 @@ use serac_functions::with_own_casts;
 use serac_pg::TypeId;
 use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use serac_storage::ColumnType;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 /// Parts of an expression.
@@ -60,6 +62,8 @@ struct Compilation<'s> {
     computes: Cell<bool>,
     /// Whether an expression asks for the time of the transaction.
     has_time: Cell<bool>,
+    /// The time for computing constants.
+    end: OnceCell<End>,
 }
 
 /// The columns of a result, and their types in the storage.
@@ -103,6 +107,7 @@ impl Session {
             is_volatile: Cell::new(false),
             computes: Cell::new(false),
             has_time: Cell::new(false),
+            end: OnceCell::new(),
         };
         match body {
             BoundBody::Query(plan, _) => compilation.select(plan, lock),
@@ -196,7 +201,9 @@ impl Compilation<'_> {
             .with_schema(Arc::new(compiler.schema.clone()))
             .with_config_options(self.state.config_options().clone())
             .build();
-        ExprSimplifier::new(context).simplify(expr).ok()
+        let timeout = self.session.shared.values.statement_timeout();
+        let end = self.end.get_or_init(|| End::of_shared_thread(&self.session.cancel, timeout));
+        folded(expr, &ExprSimplifier::new(context), end).ok()
     }
 
     fn compile(&self, expr: Expr, compiler: &mut Compiler<'_>) -> Option<Typed> {

@@ -1,6 +1,7 @@
 //! From bound expressions, analysed as DataFusion's are, to [`RowExpr`]s.
 
 use super::expression::{Arithmetic, ArrowExpr, RowExpr, Typed, column_type_of, integer_bits, owned, scale_of};
+use super::steps::in_steps;
 use crate::error::Result;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
@@ -263,6 +264,7 @@ impl<'s> Compiler<'s> {
         let schema = Arc::new(Schema::new(fields));
         self.computes.set(true);
         let physical = self.state.create_physical_expr(expr.clone(), &DFSchema::try_from(schema.clone()).ok()?).ok()?;
+        let physical = in_steps(physical).ok()?;
         let expr =
             RowExpr::Arrow(Arc::new(ArrowExpr { physical, schema, inputs, output, is_volatile: expr.is_volatile() }));
         Some(Typed { expr, column_type: output })

@@ -6,7 +6,7 @@
 
 use super::rows::Rows;
 use crate::error::{Result, SqlError};
-use crate::limits::check_statement;
+use crate::limits::{check_statement, keep_statement_here};
 use bumpalo::Bump;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::cast;
@@ -541,6 +541,9 @@ impl ArrowExpr {
     #[inline(never)]
     fn evaluate<'a>(&'a self, row: &Row<'a>) -> Result<Value<'a>> {
         check_statement()?;
+        if self.is_volatile {
+            keep_statement_here();
+        }
         let inputs = self.inputs.iter().zip(self.schema.fields()).map(|((input, column_type), field)| {
             let array = array_of(&[OwnedValue::from(&input.evaluate(row)?)], *column_type);
             Ok(if array.data_type() == field.data_type() { array } else { cast(&array, field.data_type())? })

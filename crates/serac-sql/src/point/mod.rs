@@ -35,6 +35,7 @@ pub(crate) mod prepared;
 mod rows;
 mod shape;
 pub(crate) mod state;
+mod steps;
 mod texts;
 
 use crate::conflicts::Conflicts;

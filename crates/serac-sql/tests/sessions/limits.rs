@@ -5,6 +5,7 @@ use datafusion::arrow::array::AsArray;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::common::ScalarValue;
 use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult, StatementStream, TransactionStatus, parse};
 use std::time::{Duration, Instant};
@@ -348,6 +349,60 @@ async fn statements_by_key_that_compute_for_long_run_elsewhere() {
     assert_eq!(number(&mut session, "SELECT count(*) FROM t WHERE v <> id").await, 0);
     session.execute("UPDATE t SET v = round(sqrt(v), 3) WHERE id = 9").await.unwrap();
     assert_eq!(number(&mut session, "SELECT v::int FROM t WHERE id = 9").await, 3);
+}
+
+/// What a statement computes before it leaves its thread is not done twice.
+#[tokio::test]
+async fn effects_happen_once_wherever_a_statement_ends() {
+    let db = database(None);
+    let mut session = Session::new(&db);
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY, e INT, x TEXT)").await.unwrap();
+    session.execute("INSERT INTO t VALUES (1, 60000, 'x'); CREATE SEQUENCE s").await.unwrap();
+    let slow = "length(sqrt(2::numeric * 10::numeric ^ e)::text) > 0, upper(x), lower(x)";
+    for round in 1..4 {
+        session.execute(&format!("SELECT pg_try_advisory_lock(7), {slow} FROM t WHERE id = 1")).await.unwrap();
+        for held in [1, 0] {
+            let unlocked = number(&mut session, "SELECT pg_advisory_unlock(7)::int").await;
+            assert_eq!(unlocked, held, "round {round}");
+        }
+        session.execute(&format!("SELECT nextval('s'), {slow} FROM t WHERE id = 1")).await.unwrap();
+        assert_eq!(number(&mut session, "SELECT currval('s')").await, round);
+    }
+}
+
+/// Constants of a statement are computed once, when it is compiled. They may take minutes, and
+/// gigabytes.
+#[tokio::test]
+async fn constants_end_with_their_statement() {
+    let db = database(None);
+    let mut session = Session::new(&db);
+    let number = |n: usize| format!("length(sqrt(2::numeric * 10::numeric ^ 30000 + {n})::text)");
+    let numbers: Vec<String> = (0..120).map(number).collect();
+    let numbers_in_row = numbers.join(", ");
+    session.execute("SET statement_timeout = 200").await.unwrap();
+    for slow in [format!("SELECT {numbers_in_row}"), format!("SELECT greatest({numbers_in_row})")] {
+        for round in 0..4 {
+            let begun = Instant::now();
+            let outcome = session.execute(&slow).await;
+            assert!(begun.elapsed() < Duration::from_secs(8), "round {round} took {:?}", begun.elapsed());
+            assert_eq!(outcome.unwrap_err().sqlstate, "57014");
+        }
+    }
+    // The same of parameters.
+    let parameters = numbers.iter().map(|number| number.replace("30000", "$1::int"));
+    let nested = format!("SELECT greatest({})", parameters.collect::<Vec<_>>().join(", "));
+    let mut prepared = session.prepare(&nested).unwrap();
+    assert!(prepared.is_point());
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let outcome = session.execute_prepared(&mut prepared, &[ScalarValue::Int32(Some(30_000))]).await;
+        assert!(begun.elapsed() < Duration::from_secs(8), "it took {:?}", begun.elapsed());
+        assert_eq!(outcome.unwrap_err().sqlstate, "57014");
+    }
+    session.execute("SET statement_timeout = 0").await.unwrap();
+    let large = session.prepare("SELECT repeat('a', 5000000)").unwrap();
+    assert!(large.is_point());
+    assert!(format!("{large:?}").len() < 1_000_000, "the plan keeps the text");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
