@@ -696,12 +696,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Some(_) if limit.is_some_and(|limit| limit < rows.len()) => {
                 portal.rest = Some(Rest { batches: [statement.batch(rows)?].into(), taken: 0, gone: 0, tag });
+                rows.give_back();
                 return Ok(Begun::GoesOn);
             }
             Some(_) => {
                 let types = (statement.column_types(), statement.column_widths());
                 (0..rows.len()).for_each(|row| put_point_row(&mut wire.out, rows, row, types, &portal.formats));
                 *row_count = rows.len() as u64;
+                rows.give_back();
                 wire.complete(&complete_tag(tag, *row_count));
                 portal.rest = Some(Rest::none(tag));
             }

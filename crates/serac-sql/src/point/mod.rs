@@ -408,6 +408,7 @@ impl Session {
             Ok(None) => Ok(None),
             Err(error) => Err(self.shown(error).await),
         };
+        rows.give_back();
         self.point.rows = rows;
         outcome
     }

@@ -30,6 +30,9 @@ struct Stored {
     high: u64,
 }
 
+/// Bytes that are kept for the next statement.
+const MOST_KEPT: usize = 1 << 20;
+
 /// Rows of a list of columns, in the storage's physical form ([`Value`]). Used again from statement
 /// to statement, it allocates nothing in the long run.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +90,12 @@ impl Rows {
         self.count = 0;
         self.values.clear();
         self.bytes.clear();
+        self.bytes.shrink_to(MOST_KEPT);
+    }
+
+    /// Leaves no rows, and gives the memory of large ones back.
+    pub fn give_back(&mut self) {
+        self.clear(0);
     }
 
     /// Adds a value to the row that is being built.

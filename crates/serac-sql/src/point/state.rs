@@ -21,6 +21,8 @@ pub(crate) struct PointState {
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     pub(super) keys: HashMap<String, Vec<Entry>>,
+    /// Bytes of the keys and of the entries' texts.
+    pub(super) bytes: usize,
     pub(super) key: String,
     pub(super) constants: Vec<Range<usize>>,
 }

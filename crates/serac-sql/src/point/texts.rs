@@ -23,6 +23,9 @@ use std::ops::Range;
 
 /// Keys that a session keeps; when there are more it begins anew.
 const MOST_KEYS: usize = 1_024;
+/// The same of the bytes of keys, and of texts that have plans. The plan of a text may have some
+/// hundred times as many.
+const MOST_TEXT: usize = 256 << 10;
 /// Statements of one key, which differ in constants that are not lifted.
 const MOST_STATEMENTS: usize = 8;
 /// Longer texts are not looked at.
@@ -266,21 +269,24 @@ impl Session {
         if !self.shared.values.has_point_path() || sql.len() > MOST_BYTES || !may_be_point(sql) {
             return Ok(None);
         }
-        let Texts { keys, key, constants } = &mut self.point.texts;
+        let Texts { keys, bytes, key, constants } = &mut self.point.texts;
         if !cut(sql, key, constants) {
             return Ok(None);
         }
+        if keys.len() > MOST_KEYS || *bytes > MOST_TEXT {
+            keys.clear();
+            *bytes = 0;
+        }
         let Some(entries) = keys.get_mut(key) else {
-            if keys.len() >= MOST_KEYS {
-                keys.clear();
-            }
             keys.insert(key.clone(), Vec::new());
+            *bytes += key.len();
             return Ok(None);
         };
         let at = match entries.iter().position(|entry| entry.fits(sql, constants)) {
             Some(at) => at,
             None if entries.len() < MOST_STATEMENTS => match Entry::new(sql, constants) {
                 Some(entry) => {
+                    *bytes += sql.len();
                     entries.push(entry);
                     entries.len() - 1
                 }

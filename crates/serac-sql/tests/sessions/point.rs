@@ -849,3 +849,26 @@ async fn rows_of_no_table_are_the_same_on_both_paths() {
     assert_eq!(ran, Some(1));
     assert_eq!((rows.value(0, 0), rows.value(0, 1)), (Value::Int32(42), Value::Bytes(b"x")));
 }
+
+/// What a session remembers of texts is bounded in bytes, as their plans may be large.
+#[tokio::test]
+async fn a_session_remembers_few_bytes_of_texts() {
+    async fn runs_known(session: &mut Session, sql: &str) -> bool {
+        let before = session.point_executions();
+        session.execute(sql).await.unwrap();
+        session.point_executions() > before
+    }
+    let mut session = Session::new(&database());
+    let known = "SELECT 1 AS known";
+    for is_known in [false, true, true] {
+        assert_eq!(runs_known(&mut session, known).await, is_known);
+    }
+    let mut known_again = 0;
+    for n in 0..40 {
+        let long = format!("SELECT {}1 AS c{n}", " ".repeat(8_000));
+        assert!(!runs_known(&mut session, &long).await);
+        known_again += usize::from(runs_known(&mut session, &long).await);
+    }
+    assert!(known_again >= 36, "few are forgotten in between: {known_again}");
+    assert!(!runs_known(&mut session, known).await, "it is forgotten");
+}
