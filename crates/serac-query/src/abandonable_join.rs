@@ -15,7 +15,10 @@
 //! An operator calls functions for all rows of a batch. One call may take milliseconds, so the rows
 //! come to such an operator in pieces, few at first.
 
-use datafusion::arrow::array::RecordBatch;
+use crate::optimizer::operator_of;
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, MutableArrayData, RecordBatch, RecordBatchOptions, make_array,
+};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
@@ -187,9 +190,30 @@ fn in_pieces(mut rows: SendableRecordBatchStream, mut most: usize) -> SendableRe
             return Poll::Ready(Some(Ok(batch)));
         }
         rest = Some(batch.slice(count, all - count));
-        Poll::Ready(Some(Ok(batch.slice(0, count))))
+        let piece = batch.slice(0, count);
+        Poll::Ready(Some(if 2 * count > all { Ok(piece) } else { compact(&piece) }))
     });
     Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+}
+
+/// The rows with memory of their own. An operator that keeps slices of a batch would count the
+/// memory of the whole batch for each of them.
+fn compact(rows: &RecordBatch) -> Result<RecordBatch> {
+    let column = |column: &ArrayRef| -> Result<ArrayRef> {
+        Ok(match column.data_type() {
+            DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+            DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+            _ => {
+                let data = column.to_data();
+                let mut copy = MutableArrayData::new(vec![&data], false, data.len());
+                copy.try_extend(0, 0, data.len())?;
+                make_array(copy.freeze())
+            }
+        })
+    };
+    let columns = rows.columns().iter().map(column).collect::<Result<_>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(rows.schema(), columns, &options)?)
 }
 
 /// A plan whose rows end once nobody wants them, and which gives its thread back. It shows as the
@@ -324,9 +348,17 @@ fn has_calls(node: &Arc<dyn ExecutionPlan>) -> bool {
     found
 }
 
-/// Whether a plan calls functions.
-pub fn calls_functions(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    has_calls(plan) || plan.children().into_iter().any(calls_functions)
+/// How many calls of functions a plan has, without arithmetic, which takes no time.
+pub fn count_calls(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let mut count = 0;
+    let _ = plan.apply_expressions(&mut |expr| {
+        expr.apply(|part| {
+            let call = part.downcast_ref::<ScalarFunctionExpr>();
+            count += usize::from(call.is_some_and(|call| operator_of(call.fun()).is_none()));
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    count + plan.children().into_iter().map(count_calls).sum::<usize>()
 }
 
 /// The plan, with joins and calls of functions that give their threads back, and ask whether they
@@ -344,4 +376,26 @@ pub fn while_wanted(plan: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<A
         })
     })?;
     Ok(transformed.data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::{Int32Array, StringViewArray};
+    use datafusion::arrow::compute::concat_batches;
+    use futures::{TryStreamExt, stream};
+
+    /// Pieces of a batch together have the memory of the batch, wherever they are kept.
+    #[tokio::test]
+    async fn pieces_have_the_memory_of_their_rows() {
+        let numbers = Arc::new(Int32Array::from_iter_values(0..8192)) as ArrayRef;
+        let texts = StringViewArray::from_iter_values((0..8192).map(|n| format!("{n:0500}")));
+        let batch = RecordBatch::try_from_iter([("n", numbers), ("t", Arc::new(texts) as _)]).unwrap();
+        let rows = RecordBatchStreamAdapter::new(batch.schema(), stream::iter([Ok(batch.clone())]));
+        let pieces: Vec<RecordBatch> = in_pieces(Box::pin(rows), LEAST_ROWS).try_collect().await.unwrap();
+        assert!(pieces.len() > 2);
+        let memory: usize = pieces[..pieces.len() - 1].iter().map(RecordBatch::get_array_memory_size).sum();
+        assert!(memory < batch.get_array_memory_size(), "{memory} bytes of {}", batch.get_array_memory_size());
+        assert_eq!(concat_batches(&batch.schema(), &pieces).unwrap(), batch);
+    }
 }

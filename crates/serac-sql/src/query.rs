@@ -31,6 +31,7 @@ use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use serac_engine::{DecimalForm, Table};
@@ -38,7 +39,7 @@ use serac_files::is_file_scan;
 use serac_numeric_functions::wanted::IsWanted;
 use serac_parser::tree::Expr;
 use serac_pg::TypeId;
-use serac_query::abandonable_join::{Wanted, calls_functions, while_wanted};
+use serac_query::abandonable_join::{Wanted, count_calls, while_wanted};
 use serac_query::scan::{SeracScanExec, SeracTable};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,8 +48,8 @@ use std::sync::atomic::Ordering;
 const BATCHES_AHEAD: usize = 2;
 /// Rows, or combinations of rows of several tables, up to which a query is short.
 const SHORT_ROWS: usize = 2_000;
-/// The same of a query that calls functions, which may take milliseconds.
-const FEW_ROWS: usize = 16;
+/// Calls of functions up to which a query is short: each may take milliseconds.
+const FEW_CALLS: usize = 16;
 
 /// Levels of a plan, with the expressions in it, from which on it is deep.
 const DEEP_PLAN: usize = 100;
@@ -123,8 +124,8 @@ async fn ready_to_explain(frame: DataFrame, is_verbose: bool) -> Result<(Ready, 
     Ok((Ready::of(frame).await?, logical))
 }
 
-/// Whether a plan for `threads` threads touches a handful of rows, or a few if it calls functions.
-/// Such a plan keeps the thread that would receive its cancellation.
+/// Whether a plan for `threads` threads touches a handful of rows, and calls few functions. Such a
+/// plan keeps the thread that would receive its cancellation.
 fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
     /// An upper bound of the combinations of rows; `None` if it is not known.
     fn combinations(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> Option<usize> {
@@ -137,7 +138,8 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
             return None;
         }
         match &plan.children()[..] {
-            _ if is_file_scan(plan) => None,
+            // Each row of an UNNEST may become many.
+            _ if is_file_scan(plan) || plan.is::<UnnestExec>() => None,
             [] => {
                 let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok()?;
                 statistics.num_rows.get_value().map(|rows| (*rows).max(1))
@@ -145,7 +147,10 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
             children => children.iter().try_fold(1usize, |all, child| all.checked_mul(combinations(child, threads)?)),
         }
     }
-    let most = if calls_functions(plan) { FEW_ROWS } else { SHORT_ROWS };
+    let most = match count_calls(plan) {
+        0 => SHORT_ROWS,
+        calls => FEW_CALLS / calls,
+    };
     combinations(plan, threads).is_some_and(|rows| rows <= most)
 }
 
