@@ -1415,9 +1415,9 @@ impl Binder<'_> {
         {
             return Ok(Bound { modifier: told(Some(fields), None), ..self.cast(whole, TypeId::INTERVAL, schema)? });
         }
-        let operand = match operand.id {
+        let operand = match (operand.id, &operand.expr) {
             // The fields tell how it is read.
-            TypeId::UNKNOWN => operand.into_text()?,
+            (TypeId::UNKNOWN, Expr::Literal(..)) => operand.into_text()?,
             _ => self.cast(operand, TypeId::INTERVAL, schema)?,
         };
         let digits = match digits {

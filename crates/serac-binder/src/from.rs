@@ -323,13 +323,14 @@ impl Binder<'_> {
             let origins = [&in_left, &in_right].map(|side| (side.expr.clone(), side.origin));
             let (mut exprs, of) = self.unified("JOIN/USING", vec![in_left.clone(), in_right.clone()], &pairs)?;
             // An inner join gives the value that has the common type already: 1.00, not 1 as a
-            // number.
-            let is_right_alike = kind == JoinType::Inner && in_left.id != of.id && in_right.id == of.id;
+            // number, and not that of a NUMERIC(8,3) beside a NUMERIC.
+            let [is_left_alike, is_right_alike] = [&in_left, &in_right].map(|side| side.modified_type() == of);
+            let is_of_right = kind == JoinType::Inner && !is_left_alike && is_right_alike;
             conditions.push(self.operate("=", name.span, vec![in_left, in_right], context)?.expr);
             let expr = match kind {
                 JoinType::Full => self.known_scalar("coalesce")?.call(exprs),
                 JoinType::Right => exprs.swap_remove(1),
-                _ => exprs.swap_remove(usize::from(is_right_alike)),
+                _ => exprs.swap_remove(usize::from(is_of_right)),
             };
             let origin = origins.into_iter().find_map(|(own, origin)| if own == expr { origin } else { None });
             merged.push(ScopeColumn { item: None, name: name.name.clone(), expr, of, is_merged: false, origin });

@@ -253,6 +253,18 @@ async fn arguments_of_execute_have_the_types_of_the_parameters() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parameters_of_restricted_intervals_are_intervals() {
+    use serac_storage::ColumnType::Interval;
+    let mut session = session().await;
+    let mut prepared = session.prepare("SELECT $1::interval(1), $2::interval DAY").unwrap();
+    let described = session.describe(&mut prepared, &[]).await.unwrap();
+    assert_eq!(described.parameters, [Some(Interval), Some(Interval)]);
+    let (_, rows) = given(&mut session, "SELECT '1.26'::interval(1), '3'::interval DAY").await;
+    session.execute("PREPARE p AS SELECT $1::interval(1), $2::interval DAY").await.unwrap();
+    assert_eq!(given(&mut session, "EXECUTE p ('1.26', '3 days 5:00')").await.1, rows);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_no_type_is_of_the_column_that_it_goes_into() {
     use serac_storage::ColumnType::{Boolean, Date, Int32, Int64};
     let mut session = session().await;

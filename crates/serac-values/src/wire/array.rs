@@ -364,14 +364,14 @@ pub(super) fn parameter(given: Given<'_>) -> Result<Option<ScalarValue>> {
     }
     let mut elements = Vec::new();
     for _ in 0..count {
-        elements.push(match usize::try_from(number(&mut rest)?) {
-            Err(_) => None,
-            Ok(length) if length <= rest.len() => {
-                let (head, tail) = rest.split_at(length);
+        elements.push(match number(&mut rest)? {
+            -1 => None,
+            length => {
+                let length = usize::try_from(length).map_err(|_| malformed())?;
+                let (head, tail) = rest.split_at_checked(length).ok_or_else(malformed)?;
                 rest = tail;
                 Some(head)
             }
-            Ok(_) => return Err(malformed()),
         });
     }
     if rest.is_empty() { list(&elements, &lengths, true, element).map(Some) } else { Err(malformed()) }
@@ -436,6 +436,12 @@ mod tests {
             (&[0, 0, 114], 3807, sqlstate::DATATYPE_MISMATCH, other("114 (json)", "3802 (jsonb)")),
             (&[1, 2, 25, 1, 1, 4, 7], 1007, sqlstate::INVALID_BINARY_REPRESENTATION, "invalid array flags".into()),
             (&[-1, 0, 23], 1007, sqlstate::INVALID_BINARY_REPRESENTATION, "invalid number of dimensions: -1".into()),
+            (
+                &[1, 0, 23, 1, 1, -2],
+                1007,
+                sqlstate::INVALID_BINARY_REPRESENTATION,
+                "incorrect binary data format of an array".into(),
+            ),
             (
                 &[7, 0, 23],
                 1007,
