@@ -33,6 +33,8 @@ pub struct ExpressionError {
     pub message: String,
     /// More about it.
     pub detail: Option<String>,
+    /// A way to mend it.
+    pub hint: Option<Box<str>>,
     /// The column, relation or constraint that it is about.
     pub name: Option<String>,
     /// Schema and name of the table whose constraint does not hold.
@@ -391,6 +393,14 @@ impl EngineError {
             | Self::TruncatesReferenced { detail } => Some(detail),
             Self::InvalidJson(error) => error.detail(),
             Self::Expression(error) => error.detail.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// A way to mend it.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Expression(error) => error.hint.as_deref(),
             _ => None,
         }
     }

@@ -17,6 +17,7 @@ pub fn of_sql(py: Python<'_>, error: &SqlError) -> PyErr {
     let exception = || {
         let details = PyDict::new(py);
         details.set_item("detail", error.detail.as_deref())?;
+        details.set_item("hint", error.hint.as_deref())?;
         details.set_item("name", error.name.as_deref())?;
         details.set_item("position", error.position)?;
         if let Some(table) = &error.table {

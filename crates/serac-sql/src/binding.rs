@@ -569,7 +569,7 @@ fn told(error: StatementError, position: Option<(u32, u32)>) -> SqlError {
     let qualified = || message.strip_prefix("column ")?.split(' ').next()?.rsplit('.').next();
     let called = || message.strip_prefix("function ")?.split('(').next();
     let name = message.split('"').nth(1).or_else(qualified).or_else(called).map(str::to_owned);
-    SqlError { position, name, detail: detail.or(hint.map(str::to_owned)), ..SqlError::new(sqlstate, message) }
+    SqlError { position, name, detail, hint: hint.map(Into::into), ..SqlError::new(sqlstate, message) }
 }
 
 /// The columns of the result with their types. Columns without a name get PostgreSQL's names, or

@@ -217,6 +217,6 @@ pub(crate) fn into_engine(error: SqlError) -> EngineError {
         Some(table) => (Some((table.schema, table.name)), table.row),
         None => (None, None),
     };
-    let SqlError { sqlstate, message, detail, name, .. } = error;
-    EngineError::Expression(Box::new(ExpressionError { sqlstate, message, detail, name, table, row }))
+    let SqlError { sqlstate, message, detail, hint, name, .. } = error;
+    EngineError::Expression(Box::new(ExpressionError { sqlstate, message, detail, hint, name, table, row }))
 }

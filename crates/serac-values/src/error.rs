@@ -23,6 +23,8 @@ pub struct SqlError {
     pub message: String,
     /// More about it.
     pub detail: Option<String>,
+    /// A way to mend it.
+    pub hint: Option<Box<str>>,
     /// The column, relation, function or constraint that it is about.
     pub name: Option<String>,
     /// The table of the violated constraint.
@@ -50,7 +52,16 @@ pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 impl SqlError {
     /// An error without detail.
     pub fn new(sqlstate: &'static str, message: impl Into<String>) -> Self {
-        Self { sqlstate, message: message.into(), detail: None, name: None, table: None, position: None, blocker: None }
+        Self {
+            sqlstate,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            name: None,
+            table: None,
+            position: None,
+            blocker: None,
+        }
     }
 
     /// The error of an unknown column of a relation.
@@ -81,6 +92,12 @@ impl SqlError {
     #[must_use]
     pub fn explained(self, detail: impl Into<String>) -> Self {
         Self { detail: Some(detail.into()), ..self }
+    }
+
+    /// The error with a hint.
+    #[must_use]
+    pub fn hinted(self, hint: impl Into<Box<str>>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 
     /// Appends a text to its detail, if it has one.
@@ -139,6 +156,9 @@ impl fmt::Display for SqlError {
         if let Some(detail) = &self.detail {
             write!(f, "\nDETAIL: {detail}")?;
         }
+        if let Some(hint) = &self.hint {
+            write!(f, "\nHINT: {hint}")?;
+        }
         Ok(())
     }
 }
@@ -149,6 +169,7 @@ impl From<&EngineError> for SqlError {
     fn from(error: &EngineError) -> Self {
         let error_alone = Self {
             detail: error.detail().map(Into::into),
+            hint: error.hint().map(Into::into),
             name: error.name().map(Into::into),
             blocker: error.blocker().cloned(),
             ..Self::new(error.sqlstate(), error.to_string())
@@ -286,9 +307,9 @@ fn from_plan(message: &str) -> SqlError {
         // The planner suggests the nearest name, however far it is.
         let near = |other: &&str| levenshtein(name, other) <= 1 + name.len() / 4;
         let suggested = quoted(message, "Did you mean").filter(near);
-        let detail = suggested.map(|other| format!("Perhaps you mean \"{other}\"."));
+        let hint = suggested.map(|other| format!("Perhaps you mean \"{other}\".").into());
         return SqlError {
-            detail,
+            hint,
             ..SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("function \"{name}\" does not exist")).named(name)
         };
     }

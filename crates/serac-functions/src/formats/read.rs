@@ -170,7 +170,7 @@ impl Reader<'_> {
         let invalid = |given: &str, detail: String, hint: Option<&str>| {
             let message = format!("invalid value \"{given}\" for \"{word}\"");
             let error = SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message).explained(detail);
-            hint.iter().fold(error, SqlError::also)
+            hint.into_iter().fold(error, SqlError::hinted)
         };
         const HINT: &str = "If your source string is not fixed-width, try using the \"FM\" modifier.";
         self.skip_blanks();
@@ -183,7 +183,7 @@ impl Reader<'_> {
             let message = format!("source string too short for \"{word}\" formatting field");
             let count = text.chars().count();
             let detail = format!("Field requires {least} characters, but only {count} remain.");
-            return Err(SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message).explained(detail).also(HINT));
+            return Err(SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message).explained(detail).hinted(HINT));
         }
         // As strtol reads it.
         let blanks = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_whitespace()).len();
@@ -248,9 +248,8 @@ impl Reader<'_> {
             && *parts.calendar.get_or_insert(calendar) != calendar
         {
             let hint = "Do not mix Gregorian and ISO week date conventions in a formatting template.";
-            return Err(
-                SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, "invalid combination of date conventions").also(hint)
-            );
+            let message = "invalid combination of date conventions";
+            return Err(SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message).hinted(hint));
         }
         match place.field {
             Field::Zone | Field::ZoneOffset => {
@@ -490,7 +489,7 @@ impl Parts {
             if !(1..=12).contains(&hour) {
                 let message = format!("hour \"{hour}\" is invalid for the 12-hour clock");
                 let hint = "Use the 24-hour clock, or give an hour between 1 and 12.";
-                return Err(SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message).also(hint));
+                return Err(SqlError::new(sqlstate::INVALID_DATETIME_FORMAT, message).hinted(hint));
             }
             match known(self.afternoon) {
                 Some(_) if hour < 12 => hour += 12,

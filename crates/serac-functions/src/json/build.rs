@@ -229,7 +229,7 @@ fn build_object(args: &[ArrayRef], form: Form) -> Result<ArrayRef, SqlError> {
         let message = "argument list must have even number of elements";
         let name = if form == Form::Text { "json_build_object" } else { "jsonb_build_object" };
         let hint = format!("The arguments of {name}() must consist of alternating keys and values.");
-        return Err(SqlError { detail: Some(hint), ..SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message) });
+        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message).hinted(hint));
     }
     let null = |number: usize| match form {
         Form::Text => SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, format!("argument {number} cannot be null")),

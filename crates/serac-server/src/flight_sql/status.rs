@@ -32,8 +32,9 @@ pub(super) fn status_of(error: &SqlError) -> Status {
             _ => Code::Internal,
         },
     };
-    let detail = error.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-    let mut status = Status::new(code, format!("{}: {}{detail}", error.sqlstate, error.message));
+    let more: Vec<&str> = error.detail.as_deref().into_iter().chain(error.hint.as_deref()).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(" ")) };
+    let mut status = Status::new(code, format!("{}: {}{more}", error.sqlstate, error.message));
     status.metadata_mut().insert("sqlstate", tonic::metadata::MetadataValue::from_static(error.sqlstate));
     status
 }

@@ -89,10 +89,10 @@ pub type ImageSource = Arc<dyn Fn(&mut Session, &[u8]) -> Result<Image, SqlError
 
 /// The error of a statement, as clients are told.
 pub(super) fn failure(error: SqlError) -> Failure {
-    let SqlError { sqlstate, message, detail, name, position, .. } = error;
+    let SqlError { sqlstate, message, detail, hint, name, position, .. } = error;
     let (detail, name) = (detail.map(Into::into), name.map(Into::into));
     let position = position.map(|(line, column)| (line.into(), column.into()));
-    Failure { detail, name, position, ..Failure::new(sqlstate, message) }
+    Failure { detail, hint, name, position, ..Failure::new(sqlstate, message) }
 }
 
 /// Makes a new session that of a role; without one it is the bootstrap superuser's.

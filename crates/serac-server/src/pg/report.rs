@@ -16,6 +16,7 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &WireError, sql: &str) {
         fields.push((b'R', "RevalidateCachedQuery"));
     }
     fields.extend(error.detail.as_deref().map(|detail| (b'D', detail)));
+    fields.extend(error.hint.as_deref().map(|hint| (b'H', hint)));
     fields.extend(position.as_deref().map(|position| (b'P', position)));
     if let Some(table) = &error.table {
         fields.extend([(b's', table.schema.as_str()), (b't', table.name.as_str())]);

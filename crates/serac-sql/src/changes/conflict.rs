@@ -39,7 +39,7 @@ fn told_columns(table: &TableDefinition, key: &KeyDefinition) -> Result<Vec<usiz
 fn second_time() -> SqlError {
     let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
     let hint = "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.";
-    SqlError { detail: Some(hint.to_owned()), ..SqlError::new(sqlstate::CARDINALITY_VIOLATION, message) }
+    SqlError::new(sqlstate::CARDINALITY_VIOLATION, message).hinted(hint)
 }
 
 impl Session {

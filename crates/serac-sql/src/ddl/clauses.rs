@@ -253,7 +253,7 @@ pub(crate) fn check_key_type(sql_type: SqlType) -> Result<()> {
     }
     let message = format!("data type {sql_type} has no default operator class for access method \"btree\"");
     let hint = "You must specify an operator class for the index or define a default operator class for the data type.";
-    Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).explained(hint))
+    Err(SqlError::new(sqlstate::UNDEFINED_OBJECT, message).hinted(hint))
 }
 
 /// The same of columns of a table.
