@@ -191,6 +191,11 @@ impl Session {
         self.next_decimals = form;
     }
 
+    /// Lets all transactions of the session only read, from now on. No statement takes that back.
+    pub fn only_read(&mut self) {
+        self.shared.values.only_read();
+    }
+
     /// Sets, once, the identity of the session.
     pub fn identify(&mut self, identity: Identity) {
         let _ = self.shared.identity.set(identity);

@@ -182,6 +182,8 @@ pub(crate) struct SessionValues {
     idle_timeout: SharedTime,
     lock_timeout: SharedTime,
     has_point_path: AtomicBool,
+    /// Whether all transactions of the session only read, whatever statements say.
+    only_reads: AtomicBool,
     /// Whether the usual level of isolation is that of PostgreSQL, and statements wait for
     /// transactions in the way at every level.
     is_for_postgresql: AtomicBool,
@@ -198,6 +200,7 @@ impl SessionValues {
             idle_timeout: SharedTime::new(defaults.idle_session_timeout),
             lock_timeout: SharedTime::default(),
             has_point_path: AtomicBool::new(true),
+            only_reads: AtomicBool::new(false),
             is_for_postgresql: AtomicBool::new(false),
         }
     }
@@ -207,7 +210,34 @@ impl SessionValues {
         let usual = Self::new(defaults);
         usual.transaction.set(self.transaction.get());
         usual.is_for_postgresql.store(self.is_for_postgresql(), Ordering::Relaxed);
+        usual.only_reads.store(self.only_reads(), Ordering::Relaxed);
         usual
+    }
+
+    /// Lets all transactions only read, from now on.
+    pub(crate) fn only_read(&self) {
+        self.only_reads.store(true, Ordering::Relaxed);
+    }
+
+    fn only_reads(&self) -> bool {
+        self.only_reads.load(Ordering::Relaxed)
+    }
+
+    /// The modes with what holds for all transactions of the session.
+    fn held(&self, modes: Modes) -> Modes {
+        Modes { read_only: modes.read_only || self.only_reads(), ..modes }
+    }
+
+    /// Refuses transactions that write in a session that only reads.
+    ///
+    /// # Errors
+    /// 25006.
+    pub(crate) fn check_modes(&self, modes: Modes) -> Result<()> {
+        if modes.read_only || !self.only_reads() {
+            return Ok(());
+        }
+        let message = "cannot set transaction read-write mode in a read-only session";
+        Err(SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message))
     }
 
     /// Sets the defaults that clients of PostgreSQL rely on.
@@ -227,12 +257,12 @@ impl SessionValues {
     /// The modes of transactions that say nothing of theirs.
     pub(crate) fn default_modes(&self) -> Modes {
         let usual = || Modes { isolation: self.usual_isolation(), ..Modes::default() };
-        self.default_modes.get().unwrap_or_else(usual)
+        self.held(self.default_modes.get().unwrap_or_else(usual))
     }
 
     /// The modes of the running transaction, or of the next one.
     pub(crate) fn modes(&self) -> Modes {
-        self.transaction.get().unwrap_or_else(|| self.default_modes())
+        self.transaction.get().map_or_else(|| self.default_modes(), |modes| self.held(modes))
     }
 
     /// Notes the modes of the transaction that begins, or that there is no transaction.
@@ -249,8 +279,9 @@ impl SessionValues {
     ///
     /// # Errors
     /// 25001 for what cannot change behind a savepoint, or once a statement of the transaction has
-    /// begun.
+    /// begun. 25006 as [`check_modes`](Self::check_modes).
     pub(crate) fn change_modes(&self, modes: Modes, progress: Progress) -> Result<()> {
+        self.check_modes(modes)?;
         let Some(before) = self.transaction.get() else { return Ok(()) };
         let Progress { is_started, has_savepoint } = progress;
         let refused = if before.read_only && !modes.read_only && has_savepoint {
@@ -340,7 +371,7 @@ impl SessionValues {
         match name {
             "default_transaction_isolation" => default_modes.isolation = level(name, value, self.usual_isolation())?,
             "default_transaction_deferrable" => default_modes.deferrable = switch(name, value, false)?,
-            "default_transaction_read_only" => default_modes.read_only = switch(name, value, false)?,
+            "default_transaction_read_only" => default_modes.read_only = switch(name, value, self.only_reads())?,
             // The running transaction's level alone.
             "transaction_isolation" => modes.isolation = level(name, value, default_modes.isolation)?,
             "transaction_deferrable" => modes.deferrable = switch(name, value, default_modes.deferrable)?,
@@ -359,6 +390,7 @@ impl SessionValues {
             }
         }
         if name.starts_with("default_") {
+            self.check_modes(default_modes)?;
             self.default_modes.set(Some(default_modes));
         } else {
             self.change_modes(modes, progress)?;

@@ -519,6 +519,7 @@ impl Session {
         let Some(running) = &self.running else {
             let mut wanted = self.shared.values.default_modes();
             wanted.set(modes);
+            self.shared.values.check_modes(wanted)?;
             self.begin(Scope::Explicit, wanted);
             return Ok(());
         };

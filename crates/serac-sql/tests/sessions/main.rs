@@ -24,6 +24,7 @@ mod nesting;
 mod passes;
 mod point;
 mod procedures;
+mod readers;
 mod reference;
 mod roles;
 mod settings;
