@@ -214,6 +214,7 @@ impl Session {
         self.open_statement()?;
         self.memory_before = self.work_memory.used();
         self.shared.statement_time();
+        self.scan_progress.restart();
         self.refresh_view();
         Ok(())
     }

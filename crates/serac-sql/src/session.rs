@@ -35,7 +35,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use serac_copy::Format;
 use serac_engine::security::Login;
 use serac_engine::{Database, DecimalForm, Expressions};
-use serac_query::scan::ScanSharing;
+use serac_query::scan::{ScanProgress, ScanSharing};
 use serac_storage::CommitTicket;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -46,6 +46,7 @@ pub struct Session {
     pub(crate) ctx: SessionContext,
     pub(crate) query_runtime: Arc<QueryRuntime>,
     pub(crate) copy_streams: CopyStreams,
+    pub(crate) scan_progress: Arc<ScanProgress>,
     pub(crate) running: Option<Running>,
     /// The commit that must be durable before the error of the last statement is shown.
     pub(crate) error_ticket: Option<CommitTicket>,
@@ -129,6 +130,8 @@ impl Session {
         });
         config.set_extension(Arc::new(Functions::new(shared.clone(), registry())));
         config.set_extension(shared.scan_sharing.clone());
+        let scan_progress = Arc::new(ScanProgress::default());
+        config.set_extension(scan_progress.clone());
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
         let resources = Resources { work_memory: work_memory.clone(), memory_limit: db.memory_limit };
         let state = SessionStateBuilder::new()
@@ -146,6 +149,7 @@ impl Session {
             ctx,
             query_runtime: db.query_runtime.clone(),
             copy_streams: CopyStreams::default(),
+            scan_progress,
             running: None,
             error_ticket: None,
             prepared: HashMap::new(),
@@ -208,6 +212,11 @@ impl Session {
             Some(running) if running.is_block() => TransactionStatus::Open,
             _ => TransactionStatus::Idle,
         }
+    }
+
+    /// How far the scans of the session's statement are, to be read from any thread.
+    pub fn scan_progress(&self) -> Arc<ScanProgress> {
+        self.scan_progress.clone()
     }
 
     /// A handle with which another thread cancels this session's statements.

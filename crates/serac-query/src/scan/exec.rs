@@ -7,7 +7,7 @@
 
 mod blocks;
 
-pub(super) use blocks::{BlockRows, BlockScan};
+pub(super) use blocks::{BlockRows, BlockScan, SessionScans};
 
 use super::bitmap::{BitmapFilter, Indexes, most_keys};
 use super::circular::{Member, Reading, ScanSharing};
@@ -494,7 +494,7 @@ impl ExecutionPlan for SeracScanExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = self.schema();
         let stream = ScanStream {
-            blocks: BlockScan::new(self, partition, ScanSharing::of(&context))?,
+            blocks: BlockScan::new(self, partition, SessionScans::of(&context))?,
             schema: schema.clone(),
             coalescer: BatchCoalescer::new(schema.clone(), context.session_config().batch_size()),
             uncopied_rows: context.session_config().batch_size() / 8,

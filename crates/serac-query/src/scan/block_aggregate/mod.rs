@@ -22,8 +22,7 @@ mod worker;
 
 pub use rule::BlockAggregation;
 
-use super::circular::ScanSharing;
-use super::exec::{BlockScan, SeracScanExec};
+use super::exec::{BlockScan, SeracScanExec, SessionScans};
 use super::group_columns::GroupColumn;
 use super::plan::properties;
 use datafusion::arrow::array::{
@@ -203,7 +202,7 @@ impl BlockAggregateExec {
     fn run(&self, context: &TaskContext) -> Result<Running> {
         let (scan, plan) = (self.scan()?.clone(), self.plan.clone());
         let reservation = MemoryConsumer::new("BlockAggregate").register(context.memory_pool());
-        let (metrics, sharing) = (self.metrics.clone(), ScanSharing::of(context));
+        let (metrics, session) = (self.metrics.clone(), SessionScans::of(context));
         let run = async move {
             let columns: Arc<[GroupColumn]> = match &plan.grouping {
                 Grouping::Bitmaps(indexes) => indexes.iter().map(GroupColumn::new).collect(),
@@ -222,7 +221,7 @@ impl BlockAggregateExec {
             let outside = Arc::new(Outside::default());
             let task = |partition: usize| {
                 let groups = if shared || partition == 0 { first.clone() } else { make() };
-                let mut blocks = BlockScan::new(&scan, partition, sharing.clone())?;
+                let mut blocks = BlockScan::new(&scan, partition, session.clone())?;
                 let mut worker = Worker::new(plan.clone(), columns.clone(), groups.clone(), outside.clone());
                 let time = MetricBuilder::new(&metrics).elapsed_compute(partition);
                 Ok::<_, DataFusionError>(async move {

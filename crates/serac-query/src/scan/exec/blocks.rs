@@ -2,12 +2,14 @@
 
 use super::super::circular::{MemberReader, ScanSharing};
 use super::super::conjunct::Conjunct;
+use super::super::progress::ScanProgress;
 use super::{BlockOrder, SeracScanExec};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
 use datafusion::physical_plan::metrics::{Count, MetricBuilder};
 use serac_storage::{BlockNo, BlockReadStats, BlockReader, ColumnForm, ColumnId, ScanColumn, Selection};
 use std::sync::Arc;
@@ -116,10 +118,24 @@ struct ConvoyReader {
     left: Count,
 }
 
+/// What the scans of a session share.
+#[derive(Clone)]
+pub(in crate::scan) struct SessionScans {
+    sharing: Option<Arc<ScanSharing>>,
+    progress: Option<Arc<ScanProgress>>,
+}
+
+impl SessionScans {
+    /// Of the query's session.
+    pub(in crate::scan) fn of(context: &TaskContext) -> Self {
+        Self { sharing: ScanSharing::of(context), progress: ScanProgress::of(context) }
+    }
+}
+
 /// The part of a scan that one partition reads.
 pub(in crate::scan) struct BlockScan {
     scan: SeracScanExec,
-    sharing: Option<Arc<ScanSharing>>,
+    session: SessionScans,
     /// The segment of the last block.
     segment: Option<u32>,
     /// In a convoy, from the first block on.
@@ -137,15 +153,11 @@ pub(in crate::scan) struct BlockScan {
 }
 
 impl BlockScan {
-    pub(in crate::scan) fn new(
-        scan: &SeracScanExec,
-        partition: usize,
-        sharing: Option<Arc<ScanSharing>>,
-    ) -> Result<Self> {
+    pub(in crate::scan) fn new(scan: &SeracScanExec, partition: usize, session: SessionScans) -> Result<Self> {
         let counter = |name: &'static str| MetricBuilder::new(&scan.metrics).counter(name, partition);
         Ok(Self {
             partition,
-            sharing,
+            session,
             segment: None,
             convoy: None,
             conjuncts: scan.conjuncts()?,
@@ -165,6 +177,9 @@ impl BlockScan {
     pub(in crate::scan) fn next(&mut self) -> Option<BlockNo> {
         let no = self.next_in_order()?;
         self.blocks_read += 1;
+        if let Some(progress) = &self.session.progress {
+            progress.block_begins();
+        }
         if self.blocks_read.is_multiple_of(BLOCKS_PER_ORDER) {
             // A cheap conjunct that leaves few rows goes first. A stable sort: equals stay in the
             // order of the plan.
@@ -180,7 +195,13 @@ impl BlockScan {
             left.add(step.left.into());
             return Some(step.no);
         }
-        match self.scan.blocks.get_or_init(|| self.scan.new_order(self.sharing.as_deref())) {
+        let order = || {
+            if let Some(progress) = &self.session.progress {
+                progress.scan_begins(self.scan.table.data.block_count());
+            }
+            self.scan.new_order(self.session.sharing.as_deref())
+        };
+        match self.scan.blocks.get_or_init(order) {
             BlockOrder::Alone(queue) => queue.next(&mut self.segment),
             BlockOrder::Shared(member) => {
                 let counter = |name: &'static str| MetricBuilder::new(&self.scan.metrics).counter(name, self.partition);
