@@ -199,6 +199,20 @@ impl Database {
         self.0.checkpoint()
     }
 
+    /// Writes a copy of the database, as it is now, into the folder `target`, which must not exist,
+    /// or be empty. It can be opened as any database. Transactions go on meanwhile; checkpoints
+    /// wait. When `stop` returns true, the copy ends with an error.
+    ///
+    /// The report counts as written the blocks that lay in no file, and as kept those whose files
+    /// were copied. Its bytes are all of the copy's data.
+    ///
+    /// # Errors
+    /// When the folder is not empty, or files cannot be written, or the database is closed. What
+    /// was written is removed then, but for the folder.
+    pub fn backup(&self, target: impl AsRef<Path>, stop: impl Fn() -> bool + Sync) -> Result<CheckpointReport> {
+        self.0.backup(target.as_ref(), &stop)
+    }
+
     /// Ends cleanly: writes a checkpoint if that is worth it, flushes the log and closes the files.
     /// Later calls do nothing.
     ///

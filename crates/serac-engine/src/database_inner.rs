@@ -19,10 +19,11 @@ use crate::table::bitmap::BitmapIndex;
 use serac_index::cubit::Merger;
 use serac_storage::durability::checkpoint::CheckpointReport;
 use serac_storage::version::transaction::TransactionManager;
-use serac_storage::{Durability, RecoveryReport, Snapshot, Storage, Timestamp};
+use serac_storage::{Durability, RecoveryReport, Snapshot, Storage, TableId, Timestamp};
 use serac_sync::Mutex;
 use serac_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// At this many versions of the catalog, those that no snapshot needs are dropped.
@@ -139,13 +140,20 @@ impl DatabaseInner {
     }
 
     pub(crate) fn checkpoint(&self) -> Result<CheckpointReport> {
-        Ok(self.storage.checkpoint(&|snapshot| {
-            let catalog = self.catalog_at(snapshot.start());
-            catalog.sequences().for_each(|sequence| sequence.give_back());
-            let state = catalog.state(self.next_id.load(Ordering::SeqCst));
-            let ids = catalog.tables().map(|t| t.definition.id).collect();
-            (serde_json::to_string(&state).expect("a catalog is plain data"), ids)
-        })?)
+        Ok(self.storage.checkpoint(&|snapshot| self.state_in(snapshot))?)
+    }
+
+    pub(crate) fn backup(&self, target: &Path, stop: &(dyn Fn() -> bool + Sync)) -> Result<CheckpointReport> {
+        Ok(self.storage.backup(target, &|snapshot| self.state_in(snapshot), stop)?)
+    }
+
+    /// The catalog as a checkpoint keeps it, and its tables.
+    fn state_in(&self, snapshot: &Snapshot) -> (String, Vec<TableId>) {
+        let catalog = self.catalog_at(snapshot.start());
+        catalog.sequences().for_each(|sequence| sequence.give_back());
+        let state = catalog.state(self.next_id.load(Ordering::SeqCst));
+        let ids = catalog.tables().map(|t| t.definition.id).collect();
+        (serde_json::to_string(&state).expect("a catalog is plain data"), ids)
     }
 
     pub(crate) fn close(&self) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `FREEZE TABLE t`, `CHECKPOINT`, `VACUUM`, `ANALYZE` and `SET CONSTRAINTS`.
+//! `FREEZE TABLE t`, `CHECKPOINT`, `BACKUP`, `VACUUM`, `ANALYZE` and `SET CONSTRAINTS`.
 
 use crate::error::{Result, SqlError};
 use crate::identifiers::{CATALOG_SCHEMA, TEMPORARY_SCHEMA, resolve};
@@ -12,6 +12,8 @@ use serac_engine::security::{Access, Object, RoleId};
 use serac_engine::{EngineError, Table};
 use serac_parser::tree::{CommandOption, Discard, Ident, Name, SetConstraints, StatementKind, Vacuum};
 use serac_storage::FreezeFormat;
+use serac_storage::durability::checkpoint::CheckpointReport;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +43,7 @@ pub fn runs_outside_of_blocks(statement: &Parsed) -> bool {
         StatementKind::Discard(Discard::All)
             | StatementKind::FreezeTable(_)
             | StatementKind::Checkpoint
+            | StatementKind::Backup(_)
             | StatementKind::Vacuum(_)
     )
 }
@@ -79,7 +82,11 @@ impl Session {
             StatementKind::SetConstraints(constraints) => set_constraints(constraints),
             StatementKind::Analyze(analyze) => self.analyze(analyze),
             StatementKind::Vacuum(vacuum) => self.vacuum(vacuum).await,
-            StatementKind::Checkpoint => self.checkpoint().await,
+            StatementKind::Checkpoint => self.checkpoint().await.map(|_| StatementResult::command("CHECKPOINT")),
+            StatementKind::Backup(folder) => self
+                .backup(Path::new(&folder.text))
+                .await
+                .map(|report| StatementResult::Command { tag: format!("BACKUP {}", report.rows), rows: report.rows }),
             StatementKind::FreezeTable(table) => self.freeze(table).await,
             _ => return None,
         })
@@ -129,15 +136,41 @@ impl Session {
         blocking(work).await
     }
 
-    async fn checkpoint(&mut self) -> Result<StatementResult> {
+    /// CHECKPOINT. A database in memory writes nothing.
+    ///
+    /// # Errors
+    /// 42501 for others than superusers and members of `pg_checkpoint`, 25001 in a transaction
+    /// block, 58030 or 53100 when files cannot be written.
+    pub async fn checkpoint(&mut self) -> Result<CheckpointReport> {
         self.check_no_block("CHECKPOINT")?;
         let access = self.access_now();
         if !access.has_privileges_of(RoleId::CHECKPOINT) {
             access.check_superuser("do CHECKPOINT")?;
         }
         let database = self.database().clone();
-        blocking(move || database.checkpoint().map_err(SqlError::from)).await?;
-        Ok(StatementResult::command("CHECKPOINT"))
+        blocking(move || database.checkpoint().map_err(SqlError::from)).await
+    }
+
+    /// BACKUP: writes a copy of the database, as it is now, into a folder that does not exist or is
+    /// empty.
+    ///
+    /// # Errors
+    /// 42501 for others than superusers, 25001 in a transaction block, 58030 or 53100 for a folder
+    /// that is not empty or cannot be written, 57014 when it is cancelled.
+    pub async fn backup(&mut self, folder: &Path) -> Result<CheckpointReport> {
+        self.check_no_block("BACKUP")?;
+        self.access_now().check_superuser("do BACKUP")?;
+        let (database, folder) = (self.database().clone(), folder.to_owned());
+        let wanted = Arc::new(());
+        // The caller gives the future up at a cancellation, and `wanted` with it.
+        let asked = Arc::downgrade(&wanted);
+        let write = move || Ok(database.backup(folder, || asked.strong_count() == 0)?);
+        let written = async move {
+            let written = blocking(write).await;
+            drop(wanted);
+            written
+        };
+        self.limits().keep(written).await
     }
 
     /// The named tables, which must have the columns. Tables that the current user may not maintain

@@ -50,6 +50,10 @@ impl Parser<'_> {
                 self.at += 1;
                 StatementKind::Checkpoint
             }
+            "backup" => {
+                self.expect_words(&["backup", "to"])?;
+                StatementKind::Backup(self.text()?)
+            }
             "copy" => self.copy()?,
             "call" => self.call_statement()?,
             "do" => self.do_statement()?,

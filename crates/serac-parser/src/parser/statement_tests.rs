@@ -624,6 +624,7 @@ fn maintenance_is_read() {
     let reindex = one!(Reindex, "REINDEX (VERBOSE) TABLE CONCURRENTLY t");
     assert!(reindex.concurrently && matches!(reindex.target, ReindexTarget::Table(_)));
     assert!(matches!(only("CHECKPOINT"), StatementKind::Checkpoint));
+    assert!(matches!(only("BACKUP TO '/copies/1'"), StatementKind::Backup(folder) if folder.text == "/copies/1"));
     assert!(matches!(only("FREEZE TABLE s.t"), StatementKind::FreezeTable(name) if name.to_string() == "s.t"));
     let explain = one!(Explain, "EXPLAIN (ANALYSE, FORMAT text, COSTS off) CREATE TABLE t AS SELECT 1");
     let options: Vec<(&str, Option<&str>)> =

@@ -113,6 +113,8 @@ pub enum StatementKind {
     Reindex(Reindex),
     /// CHECKPOINT.
     Checkpoint,
+    /// BACKUP TO a folder, which is SeracDB's.
+    Backup(Text),
     /// FREEZE TABLE, which is SeracDB's.
     FreezeTable(Name),
     /// COPY.

@@ -3,6 +3,7 @@
 
 mod advisory_locks;
 mod aggregates;
+mod backups;
 mod binding;
 mod bitmap_queries;
 mod channels;

@@ -41,6 +41,10 @@
 //! is the same and no slot has a version, nothing was written (an abort counts too). After a
 //! restart they are frozen blocks like the others.
 //!
+//! **A backup** is a checkpoint in another folder, by which the database's own state does not
+//! change. Files in which blocks lie are copied. Blocks that are written do not move to their
+//! files. A backup needs no log. No checkpoint is made beside it, so no file is removed meanwhile.
+//!
 //! **Files.** A file is complete at 32 MiB, so that a large table means few syncs. Blocks that thaw
 //! leave holes in files; the others are not written again for that. The blocks of a file that has
 //! more holes than blocks are written anew. So are those of a table's small files when there are
@@ -364,6 +368,11 @@ pub(crate) struct CheckpointFolder<'a> {
     pub(crate) files: &'a dyn FileSystem,
     /// Bytes at which a data file is complete.
     pub(crate) file_bytes: u64,
+    /// Whether the folder is that of a backup: files in which blocks lie are copied to it, and no
+    /// block lies in its files from then on.
+    pub(crate) is_backup: bool,
+    /// Whether to end early, with an error. Asked for each block.
+    pub(crate) stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// One table's part of a checkpoint.
@@ -376,11 +385,13 @@ struct TableCheckpoint<'a> {
     /// By name.
     done: BTreeMap<String, CheckpointFile>,
     names: u32,
+    /// The names of the files that a backup copies.
+    copied: BTreeSet<String>,
     report: CheckpointReport,
 }
 
-/// Writes the rows of `table` that `snapshot` sees, except those that lie in files already. Returns
-/// its entry for the manifest, and adds to the report.
+/// Writes the rows of `table` that `snapshot` sees, except those that lie in files already. A
+/// backup copies these files. Returns the table's entry for the manifest, and adds to the report.
 pub(crate) fn write_table(
     folder: CheckpointFolder<'_>,
     table: &DataTable,
@@ -390,21 +401,29 @@ pub(crate) fn write_table(
 ) -> Result<CheckpointTable> {
     let (open, done) = (Vec::new(), BTreeMap::new());
     let origin = FileOrigin { table: table.id(), checkpoint_ts: snapshot.start().0, catalog: catalog.cloned() };
-    let mut part = TableCheckpoint { folder, table, origin, snapshot, open, done, names: 0, report: *report };
-    let outworn = outworn_files(table, folder.file_bytes);
+    let (outworn, copied) = if folder.is_backup {
+        (BTreeSet::new(), files_of_blocks(table).map(|file| file.seal().name.clone()).collect())
+    } else {
+        (outworn_files(table, folder.file_bytes), BTreeSet::new())
+    };
+    let mut part = TableCheckpoint { folder, table, origin, snapshot, open, done, names: 0, copied, report: *report };
     for no in (0..table.block_count()).map(BlockNo) {
         let Some(block) = table.block(no) else { continue };
+        if (folder.stop)() {
+            let interrupted = std::io::ErrorKind::Interrupted.into();
+            return Err(StorageError::io(format!("cannot write into {}", folder.path.display()), interrupted));
+        }
         match &*block {
             Block::Frozen(frozen) => {
                 let place = frozen.source().map(|source| source.place());
                 let place = place.filter(|(file, batch)| file.block_no(*batch) == no);
                 match place.filter(|(file, _)| !outworn.contains(&file.seal().name)) {
-                    Some((file, batch)) => part.keep(file, batch, frozen.rows()),
+                    Some((file, batch)) => part.keep(file, batch, frozen.rows())?,
                     None => match (BlockBatch::new(no, frozen, table.schema()), place) {
                         // Damaged bytes are not written anew. They stay where they are, and keep no
                         // checkpoint from being made.
                         (Err(StorageError::Corrupt { .. }), Some((file, batch))) => {
-                            part.keep(file, batch, frozen.rows());
+                            part.keep(file, batch, frozen.rows())?;
                         }
                         (batch, _) => part.write(no, frozen, batch?, &block, Written::Frozen)?,
                     },
@@ -412,10 +431,12 @@ pub(crate) fn write_table(
             }
             Block::Hot(hot) => match hot.filed() {
                 Some(filed) if !outworn.contains(&filed.file.seal().name) => {
-                    part.keep(&filed.file, filed.batch, hot.rows());
+                    part.keep(&filed.file, filed.batch, hot.rows())?;
                 }
                 _ => {
-                    hot.file(None);
+                    if !folder.is_backup {
+                        hot.file(None);
+                    }
                     let settled = hot.settlements();
                     if let Some(seen) = as_seen(table, block.clone(), no, snapshot)? {
                         let batch = BlockBatch::new(no, &seen, table.schema())?;
@@ -433,11 +454,17 @@ pub(crate) fn write_table(
 }
 
 impl TableCheckpoint<'_> {
-    fn keep(&mut self, file: &DataFile, batch: u32, rows: u32) {
+    /// Names the file in which a block lies; in a backup, a copy of it.
+    fn keep(&mut self, file: &DataFile, batch: u32, rows: u32) -> Result<()> {
+        if self.folder.is_backup && !self.done.contains_key(&file.seal().name) {
+            file.copy_to(&self.folder.path.join(DATA_FOLDER), self.folder.files)?;
+            self.report.bytes += file.seal().bytes;
+        }
         let new = || CheckpointFile { seal: file.seal().clone(), batches: Vec::new() };
         self.done.entry(file.seal().name.clone()).or_insert_with(new).batches.push(batch);
         self.report.rows += u64::from(rows);
         self.report.blocks_kept += 1;
+        Ok(())
     }
 
     /// Writes a block, which `batch` was made of; `source` is the one in the block table that has
@@ -476,12 +503,30 @@ impl TableCheckpoint<'_> {
     }
 
     fn finish(&mut self, file: OpenFile) -> Result<()> {
-        let data = file.writer.finish(self.folder.files)?;
+        let OpenFile { writer, hot, blocks } = file;
+        let data = writer.finish(self.folder.files)?;
         let batches: Vec<u32> = (0..data.batch_count() as u32).collect();
-        let twins =
-            if file.hot { Vec::new() } else { data.blocks(self.table.schema(), self.table.layout(), &batches)? };
+        if !self.folder.is_backup {
+            let frozen: &[u32] = if hot { &[] } else { &batches };
+            let twins = data.blocks(self.table.schema(), self.table.layout(), frozen)?;
+            self.settle(&data, &blocks, twins);
+        }
+        let seal = data.seal().clone();
+        self.report.bytes += seal.bytes;
+        self.done.insert(seal.name.clone(), CheckpointFile { seal, batches });
+        Ok(())
+    }
+
+    /// Lets blocks lie in the file to which they were written. `twins` are the frozen ones in its
+    /// memory.
+    fn settle(
+        &self,
+        data: &Arc<DataFile>,
+        blocks: &[(BlockNo, Arc<Block>, Written)],
+        twins: Vec<(BlockNo, FrozenBlock)>,
+    ) {
         let mut twins = twins.into_iter();
-        for (batch, (no, block, written)) in file.blocks.iter().enumerate() {
+        for (batch, (no, block, written)) in blocks.iter().enumerate() {
             match written {
                 Written::Frozen => {
                     let (written, twin) = twins.next().expect("a batch for every block");
@@ -496,10 +541,6 @@ impl TableCheckpoint<'_> {
                 }
             }
         }
-        let seal = data.seal().clone();
-        self.report.bytes += seal.bytes;
-        self.done.insert(seal.name.clone(), CheckpointFile { seal, batches });
-        Ok(())
     }
 
     /// A file name that is not taken: an earlier checkpoint may be of the same moment.
@@ -510,7 +551,7 @@ impl TableCheckpoint<'_> {
             let name = format!("{}-{}-{}{suffix}.arrow", self.snapshot.start().0, self.table.id().0, self.names);
             let path = self.folder.path.join(DATA_FOLDER).join(&name);
             let io = |e| StorageError::io(format!("cannot look for {}", path.display()), e);
-            if !self.folder.files.exists(&path).map_err(io)? {
+            if !self.copied.contains(&name) && !self.folder.files.exists(&path).map_err(io)? {
                 return Ok(name);
             }
         }

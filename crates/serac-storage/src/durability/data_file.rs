@@ -393,6 +393,20 @@ impl DataFile {
         &self.seal
     }
 
+    /// Writes a durable copy of the same name into `folder`. Damaged bytes are copied as they are.
+    ///
+    /// # Errors
+    /// An error when it cannot be written.
+    pub(crate) fn copy_to(&self, folder: &Path, files: &dyn FileSystem) -> Result<()> {
+        let path = folder.join(&self.seal.name);
+        let copy = || {
+            let copy = files.create(&path)?;
+            copy.write_all_at(&self.bytes, 0)?;
+            copy.sync()
+        };
+        copy().map_err(|error| StorageError::io(format!("cannot write {}", path.display()), error))
+    }
+
     /// Its table.
     pub(crate) fn table(&self) -> TableId {
         self.metadata.table

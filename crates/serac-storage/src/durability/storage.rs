@@ -31,8 +31,8 @@
 use crate::block::HotBlock;
 use crate::block::block_memory::{block_memory_bytes, keep_ready};
 use crate::durability::checkpoint::{
-    CheckpointFolder, CheckpointReport, DATA_FOLDER, FoundFiles, MANIFEST, MANIFEST_COPY, Manifest, Mapped, NamedFiles,
-    forget_unnamed_files, unneeded_files, unwritten_bytes, write_table,
+    CheckpointFolder, CheckpointReport, CheckpointTable, DATA_FOLDER, FoundFiles, MANIFEST, MANIFEST_COPY, Manifest,
+    Mapped, NamedFiles, forget_unnamed_files, unneeded_files, unwritten_bytes, write_table,
 };
 use crate::durability::file_system::{FileSystem, FolderGuard, FolderLock, RealFileSystem, create_folders};
 use crate::durability::redo::{RedoOperation, read_operations};
@@ -65,6 +65,8 @@ use std::sync::{Arc, Weak};
 
 /// A catalog of up to so many bytes stands in every data file.
 const SMALL_CATALOG_BYTES: usize = 64 << 10;
+/// The file that the process locks that has the database open.
+const LOCK: &str = "LOCK";
 /// The folder of the log's segments.
 const LOG_FOLDER: &str = "log";
 
@@ -307,12 +309,47 @@ struct Opened {
     unlogged_position: LogPosition,
 }
 
+/// Gives the catalog's state in a snapshot, and its tables.
+pub type StateOf<'a> = dyn Fn(&Snapshot) -> (String, Vec<TableId>) + 'a;
+
+/// The data files of a snapshot that are written: the snapshot's transaction, the catalog's state,
+/// and the tables.
+type WrittenTables = (Transaction, String, Vec<CheckpointTable>, CheckpointReport);
+
+/// Refuses a folder that has something, but for the empty folders of a backup that has failed.
+fn check_free(target: &Path, files: &dyn FileSystem) -> Result<()> {
+    let names = |folder: &Path| match files.exists(folder)? {
+        true => files.list(folder),
+        false => Ok(Vec::new()),
+    };
+    let check = || {
+        let is_other = |name: &String| ![LOCK, DATA_FOLDER, LOG_FOLDER].contains(&name.as_str());
+        let is_free = !names(target)?.iter().any(is_other)
+            && names(&target.join(DATA_FOLDER))?.is_empty()
+            && names(&target.join(LOG_FOLDER))?.is_empty();
+        if is_free { Ok(()) } else { Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it is not empty")) }
+    };
+    check().map_err(|error| StorageError::io(format!("cannot write a backup into {}", target.display()), error))
+}
+
+/// Removes the files of a backup that has failed.
+fn remove_backup(target: &Path, files: &dyn FileSystem) -> std::io::Result<()> {
+    let data = target.join(DATA_FOLDER);
+    for name in [MANIFEST, MANIFEST_COPY] {
+        let file = target.join(name);
+        if files.exists(&file)? {
+            files.remove(&file)?;
+        }
+    }
+    files.list(&data)?.into_iter().try_for_each(|name| files.remove(&data.join(name)))
+}
+
 /// Makes the database's folders where they are missing, and takes its lock.
 fn take_folder(path: &Path, files: &dyn FileSystem, serves_others: bool) -> Result<Arc<dyn FolderLock>> {
     let cannot = |what: &str, path: &Path, e| StorageError::io(format!("cannot {what} {}", path.display()), e);
     create_folders(files, path).map_err(|e| cannot("make", path, e))?;
     let holder = format!("{}{}", std::process::id(), if serves_others { SERVES } else { "" });
-    let lock = files.lock(&path.join("LOCK"), &holder).map_err(|e| cannot("lock", path, e))?.map_err(|other| {
+    let lock = files.lock(&path.join(LOCK), &holder).map_err(|e| cannot("lock", path, e))?.map_err(|other| {
         let (number, serves_others) = other.strip_suffix(SERVES).map_or((&*other, false), |number| (number, true));
         StorageError::Locked { path: path.to_owned(), holder: number.trim().parse().ok(), serves_others }
     })?;
@@ -586,7 +623,8 @@ impl Storage {
     }
 
     fn checkpoint_folder<'a>(&'a self, path: &'a Path) -> CheckpointFolder<'a> {
-        CheckpointFolder { path, files: &*self.options.file_system, file_bytes: self.options.data_file_bytes }
+        let (files, file_bytes) = (&*self.options.file_system, self.options.data_file_bytes);
+        CheckpointFolder { path, files, file_bytes, is_backup: false, stop: &|| false }
     }
 
     fn map_checkpoint(&self, path: &Path, manifest: &Manifest) -> Result<Mapped> {
@@ -717,7 +755,7 @@ impl Storage {
     /// # Errors
     /// When files cannot be written, or the storage is closed; the database goes on with the old
     /// checkpoint and the log.
-    pub fn checkpoint(&self, state: &dyn Fn(&Snapshot) -> (String, Vec<TableId>)) -> Result<CheckpointReport> {
+    pub fn checkpoint(&self, state: &StateOf<'_>) -> Result<CheckpointReport> {
         let Some(path) = &self.options.path else { return Ok(CheckpointReport::default()) };
         let mut named = self.checkpoint_latch.lock();
         // SeqCst: as in `close`, which takes the latch after setting it.
@@ -753,12 +791,32 @@ impl Storage {
     fn write_checkpoint(
         &self,
         path: &Path,
-        state: &dyn Fn(&Snapshot) -> (String, Vec<TableId>),
+        state: &StateOf<'_>,
         named: &mut NamedFiles,
     ) -> Result<(CheckpointReport, LogPosition)> {
         if let Some(log) = self.manager.log() {
             log.begin_checkpoint();
         }
+        let folder = self.checkpoint_folder(path);
+        let (txn, state, tables, report) = self.write_tables(folder, state)?;
+        let position = match self.manager.log() {
+            Some(log) => log.position_for(txn.snapshot().start())?,
+            None => self.unlogged_position,
+        };
+        let manifest = Manifest::new(txn.snapshot().start(), position, state, tables);
+        self.check_folder()?;
+        manifest.write_new(path, folder.files)?;
+        let new: NamedFiles = manifest.files().map(str::to_owned).collect();
+        named.extend(new.iter().cloned());
+        serac_sync::linger();
+        self.check_folder()?;
+        Manifest::put_in_place(path, folder.files)?;
+        *named = new;
+        Ok((report, position))
+    }
+
+    /// Writes the data files of a new snapshot, for a manifest with these tables and this state.
+    fn write_tables(&self, folder: CheckpointFolder<'_>, state: &StateOf<'_>) -> Result<WrittenTables> {
         let txn = self.begin();
         let (state, ids) = state(txn.snapshot());
         serac_sync::linger();
@@ -767,7 +825,6 @@ impl Storage {
             // The content of a checkpoint must be durable as a whole, log first.
             log.wait_durable(txn.snapshot().start())?;
         }
-        let folder = self.checkpoint_folder(path);
         let mut report = CheckpointReport { checkpoint_ts: txn.snapshot().start().0, ..Default::default() };
         let mut tables = Vec::new();
         for id in ids {
@@ -776,22 +833,52 @@ impl Storage {
             let catalog = (catalog.len() <= SMALL_CATALOG_BYTES || report.blocks_written == 0).then_some(&catalog);
             tables.push(write_table(folder, &table, catalog, txn.snapshot(), &mut report)?);
         }
-        let (files, data) = (folder.files, path.join(DATA_FOLDER));
-        files.sync_dir(&data).map_err(|e| StorageError::io(format!("cannot sync {}", data.display()), e))?;
-        let position = match self.manager.log() {
-            Some(log) => log.position_for(txn.snapshot().start())?,
-            None => self.unlogged_position,
-        };
-        let manifest = Manifest::new(txn.snapshot().start(), position, state, tables);
-        self.check_folder()?;
-        manifest.write_new(path, files)?;
-        let new: NamedFiles = manifest.files().map(str::to_owned).collect();
-        named.extend(new.iter().cloned());
-        serac_sync::linger();
-        self.check_folder()?;
-        Manifest::put_in_place(path, files)?;
-        *named = new;
-        Ok((report, position))
+        let data = folder.path.join(DATA_FOLDER);
+        folder.files.sync_dir(&data).map_err(|e| StorageError::io(format!("cannot sync {}", data.display()), e))?;
+        Ok((txn, state, tables, report))
+    }
+
+    /// Writes a copy of the database, as it is in a new snapshot, into the folder `target`, which
+    /// must not exist, or be empty. It can be opened as any database. Transactions go on
+    /// meanwhile, and checkpoints wait. `state` is as for [`checkpoint`](Self::checkpoint). When
+    /// `stop` returns true, the backup ends with an error.
+    ///
+    /// # Errors
+    /// When the folder is not empty, or files cannot be written, or the storage is closed. What was
+    /// written is removed then, but for the folder.
+    pub fn backup(
+        &self,
+        target: &Path,
+        state: &StateOf<'_>,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<CheckpointReport> {
+        let _no_checkpoint = self.checkpoint_latch.lock();
+        // SeqCst: as for a checkpoint.
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(StorageError::Closed);
+        }
+        let files = &*self.options.file_system;
+        check_free(target, files)?;
+        let lock = take_folder(target, files, false)?;
+        // Another backup may have been faster.
+        check_free(target, files)?;
+        let written =
+            self.write_backup(CheckpointFolder { is_backup: true, stop, ..self.checkpoint_folder(target) }, state);
+        if written.is_err() {
+            // The first error counts.
+            let _ = remove_backup(target, files);
+        }
+        drop(lock);
+        written
+    }
+
+    fn write_backup(&self, folder: CheckpointFolder<'_>, state: &StateOf<'_>) -> Result<CheckpointReport> {
+        let (txn, state, tables, report) = self.write_tables(folder, state)?;
+        // The log of the copy begins behind the checkpoint.
+        let manifest = Manifest::new(txn.snapshot().start(), LogPosition::BEGINNING, state, tables);
+        manifest.write_new(folder.path, folder.files)?;
+        Manifest::put_in_place(folder.path, folder.files)?;
+        Ok(report)
     }
 
     fn all_tables(&self) -> Vec<Arc<DataTable>> {
