@@ -11,8 +11,8 @@ use serac_server::folder::{
 };
 use serac_server::operators::{Farewell, OperatorsOptions, OperatorsServer};
 use serac_server::{
-    FlightSql, FlightSqlOptions, HttpAccess, HttpServer, LocalPrograms, PgOptions, PgServer, Readiness, TlsConfig,
-    Verifier, tls_config,
+    FlightSql, FlightSqlOptions, HttpAccess, HttpServer, LocalPrograms, PgOptions, PgServer, Readiness, Services,
+    TlsConfig, Verifier, tls_config,
 };
 use serac_sql::{Programs, SessionDefaults, SqlDatabase, SqlOptions};
 use serac_storage::{Durability, StorageOptions};
@@ -23,7 +23,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
 use tracing::{error, info, warn};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -531,18 +530,10 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
     readiness.set(true);
     info!("ready");
 
-    let (stopping, stopped) = watch::channel(false);
-    let stop = || {
-        let mut stopped = stopped.clone();
-        async move {
-            // The sender lives until all have stopped.
-            let _ = stopped.wait_for(|stopping| *stopping).await;
-        }
-    };
-    let (pg_stop, flight_stop, operators_stop, folder_stop) = (stop(), stop(), stop(), stop());
     let shutdown_asked = operators.as_ref().map(OperatorsServer::shutdown_asked);
+    let services = Services { pg, flight, operators, folder };
     let orderly = async {
-        let signals = async {
+        let stop = async {
             let asked = async {
                 match shutdown_asked {
                     Some(asked) => asked.await,
@@ -555,30 +546,8 @@ async fn serve(db: &SqlDatabase, plan: Plan) -> Result<Served, String> {
             };
             info!(cause, connections = db.connections().rows().len(), "stopping");
             readiness.set(false);
-            let _ = stopping.send(true);
         };
-        let pg = async {
-            if let Some(server) = pg {
-                server.run(pg_stop).await;
-            }
-        };
-        let flight = async {
-            if let Some(server) = flight {
-                server.run(flight_stop).await;
-            }
-        };
-        let operators = async {
-            match operators {
-                Some(server) => Some(server.run(operators_stop).await),
-                None => None,
-            }
-        };
-        let folder = async {
-            folder_stop.await;
-            // Dropping it waits for its clients, so a thread of its own drops it.
-            let _ = tokio::task::spawn_blocking(|| drop(folder)).await;
-        };
-        let ((), (), (), farewell, ()) = tokio::join!(signals, pg, flight, operators, folder);
+        let farewell = services.run(stop).await;
         let mut result = Ok(());
         if plan.storage.path.is_some() && plan.checkpoint_at_shutdown {
             let (began, database) = (Instant::now(), db.database().clone());

@@ -14,9 +14,13 @@ mod pg;
 mod port;
 mod programs;
 pub mod remote;
+mod services;
 
 pub use flight_sql::{FlightSql, FlightSqlOptions};
 pub use http::{HttpAccess, HttpServer, Readiness};
 pub use pg::{PgOptions, PgServer, Verifier};
 pub use programs::{LocalPrograms, job_error};
+pub use serac_export::flight::{FlightOptions, FlightServer, Token};
+pub use serac_net::listen::Listener;
 pub use serac_net::tls::{TlsConfig, tls_config};
+pub use services::Services;
