@@ -4,14 +4,18 @@ use crate::compiled::Statements;
 use crate::database::{DatabaseUse, Options};
 use crate::error::{self, IntoPython};
 use crate::execution;
+use crate::server::{self, ServeOptions, Server};
 use crate::session::Core;
 use crate::statement::Statement;
 use crate::table::{self, Condition, Scan};
+use crate::work::Progress;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use seracdb::{Durability, IfExists, IngestTarget, StatementResult, TransactionStatus};
+use seracdb::{CheckpointReport, Durability, IfExists, IngestTarget, StatementResult, TransactionStatus};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The path of a database in memory.
 const IN_MEMORY: &str = ":memory:";
@@ -33,6 +37,14 @@ impl Connection {
     pub fn statements(&self) -> &Statements {
         &self.statements
     }
+}
+
+/// What a checkpoint or a backup has: tables, rows, blocks that were written, blocks whose files
+/// were there, bytes.
+type Report = (usize, u64, u64, u64, u64);
+
+fn report(written: CheckpointReport) -> Report {
+    (written.tables, written.rows, written.blocks_written, written.blocks_kept, written.bytes)
 }
 
 fn durability_of(name: &str) -> PyResult<Durability> {
@@ -90,7 +102,7 @@ impl Connection {
                 None if path.as_os_str() == IN_MEMORY => DatabaseUse::in_memory(options)?,
                 None => DatabaseUse::in_folder(&path, options, !read_only)?,
             };
-            Core::new(usage, autocommit, read_only)
+            Ok(Core::new(usage, autocommit, read_only))
         });
         Ok(Self { core: core.python(py)?, statements: Statements::default() })
     }
@@ -192,6 +204,51 @@ impl Connection {
         stored: bool,
     ) -> PyResult<Scan> {
         Scan::new(py, &self.core, schema, table, columns, &filter, stored)
+    }
+
+    /// Serves the database to clients on the network: the arguments of `ServeOptions`.
+    #[allow(clippy::too_many_arguments, reason = "the arguments of serve(), which alone calls it")]
+    fn _serve(
+        &self,
+        py: Python<'_>,
+        pg: Option<&str>,
+        flight: Option<&str>,
+        metrics: Option<&str>,
+        users: HashMap<String, String>,
+        token: Option<String>,
+        tls: Option<(PathBuf, PathBuf)>,
+        allow_remote: bool,
+        max_connections: Option<usize>,
+        shutdown_timeout: Option<f64>,
+    ) -> PyResult<Server> {
+        let address = |name, text: Option<&str>| text.map(|text| server::address(name, text)).transpose();
+        let (pg, flight, metrics) = (address("pg", pg)?, address("flight", flight)?, address("metrics", metrics)?);
+        let seconds = |seconds| {
+            let wrong = |_| PyValueError::new_err("shutdown_timeout is a number of seconds, and not negative");
+            Duration::try_from_secs_f64(seconds).map_err(wrong)
+        };
+        let shutdown_timeout = shutdown_timeout.map(seconds).transpose()?;
+        let options =
+            ServeOptions { pg, flight, metrics, users, token, tls, allow_remote, max_connections, shutdown_timeout };
+        Server::start(py, &self.core, options)
+    }
+
+    /// Writes a copy of the database into a folder. Returns what `report` gives.
+    fn _backup(&self, py: Python<'_>, folder: PathBuf) -> PyResult<Report> {
+        let written = self.core.run(py, move |state, runtime| runtime.block_on(state.idle(runtime).backup(&folder)));
+        written.map(report)
+    }
+
+    /// Writes a checkpoint. Returns what `report` gives.
+    fn _checkpoint(&self, py: Python<'_>) -> PyResult<Report> {
+        self.core.run(py, |state, runtime| runtime.block_on(state.idle(runtime).checkpoint())).map(report)
+    }
+
+    /// How far the connection's statement is: the seconds since it began, whether it computes now,
+    /// a number that changes whenever it has computed, and (what is done, all of it, what it is);
+    /// all is 0 if it is not known. None without a statement.
+    fn _progress(&self) -> Option<Progress> {
+        self.core.work().progress()
     }
 
     /// Cancels the statement that another thread runs on this connection.

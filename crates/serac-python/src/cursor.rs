@@ -1,6 +1,7 @@
 //! The class `Cursor`: a statement's result, row by row or as Arrow.
 
 use crate::arrow_io::{self, QueryReader};
+use crate::batches::Batches;
 use crate::compiled::Compiled;
 use crate::connection::Connection;
 use crate::error::{self, IntoPython};
@@ -426,6 +427,32 @@ impl Cursor {
             };
             arrow_io::schema_capsule(py, &wire::shown_schema(&schema))
         })
+    }
+
+    /// The rows that are left, which can then be read again and again. The cursor gives them no
+    /// more.
+    fn _batches(&self, py: Python<'_>) -> PyResult<Batches> {
+        let batches = self.read(py, |result, _| match result {
+            ResultSet::Point { rows, prepared, at, .. } => {
+                let batch = prepared.batch(rows).python(py)?;
+                let rest = batch.slice(*at, batch.num_rows() - *at);
+                Ok(Batches::new(rest.schema(), vec![rest]))
+            }
+            ResultSet::Query { rows, batch } => {
+                let rest = batch.take().filter(|batch| batch.at < batch.rows.len());
+                let rest = rest.map(|batch| batch.whole.slice(batch.at, batch.rows.len() - batch.at));
+                let mut batches: Vec<RecordBatch> = rest.into_iter().collect();
+                while let Some(batch) = rows.next(py)? {
+                    batches.push(batch);
+                }
+                Ok(Batches::new(rows.schema().clone(), batches))
+            }
+        })?;
+        let mut state = self.state.lock();
+        let old = std::mem::replace(&mut state.held, Held::HandedOut);
+        drop(state);
+        drop(old);
+        Ok(batches)
     }
 
     /// Raises the error of the query whose rows were handed out, if it has failed.

@@ -8,12 +8,14 @@
 //! | `slot` `session` `rows` | a session, one statement at a time, and the rows that it streams |
 //! | `compiled` `execution` | statements that are kept, and how one runs |
 //! | `arrow_io` | Arrow's C interface |
-//! | `connection` `cursor` `statement` `table` | the classes |
+//! | `work` | what a session is doing, for progress bars |
+//! | `batches` `connection` `cursor` `server` `statement` `table` | the classes |
 //!
 //! The package has its own code in Python where no speed is needed: `connect`, contexts of
 //! transactions, conversions to frames, the classes of exceptions.
 
 mod arrow_io;
+mod batches;
 mod compiled;
 mod connection;
 mod cursor;
@@ -25,11 +27,13 @@ mod parameters;
 mod process;
 mod python_types;
 mod rows;
+mod server;
 mod session;
 mod slot;
 mod statement;
 mod table;
 mod wait;
+mod work;
 
 /// The module. Nothing starts when it is imported: threads begin with the first database.
 #[pyo3::pymodule]
@@ -38,9 +42,13 @@ mod _seracdb {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::batches::Batches;
+    #[pymodule_export]
     use crate::connection::Connection;
     #[pymodule_export]
     use crate::cursor::Cursor;
+    #[pymodule_export]
+    use crate::server::Server;
     #[pymodule_export]
     use crate::statement::Statement;
     #[pymodule_export]
@@ -51,9 +59,18 @@ mod _seracdb {
     #[allow(non_upper_case_globals, reason = "Python's name")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
-    /// Closes all databases in folders: what they owe to the disk is written.
+    /// The names of a statement's parameters, in the order in which they first stand in its text.
+    #[pyfunction]
+    fn parameter_names(py: Python<'_>, sql: &str) -> PyResult<Vec<String>> {
+        match seracdb::mark_parameters(sql).python(py)?.marks {
+            seracdb::ParameterMarks::Names(names) => Ok(names),
+            seracdb::ParameterMarks::Numbers => Ok(Vec::new()),
+        }
+    }
+
+    /// Ends all servers and closes all databases in folders: what they owe to the disk is written.
     #[pyfunction]
     fn close_all(py: Python<'_>) -> PyResult<()> {
-        py.detach(crate::database::close_all).python(py)
+        py.detach(|| crate::server::stop_all().and(crate::database::close_all())).python(py)
     }
 }

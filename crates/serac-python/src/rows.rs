@@ -133,7 +133,7 @@ impl QueryRows {
                 Rest::Closed => return Err(error::interface("the connection was closed before all rows were read")),
                 Rest::Stream => {
                     let rows = self.clone();
-                    self.core.run(py, move |state, runtime| {
+                    self.core.go_on(py, move |state, runtime| {
                         state.advance(&rows, runtime);
                         Ok(())
                     })?;

@@ -16,6 +16,7 @@ use crate::process::OfProcess;
 use crate::rows::QueryRows;
 use crate::slot::{SessionSlot, Started};
 use crate::wait;
+use crate::work::Work;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use pyo3::prelude::*;
 use seracdb::{
@@ -43,6 +44,7 @@ pub struct Core {
     usage: OfProcess<Mutex<Option<DatabaseUse>>>,
     cancel: CancelHandle,
     runtime: Handle,
+    work: Work,
     /// Whether the connection has been closed. Relaxed: the state under the lock decides.
     closed: AtomicBool,
 }
@@ -102,21 +104,18 @@ fn is_closed() -> PyErr {
 }
 
 impl Core {
-    /// A new session.
-    ///
-    /// # Errors
-    /// If it cannot be made a reader.
-    pub fn new(usage: DatabaseUse, autocommit: bool, read_only: bool) -> Result<Arc<Self>, SqlError> {
+    /// A new session. One that is `read_only` stays so.
+    pub fn new(usage: DatabaseUse, autocommit: bool, read_only: bool) -> Arc<Self> {
         let mut slot = SessionSlot::new(usage.database());
         let runtime = usage.database().runtime().clone();
         if read_only {
-            runtime.block_on(slot.session().execute("SET default_transaction_read_only = on"))?;
+            slot.session().only_read();
         }
-        let cancel = slot.session().cancel_handle();
+        let (cancel, work) = (slot.session().cancel_handle(), Work::of(slot.session()));
         let state = State { slot, streaming: Weak::new(), autocommit };
         let (state, usage) = (OfProcess::new(Mutex::new(Some(state))), OfProcess::new(Mutex::new(Some(usage))));
         let (holder, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Ok(Arc::new(Self { state, holder, usage, cancel, runtime, closed }))
+        Arc::new(Self { state, holder, usage, cancel, runtime, work, closed })
     }
 
     /// The runtime of the database.
@@ -127,6 +126,11 @@ impl Core {
     /// Cancels the session's statements.
     pub fn cancel_handle(&self) -> &CancelHandle {
         &self.cancel
+    }
+
+    /// What the session's statements are doing.
+    pub fn work(&self) -> &Work {
+        &self.work
     }
 
     /// Whether the connection has been closed.
@@ -181,8 +185,22 @@ impl Core {
         py: Python<'_>,
         work: impl FnOnce(&mut State, &Handle) -> Result<T, SqlError> + Send + 'static,
     ) -> PyResult<T> {
+        self.work.begins();
+        self.go_on(py, work)
+    }
+
+    /// Does more of the work of the last statement.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn go_on<T: Send + 'static>(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        work: impl FnOnce(&mut State, &Handle) -> Result<T, SqlError> + Send + 'static,
+    ) -> PyResult<T> {
         self.check()?;
         self.check_holder().python(py)?;
+        let _computing = self.work.computes();
         let core = self.clone();
         let done = wait::elsewhere(py, &self.runtime, &self.cancel, move || {
             // Closed by another thread meanwhile.

@@ -35,11 +35,14 @@ pub use arrow;
 pub use serac_engine as engine;
 #[cfg(feature = "export")]
 pub use serac_export as export;
+pub use serac_sql::CopyProgress;
+pub use serac_sql::scan::ScanProgress;
 pub use serac_sql::{
     Blocked, CancelHandle, IfExists, IngestTarget, MarkedText, Notice, Notification, ParameterMarks, Parsed, Prepared,
     RowStream, Rows, ScalarValue, Session, SessionDefaults, SqlDatabase, SqlError, SqlOptions, Start, Started,
     StatementResult, StatementStream, TransactionStatus, acts_in_transaction, located, mark_parameters,
 };
+pub use serac_storage::durability::checkpoint::CheckpointReport;
 pub use serac_storage::{ColumnType, Durability, FreezeFormat, RowBuffer, StorageOptions, Value};
 
 use std::path::{Path, PathBuf};

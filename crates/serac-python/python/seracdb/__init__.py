@@ -7,12 +7,15 @@
 
 The module follows DB-API 2.0 (PEP 249). What goes beyond: results are streams of Arrow
 (``.arrow()``, ``.df()``, ``.pl()``), ``con.prepare`` compiles statements on keys,
-``con.table(…).scan()`` lends the database's own memory, ``con.append`` loads frames.
+``con.table(…).scan()`` lends the database's own memory, ``con.append`` loads frames, ``con.serve``
+lets clients of the network in, and ``seracdb.aio`` is the package for asyncio.
 """
 
 import atexit as _atexit
+from typing import Any as _Any
 
 from seracdb import _seracdb
+from seracdb._blocks import BlockMap
 from seracdb._connection import Connection, connect
 from seracdb._cursor import Cursor
 from seracdb._errors import (
@@ -35,7 +38,9 @@ from seracdb._errors import (
     UniqueViolation,
     Warning,  # noqa: A004 - DB-API's name
 )
-from seracdb._seracdb import Statement, __version__
+from seracdb._plan import Plan
+from seracdb._result import Result
+from seracdb._seracdb import Server, Statement, __version__
 from seracdb._table import Scan, Table
 from seracdb._transactions import Rollback, Transaction
 from seracdb._types import (
@@ -66,6 +71,7 @@ paramstyle = "named"
 __all__ = [
     "BINARY",
     "Binary",
+    "BlockMap",
     "CheckViolation",
     "Connection",
     "Cursor",
@@ -88,13 +94,16 @@ __all__ = [
     "NotNullViolation",
     "NotSupportedError",
     "OperationalError",
+    "Plan",
     "ProgrammingError",
     "QueryCanceled",
     "ROWID",
+    "Result",
     "Rollback",
     "STRING",
     "Scan",
     "SerializationFailure",
+    "Server",
     "Statement",
     "Table",
     "Time",
@@ -110,6 +119,15 @@ __all__ = [
     "paramstyle",
     "threadsafety",
 ]
+
+
+
+def load_ipython_extension(ipython: _Any) -> None:
+    """``%load_ext seracdb``: the magics ``%serac`` and ``%%serac``."""
+    from seracdb import _magic
+
+    _magic.load(ipython)
+
 
 # Databases that are open at the end write what they owe to the disk.
 _atexit.register(_seracdb.close_all)

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from seracdb import _errors, _seracdb
+from seracdb import _errors, _plan, _progress, _seracdb
+from seracdb._blocks import BlockMap
 from seracdb._cursor import Cursor
+from seracdb._result import Result
 from seracdb._table import Table
 from seracdb._transactions import Transaction, transact
 
 T = TypeVar("T")
+
+_BLOCKS = (
+    "SELECT schema_name, table_name, block, state, rows, empty_slots, heap_bytes, garbage_bytes, bytes "
+    "FROM serac_blocks"
+)
+_TABLES_WITH_BLOCKS = "SELECT DISTINCT schema_name, table_name FROM serac_blocks ORDER BY 1, 2"
+_FROZEN = (
+    "SELECT schema_name, table_name, count(*) FILTER (WHERE state = 'frozen') AS frozen_blocks, count(*) AS blocks "
+    "FROM serac_blocks WHERE schema_name || '.' || table_name = ANY(:tables) GROUP BY 1, 2 ORDER BY 1, 2"
+)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 class Connection(_seracdb.Connection):
@@ -39,12 +55,30 @@ class Connection(_seracdb.Connection):
     def __init__(self, *arguments: Any) -> None:
         # The arguments are those of __new__.
         self._transactions = []
+        self._read_only = bool(arguments[4])
+        self._progress_is_shown = False
 
-    def connect(self, *, read_only: bool = False, autocommit: bool | None = None) -> Connection:
-        """Another connection to the same database, which may be one in memory."""
+    def _show_progress(self, progress: bool | None) -> None:
+        """Shows bars for long statements, if they are wanted."""
+        self._progress_is_shown = _progress.is_wanted() if progress is None else progress
+        if self._progress_is_shown:
+            _progress.watch(self)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the connection only reads."""
+        return self._read_only
+
+    def connect(self, *, read_only: bool | None = None, autocommit: bool | None = None) -> Connection:
+        """Another connection to the same database, which may be one in memory: of the same kind,
+        unless something else is said."""
+        if read_only is None:
+            read_only = self._read_only
         if autocommit is None:
             autocommit = self.autocommit
-        return type(self)("", None, None, None, read_only, autocommit, self)
+        other = type(self)("", None, None, None, read_only, autocommit, self)
+        other._show_progress(self._progress_is_shown)
+        return other
 
     def cursor(self) -> Cursor:
         """A cursor."""
@@ -96,6 +130,105 @@ class Connection(_seracdb.Connection):
         """
         return self._append(table, frame, schema, create, if_exists)
 
+    def explain(self, query: str, parameters: Any = None, *, analyze: bool = False) -> _plan.Plan:
+        """The plan of a query; with ``analyze`` the query is run, and its operators' rows and times
+        are in the plan."""
+        options = "ANALYZE, FORMAT JSON" if analyze else "FORMAT JSON"
+        (document,) = self.execute(f"EXPLAIN ({options}) {query}", parameters).fetchone()  # type: ignore[misc]
+        return _plan.of_text(document)
+
+    def serve(
+        self,
+        pg: str | None = None,
+        flight: str | None = None,
+        metrics: str | None = None,
+        *,
+        users: Mapping[str, str] | None = None,
+        token: str | None = None,
+        tls_cert: str | os.PathLike[str] | None = None,
+        tls_key: str | os.PathLike[str] | None = None,
+        allow_remote: bool = False,
+        max_connections: int | None = None,
+        shutdown_timeout: float | None = None,
+    ) -> _seracdb.Server:
+        """Serves the database to clients on the network, beside this program.
+
+        ``pg``, ``flight`` and ``metrics`` are addresses for clients of PostgreSQL, for clients of
+        Arrow Flight SQL (ADBC), and for monitors: ``"127.0.0.1:5432"``, or ``"127.0.0.1:0"`` for
+        any port that is free. The server has the addresses. It answers until its ``stop()``, as
+        the end of a ``with`` calls it, or until the process ends, also when the connection is
+        closed before.
+
+        ``users`` are names and passwords, besides the roles that have passwords; without any
+        password everybody who reaches the address may connect. ``token`` lets its bearer in at
+        ``flight``. With ``tls_cert`` and ``tls_key``, files with PEM, connections are encrypted.
+        Addresses that other machines reach need passwords and encryption, or ``allow_remote``.
+        ``shutdown_timeout``: seconds that statements may go on after ``stop()``.
+        """
+        if self._read_only:
+            message = "a connection that only reads cannot serve the database, because clients may write"
+            raise _errors.ProgrammingError(message, sqlstate="25006")
+        if (tls_cert is None) != (tls_key is None):
+            raise ValueError("tls_cert and tls_key go together")
+        tls = None if tls_cert is None or tls_key is None else (os.fspath(tls_cert), os.fspath(tls_key))
+        everything = (pg, flight, metrics, dict(users or {}), token, tls, allow_remote)
+        return self._serve(*everything, max_connections, shutdown_timeout)
+
+    def backup(self, folder: str | os.PathLike[str]) -> Result:
+        """Writes a copy of the database, as it is now, into a folder that does not exist or is
+        empty. ``seracdb.connect(folder)`` opens it. Other connections go on meanwhile.
+
+        The result's row has the ``tables`` and ``rows`` of the copy, the ``blocks_written``, the
+        ``blocks_copied`` with the files in which they lay, and the ``bytes`` of all.
+        """
+        return self._report(self._backup(os.fspath(folder)), "blocks_copied")
+
+    def checkpoint(self) -> Result:
+        """Writes a checkpoint: opening the database then replays no log from before it.
+
+        The result's row has the ``tables`` and ``rows`` in it, the ``blocks_written``, the
+        ``blocks_kept`` in files that were there, and the ``bytes`` written.
+        """
+        return self._report(self._checkpoint(), "blocks_kept")
+
+    def freeze(self, table: str | None = None, *, schema: str = "public") -> Result:
+        """Compacts and freezes the blocks of a table, or of all tables of the connection's user
+        that freeze. The result has a row for each: ``schema_name``, ``table_name``,
+        ``frozen_blocks`` and ``blocks``. A block stays hot if a running transaction holds it.
+        """
+        all_tables = self.execute(_TABLES_WITH_BLOCKS).fetchall() if table is None else [(schema, table)]
+        frozen = []
+        for names in all_tables:
+            try:
+                self.execute("FREEZE TABLE " + ".".join(_quoted(name) for name in names))
+            except _errors.DatabaseError as error:
+                # One that never freezes, or another user's, or one that has gone.
+                if table is not None or error.sqlstate not in ("55000", "42501", "42P01"):
+                    raise
+            else:
+                frozen.append(".".join(names))
+        return self._result(_FROZEN, {"tables": frozen})
+
+    def blocks(self, table: str | None = None, *, schema: str = "public") -> BlockMap:
+        """The blocks of a table, or of all, with their states: a map when it is shown."""
+        if table is None:
+            return BlockMap(self.execute(f"{_BLOCKS} ORDER BY 1, 2, 3")._batches())
+        self.execute(f"SELECT 1 FROM {_quoted(schema)}.{_quoted(table)} LIMIT 0")
+        query = f"{_BLOCKS} WHERE schema_name = $1 AND table_name = $2 ORDER BY 3"
+        return BlockMap(self.execute(query, (schema, table))._batches())
+
+    def metrics(self) -> Result:
+        """The figures of the database: those that monitors get, by name and labels."""
+        return self._result("SELECT * FROM serac_metrics")
+
+    def _result(self, query: str, parameters: Any = None) -> Result:
+        return Result(self.execute(query, parameters)._batches())
+
+    def _report(self, report: tuple[int, ...], unchanged: str) -> Result:
+        names = ("tables", "rows", "blocks_written", unchanged, "bytes")
+        columns = ", ".join(f"${at + 1}::BIGINT AS {name}" for at, name in enumerate(names))
+        return self._result(f"SELECT {columns}", report)
+
     def __enter__(self) -> Connection:
         return self
 
@@ -120,6 +253,7 @@ def connect(
     threads: int | None = None,
     read_only: bool = False,
     autocommit: bool = False,
+    progress: bool | None = None,
 ) -> Connection:
     """Opens the database in the folder ``path``, or one in memory.
 
@@ -129,9 +263,15 @@ def connect(
     those of a query, by default one for each processor. These belong to the database: further
     connections of the process to the folder share them.
 
-    ``read_only``: transactions of the connection only read, and a missing database is not made.
+    ``read_only``: transactions of the connection only read, whatever SQL says, and a missing
+    database is not made.
     ``autocommit``: each statement is a transaction of its own. By default, as DB-API has it, the
     first statement that changes something begins a transaction, which lasts until ``commit()`` or
     ``rollback()``. Statements that only read begin none.
+
+    ``progress``: bars for statements that take longer than two seconds; by default in terminals
+    and notebooks.
     """
-    return Connection(path, durability, memory_limit, threads, read_only, autocommit)
+    connection = Connection(path, durability, memory_limit, threads, read_only, autocommit)
+    connection._show_progress(progress)
+    return connection

@@ -7,6 +7,7 @@ from typing import Any
 
 from seracdb import _seracdb
 from seracdb._frames import Frames
+from seracdb._result import Result
 
 
 class Cursor(_seracdb.Cursor, Frames):
@@ -44,6 +45,10 @@ class Cursor(_seracdb.Cursor, Frames):
         marks = ", ".join(f"${at + 1}" for at in range(len(parameters)))
         self._execute(f"CALL {name}({marks})", parameters or None)
         return parameters
+
+    def result(self) -> Result:
+        """The rows that are left, in memory: they can be read again and again."""
+        return Result(self._batches())
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
         """Nothing: parameters tell their types."""

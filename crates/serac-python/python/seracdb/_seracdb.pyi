@@ -5,6 +5,7 @@ from typing import Any
 __version__: str
 
 def close_all() -> None: ...
+def parameter_names(sql: str) -> list[str]: ...
 
 class Connection:
     def __new__(
@@ -40,6 +41,21 @@ class Connection:
         """What statements have said since the last call: (severity, SQLSTATE, message)."""
     def close(self) -> None:
         """Closes the connection. An open transaction is rolled back."""
+    def _serve(
+        self,
+        pg: str | None,
+        flight: str | None,
+        metrics: str | None,
+        users: dict[str, str],
+        token: str | None,
+        tls: tuple[str, str] | None,
+        allow_remote: bool,
+        max_connections: int | None,
+        shutdown_timeout: float | None,
+    ) -> Server: ...
+    def _backup(self, folder: str) -> tuple[int, int, int, int, int]: ...
+    def _checkpoint(self) -> tuple[int, int, int, int, int]: ...
+    def _progress(self) -> tuple[float, bool, int, tuple[int, int, str]] | None: ...
     def _control(self, statement: str) -> None: ...
     def _append(
         self, table: str, frame: Any, schema: str | None, create: bool, if_exists: str
@@ -91,7 +107,39 @@ class Cursor(Iterator[tuple[Any, ...]]):
     def __arrow_c_schema__(self) -> Any: ...
     def _execute(self, operation: str, parameters: Any = None) -> None: ...
     def _execute_many(self, operation: str, parameters: Iterable[Any]) -> None: ...
+    def _batches(self) -> Batches: ...
     def _raise_failure(self) -> None: ...
+
+class Batches:
+    @property
+    def columns(self) -> list[str]: ...
+    def rows(self, most: int) -> list[tuple[Any, ...]]: ...
+    def __len__(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+    def __arrow_c_schema__(self) -> Any: ...
+
+class Server:
+    @property
+    def pg(self) -> str | None:
+        """Where clients of PostgreSQL connect, as "postgresql://127.0.0.1:5432"."""
+    @property
+    def flight(self) -> str | None:
+        """Where clients of Arrow Flight SQL connect, as "grpc://127.0.0.1:8815"."""
+    @property
+    def metrics(self) -> str | None:
+        """Where monitors ask, as "http://127.0.0.1:9090/metrics"."""
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """The services with their hosts and ports: {"pg": ("127.0.0.1", 5432)}."""
+    @property
+    def running(self) -> bool:
+        """Whether the server answers."""
+    def stop(self) -> None:
+        """Ends the server: takes no new clients, lets statements end, and waits for its threads."""
+    def wait(self) -> None:
+        """Waits until another thread stops the server, or until Ctrl-C, which stops it."""
+    def __enter__(self) -> Server: ...
+    def __exit__(self, *exception: object) -> None: ...
 
 class Statement:
     @property
