@@ -1,0 +1,543 @@
+"""The package for asyncio: ``seracdb.aio.connect``.
+
+>>> async with await seracdb.aio.connect() as con:
+...     cursor = await con.execute("SELECT 6 * 7")
+...     print(await cursor.fetchall())
+[(42,)]
+
+Each connection has a thread in which its statements run, so the event loop goes on meanwhile. When
+a task is cancelled, the statement that it waits for is cancelled, and has ended when the task goes
+on. Tasks may share a connection: its statements run one after another, and while a task is inside
+of ``async with con.transaction()``, the statements of others wait. Statements of different
+connections run beside each other; a ``Pool`` lends connections to tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar, cast
+
+import seracdb
+from seracdb import _plan
+from seracdb._blocks import BlockMap
+from seracdb._errors import DeadlockDetected, InterfaceError, ProgrammingError, SerializationFailure
+from seracdb._result import Result
+from seracdb._seracdb import Server
+from seracdb._table import Scan
+from seracdb._transactions import _LONGEST_PAUSE, Rollback
+
+__all__ = ["Connection", "Cursor", "Pool", "Rollback", "Statement", "Table", "Transaction", "connect", "create_pool"]
+
+T = TypeVar("T")
+
+#: Rows that ``async for`` brings from the connection's thread at a time.
+_ROWS_AT_A_TIME = 256
+#: The time between two cancellations of a statement that may not have begun at the first one.
+_BETWEEN_CANCELS = 0.02
+
+#: The transactions inside of which the task is. The tasks that it starts inherit them.
+_inside: ContextVar[tuple[Transaction, ...]] = ContextVar("seracdb_transactions", default=())
+
+
+class Connection:
+    """A session of a database, for tasks of one event loop."""
+
+    def __init__(self, connection: seracdb.Connection) -> None:
+        self._connection = connection
+        self._thread = ThreadPoolExecutor(1, "seracdb-aio")
+        #: Held for a transaction, and by each statement outside of one.
+        self._block = asyncio.Lock()
+        #: Held for a statement.
+        self._statement = asyncio.Lock()
+
+    def _is_inside(self) -> bool:
+        """Whether the task is inside of an open transaction of the connection."""
+        return any(block._connection is self and block._is_open for block in _inside.get())
+
+    async def _run(self, work: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Does the work of a statement in the connection's thread."""
+        if self._is_inside():
+            return await self._run_inside(True, work, *arguments, **named)
+        async with self._block:
+            return await self._run_inside(True, work, *arguments, **named)
+
+    async def _run_inside(self, cancels: bool, work: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """The same for a task that has the connection. ``cancels``: whether the end of the task
+        cancels the work, or only waits for its end."""
+        async with self._statement:
+            if self._connection.closed:
+                raise InterfaceError("the connection is closed", sqlstate="08P01")
+            running = asyncio.wrap_future(self._thread.submit(work, *arguments, **named))
+            try:
+                # Unlike `await running`, it does not give up the work when the task is cancelled.
+                await asyncio.wait([running])
+            except asyncio.CancelledError:
+                await self._end(running, cancels)
+                raise
+            return running.result()
+
+    async def _end(self, running: asyncio.Future[Any], cancels: bool) -> None:
+        """Waits for the end of work, however often the task is cancelled again."""
+        while not running.done():
+            if cancels and not self._connection.closed:
+                self._connection.cancel()
+            try:
+                await asyncio.wait([running], timeout=_BETWEEN_CANCELS)
+            except asyncio.CancelledError:
+                # The task ends when the work has ended.
+                continue
+        # Looked at, so that asyncio does not complain that nobody has.
+        running.exception()
+
+    async def connect(self, *, read_only: bool | None = None, autocommit: bool | None = None) -> Connection:
+        """Another connection to the same database, which may be one in memory."""
+        return Connection(await self._run(self._connection.connect, read_only=read_only, autocommit=autocommit))
+
+    def cursor(self) -> Cursor:
+        """A cursor."""
+        return Cursor(self)
+
+    async def execute(self, operation: str, parameters: Any = None) -> Cursor:
+        """Runs a statement with a new cursor: ``Cursor.execute``."""
+        return await Cursor(self).execute(operation, parameters)
+
+    async def executemany(self, operation: str, seq_of_parameters: Iterable[Any]) -> Cursor:
+        """Runs a statement for each of many parameters: ``Cursor.executemany``."""
+        return await Cursor(self).executemany(operation, seq_of_parameters)
+
+    async def prepare(self, sql: str) -> Statement:
+        """Prepares a statement."""
+        return Statement(self, await self._run(self._connection.prepare, sql))
+
+    async def commit(self) -> None:
+        """Commits the open transaction; without one, does nothing."""
+        await self._run(self._connection.commit)
+
+    async def rollback(self) -> None:
+        """Rolls back the open transaction; without one, does nothing."""
+        await self._run(self._connection.rollback)
+
+    def transaction(self, modes: str = "") -> Transaction:
+        """A transaction as a context (``async with``); inside another one, a savepoint."""
+        return Transaction(self, modes)
+
+    async def transact(
+        self, fn: Callable[[Connection], Awaitable[T]], *, attempts: int = 32, modes: str = ""
+    ) -> T | None:
+        """Awaits ``fn(connection)`` in a transaction, and returns what it returns. If the
+        transaction meets a conflict (SQLSTATE 40001, 40P01), it is rolled back and run again, up
+        to ``attempts`` times."""
+        if attempts < 1:
+            raise ValueError("a transaction is tried at least once")
+        if self._is_inside():
+            raise ProgrammingError("a transaction that may run again cannot run inside another", sqlstate="25001")
+        pause = 0.0005
+        for attempt in range(1, attempts + 1):
+            try:
+                async with self.transaction(modes) as block:
+                    if block._is_savepoint():
+                        message = "a transaction that may run again cannot run inside another"
+                        raise ProgrammingError(message, sqlstate="25001")
+                    return await fn(self)
+                # It was rolled back because it wanted to be.
+                return None
+            except (SerializationFailure, DeadlockDetected):
+                if attempt == attempts:
+                    raise
+            await asyncio.sleep(pause * random.random())
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        raise AssertionError("the last attempt returns or raises")
+
+    def table(self, name: str, *, schema: str = "public") -> Table:
+        """A table, for scans and appends without SQL."""
+        return Table(self, name, schema)
+
+    async def append(
+        self, table: str, frame: Any, *, schema: str | None = None, create: bool = False, if_exists: str = "append"
+    ) -> int:
+        """Adds the rows of a frame to a table, all of them or none. Returns how many there are."""
+        append = self._connection.append
+        return await self._run(append, table, frame, schema=schema, create=create, if_exists=if_exists)
+
+    async def explain(self, query: str, parameters: Any = None, *, analyze: bool = False) -> _plan.Plan:
+        """The plan of a query."""
+        return await self._run(self._connection.explain, query, parameters, analyze=analyze)
+
+    async def serve(
+        self, pg: str | None = None, flight: str | None = None, metrics: str | None = None, **options: Any
+    ) -> Server:
+        """Serves the database to clients on the network: ``seracdb.Connection.serve``."""
+        return await self._run(self._connection.serve, pg, flight, metrics, **options)
+
+    async def backup(self, folder: str | os.PathLike[str]) -> Result:
+        """Writes a copy of the database, as it is now, into an empty folder."""
+        return await self._run(self._connection.backup, folder)
+
+    async def checkpoint(self) -> Result:
+        """Writes a checkpoint."""
+        return await self._run(self._connection.checkpoint)
+
+    async def freeze(self, table: str | None = None, *, schema: str = "public") -> Result:
+        """Compacts and freezes the blocks of a table, or of all."""
+        return await self._run(self._connection.freeze, table, schema=schema)
+
+    async def blocks(self, table: str | None = None, *, schema: str = "public") -> BlockMap:
+        """The blocks of a table, or of all, with their states."""
+        return await self._run(self._connection.blocks, table, schema=schema)
+
+    async def metrics(self) -> Result:
+        """The figures of the database."""
+        return await self._run(self._connection.metrics)
+
+    async def notices(self) -> list[tuple[str, str, str]]:
+        """What statements have said since the last call: (severity, SQLSTATE, message)."""
+        return await self._run(self._connection.notices)
+
+    def cancel(self) -> None:
+        """Cancels the statement that runs on this connection."""
+        self._connection.cancel()
+
+    async def close(self) -> None:
+        """Closes the connection. An open transaction is rolled back."""
+        if self._connection.closed:
+            return
+        # A statement that runs is waited for.
+        async with self._statement:
+            closing = asyncio.wrap_future(self._thread.submit(self._connection.close))
+            self._thread.shutdown(wait=False)
+            try:
+                await asyncio.wait([closing])
+            except asyncio.CancelledError:
+                await self._end(closing, False)
+                raise
+            closing.result()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is closed."""
+        return self._connection.closed
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(self, exception_type: Any, exception: Any, traceback: Any) -> None:
+        if self.closed:
+            return
+        try:
+            if exception is None:
+                await self.commit()
+        finally:
+            await self.close()
+
+    def __repr__(self) -> str:
+        return f"<seracdb.aio.Connection {'closed' if self.closed else 'open'}>"
+
+
+class Cursor:
+    """A statement's result: rows by ``async for`` and ``await cursor.fetch…()``, or frames by
+    ``await cursor.arrow()``, ``.df()``, ``.pl()``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._cursor = connection._connection.cursor()
+        #: Rows that ``async for`` has brought and not given.
+        self._ahead: deque[tuple[Any, ...]] = deque()
+
+    async def execute(self, operation: str, parameters: Any = None) -> Cursor:
+        """Runs a statement and returns the cursor: ``seracdb.Cursor.execute``."""
+        self._ahead.clear()
+        await self.connection._run(self._cursor.execute, operation, parameters)
+        return self
+
+    async def executemany(self, operation: str, seq_of_parameters: Iterable[Any]) -> Cursor:
+        """Runs a statement for each of many parameters: for all of them, or, after an error, for
+        none."""
+        self._ahead.clear()
+        await self.connection._run(self._cursor.executemany, operation, seq_of_parameters)
+        return self
+
+    async def callproc(self, procname: str, parameters: Sequence[Any] = ()) -> Sequence[Any]:
+        """Calls a procedure. Returns the parameters; rows that it gives are fetched."""
+        self._ahead.clear()
+        return await self.connection._run(self._cursor.callproc, procname, parameters)
+
+    @property
+    def description(self) -> Any:
+        """The columns of the result; None for a statement without rows."""
+        return self._cursor.description
+
+    @property
+    def rowcount(self) -> int:
+        """Rows that the last statement found or changed; -1 while that is not known."""
+        return self._cursor.rowcount
+
+    @property
+    def rownumber(self) -> int | None:
+        """Rows read so far; None without a result."""
+        number = self._cursor.rownumber
+        return None if number is None else number - len(self._ahead)
+
+    @property
+    def arraysize(self) -> int:
+        """Rows that fetchmany() gives."""
+        return self._cursor.arraysize
+
+    @arraysize.setter
+    def arraysize(self, rows: int) -> None:
+        self._cursor.arraysize = rows
+
+    async def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row; None after the last."""
+        if self._ahead:
+            return self._ahead.popleft()
+        return await self.connection._run(self._cursor.fetchone)
+
+    async def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """The next ``size`` rows, by default ``arraysize``."""
+        wanted = self.arraysize if size is None else size
+        rows = [self._ahead.popleft() for _ in range(min(wanted, len(self._ahead)))]
+        if len(rows) < wanted:
+            rows += await self.connection._run(self._cursor.fetchmany, wanted - len(rows))
+        return rows
+
+    async def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows that are left."""
+        rest = await self.connection._run(self._cursor.fetchall)
+        rows = [*self._ahead, *rest]
+        self._ahead.clear()
+        return rows
+
+    async def __aiter__(self) -> AsyncIterator[tuple[Any, ...]]:
+        while rows := await self.fetchmany(_ROWS_AT_A_TIME):
+            self._ahead.extendleft(reversed(rows))
+            while self._ahead:
+                yield self._ahead.popleft()
+
+    async def _frame(self, make: Callable[[], T]) -> T:
+        if self._ahead:
+            raise InterfaceError("rows were brought for `async for`: execute the statement again", sqlstate="08P01")
+        return await self.connection._run(make)
+
+    async def arrow(self) -> Any:
+        """A ``pyarrow.Table``."""
+        return await self._frame(self._cursor.arrow)
+
+    async def df(self) -> Any:
+        """A ``pandas.DataFrame``."""
+        return await self._frame(self._cursor.df)
+
+    async def pl(self) -> Any:
+        """A ``polars.DataFrame``."""
+        return await self._frame(self._cursor.pl)
+
+    async def fetchnumpy(self) -> dict[str, Any]:
+        """A dict of NumPy arrays by the names of columns."""
+        return await self._frame(self._cursor.fetchnumpy)
+
+    async def result(self) -> Result:
+        """The rows that are left, in memory: they can be read again and again."""
+        return await self._frame(self._cursor.result)
+
+    async def close(self) -> None:
+        """Frees the result. The cursor cannot be used any more."""
+        self._ahead.clear()
+        self._cursor.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the cursor or its connection is closed."""
+        return self._cursor.closed
+
+    async def __aenter__(self) -> Cursor:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+
+class Statement:
+    """A prepared statement: ``await statement(key)``."""
+
+    def __init__(self, connection: Connection, statement: seracdb.Statement) -> None:
+        self._connection = connection
+        self._statement = statement
+
+    async def __call__(self, *parameters: Any, **names: Any) -> list[tuple[Any, ...]] | int:
+        """Runs the statement: a list of rows, or how many rows it has changed."""
+        return await self._connection._run(self._statement, *parameters, **names)
+
+    async def one(self, *parameters: Any, **names: Any) -> tuple[Any, ...] | None:
+        """Runs the statement: its first row, or None if there is none."""
+        return await self._connection._run(self._statement.one, *parameters, **names)
+
+    @property
+    def sql(self) -> str:
+        """The text of the statement."""
+        return self._statement.sql
+
+    @property
+    def is_point(self) -> bool:
+        """Whether the statement is compiled to direct calls of the storage."""
+        return self._statement.is_point
+
+
+class Transaction:
+    """A transaction, or a savepoint in one: the block of an ``async with``.
+
+    The end of the block commits the transaction, or releases the savepoint; an exception, also the
+    cancellation of the task, rolls back. Tasks that are started inside of the block belong to it.
+    """
+
+    def __init__(self, connection: Connection, modes: str) -> None:
+        self._connection = connection
+        self._block = connection._connection.transaction(modes)
+        self._has_connection = False
+        self._is_open = False
+
+    def _is_savepoint(self) -> bool:
+        return self._block._savepoint is not None
+
+    async def __aenter__(self) -> Transaction:
+        connection = self._connection
+        if not connection._is_inside():
+            await connection._block.acquire()
+            self._has_connection = True
+        try:
+            await connection._run_inside(True, self._block.__enter__)
+        except BaseException:
+            if self._block._is_open:
+                # It has begun, and the task has been cancelled.
+                await connection._run_inside(False, self._block.__exit__, None, Rollback(self._block), None)
+            self._give_back()
+            raise
+        self._is_open = True
+        _inside.set((*_inside.get(), self))
+        return self
+
+    async def __aexit__(self, exception_type: Any, exception: Any, traceback: Any) -> bool:
+        try:
+            if self._connection.closed:
+                return False
+            if isinstance(exception, Rollback) and exception.transaction is cast(Any, self):
+                exception.transaction = self._block
+            leave = self._block.__exit__
+            return await self._connection._run_inside(False, leave, exception_type, exception, traceback)
+        finally:
+            self._is_open = False
+            _inside.set(tuple(block for block in _inside.get() if block is not self))
+            self._give_back()
+
+    def _give_back(self) -> None:
+        if self._has_connection:
+            self._has_connection = False
+            self._connection._block.release()
+
+
+class Table:
+    """A table of the database."""
+
+    def __init__(self, connection: Connection, name: str, schema: str) -> None:
+        self._connection = connection
+        self._table = connection._connection.table(name, schema=schema)
+
+    async def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: Iterable[tuple[str, str, Any]] | None = None,  # noqa: A002
+        *,
+        stored: bool = False,
+    ) -> Scan:
+        """The rows of the table: ``seracdb.Table.scan``. Nothing is read yet: ``asyncio.to_thread(scan.pl)``
+        reads a large table beside the event loop."""
+        return await self._connection._run(self._table.scan, columns, filter, stored=stored)
+
+    async def append(self, frame: Any, *, create: bool = False) -> int:
+        """Adds the rows of a frame: ``Connection.append``."""
+        return await self._connection._run(self._table.append, frame, create=create)
+
+
+class Pool:
+    """Connections to one database for many tasks: ``async with pool.connection() as con``.
+
+    A task waits while all ``size`` connections are in use. A transaction that it has left open is
+    committed, or rolled back after an exception.
+    """
+
+    def __init__(self, first: Connection, size: int) -> None:
+        if size < 1:
+            raise ValueError("a pool has at least one connection")
+        self._first = first
+        self._seats = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for one task."""
+        async with self._seats:
+            if self._closed:
+                raise InterfaceError("the pool is closed", sqlstate="08P01")
+            if self._idle:
+                connection = self._idle.pop()
+            else:
+                connection = await self._first.connect()
+            try:
+                yield connection
+                await connection.commit()
+            except BaseException:
+                if not connection.closed:
+                    await connection._run_inside(False, connection._connection.rollback)
+                raise
+            finally:
+                if self._closed:
+                    await connection.close()
+                elif not connection.closed:
+                    self._idle.append(connection)
+
+    async def close(self) -> None:
+        """Closes the connections: those in use when their tasks give them back."""
+        self._closed = True
+        for connection in [*self._idle, self._first]:
+            await connection.close()
+        self._idle.clear()
+
+    async def __aenter__(self) -> Pool:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+
+async def connect(
+    path: str | os.PathLike[str] = ":memory:",
+    *,
+    durability: str | None = None,
+    memory_limit: int | None = None,
+    threads: int | None = None,
+    read_only: bool = False,
+    autocommit: bool = False,
+) -> Connection:
+    """Opens the database in the folder ``path``, or one in memory, beside the event loop. The
+    arguments are those of ``seracdb.connect``."""
+    options: Mapping[str, Any] = {
+        "durability": durability,
+        "memory_limit": memory_limit,
+        "threads": threads,
+        "read_only": read_only,
+        "autocommit": autocommit,
+        # A bar of one of many statements says little.
+        "progress": False,
+    }
+    return Connection(await asyncio.to_thread(lambda: seracdb.connect(path, **options)))
+
+
+async def create_pool(path: str | os.PathLike[str] = ":memory:", *, size: int = 8, **options: Any) -> Pool:
+    """Opens a database for a pool of connections: the arguments of ``connect``."""
+    return Pool(await connect(path, **options), size)
