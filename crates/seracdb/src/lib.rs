@@ -38,9 +38,9 @@ pub use serac_export as export;
 pub use serac_sql::CopyProgress;
 pub use serac_sql::scan::ScanProgress;
 pub use serac_sql::{
-    Blocked, CancelHandle, IfExists, IngestTarget, MarkedText, Notice, Notification, ParameterMarks, Parsed, Prepared,
-    RowStream, Rows, ScalarValue, Session, SessionDefaults, SqlDatabase, SqlError, SqlOptions, Start, Started,
-    StatementResult, StatementStream, TransactionStatus, acts_in_transaction, located, mark_parameters,
+    Blocked, CancelHandle, Description, IfExists, IngestTarget, MarkedText, Notice, Notification, ParameterMarks,
+    Parsed, Prepared, RowStream, Rows, ScalarValue, Session, SessionDefaults, SqlDatabase, SqlError, SqlOptions, Start,
+    Started, StatementResult, StatementStream, TransactionStatus, acts_in_transaction, located, mark_parameters,
 };
 pub use serac_storage::durability::checkpoint::CheckpointReport;
 pub use serac_storage::{ColumnType, Durability, FreezeFormat, RowBuffer, StorageOptions, Value};
