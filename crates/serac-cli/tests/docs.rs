@@ -42,8 +42,9 @@ enum Way {
 const LINEITEM: &str = "CREATE TABLE lineitem (l_orderkey BIGINT, l_extendedprice NUMERIC(15,2), l_shipdate DATE); \
     INSERT INTO lineitem VALUES (1, 10.5, '1993-01-01'), (2, 20.5, '1995-01-01')";
 
-/// The guide to the Python package, whose tests run its blocks.
-const PYTHON_GUIDE: &str = "docs/book/src/guides/python.md";
+/// The guides whose blocks run in tests of their own: those of the Python package and of the ADBC
+/// driver.
+const PYTHON_GUIDES: [&str; 2] = ["docs/book/src/guides/python.md", "docs/book/src/guides/adbc.md"];
 
 /// All blocks: file, first line, way.
 const BLOCKS: &[(&str, &str, Way)] = &[
@@ -82,6 +83,12 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "docs/book/src/coming/sqlite.md",
         "sqlite3 -header -csv old.db",
         Way::Not("it needs the tools of another database"),
+    ),
+    ("docs/book/src/guides/c.md", "scripts/c install /usr/local", Way::Not("it makes an optimized build")),
+    (
+        "docs/book/src/guides/c.md",
+        "#include \"seracdb.h\"",
+        Way::Not("it is a part of a program; scripts/c runs whole ones"),
     ),
     ("docs/book/src/guides/durability.md", "import pyarrow as pa", Way::PythonInFolder),
     ("docs/book/src/guides/embed.md", "use seracdb::{Session, StatementResult};", Way::Doctest),
@@ -180,7 +187,7 @@ struct Block {
 impl Block {
     /// Whether `book.rs` or `scripts/python` runs it, or no test, because it is a drawing.
     fn is_elsewhere(&self) -> bool {
-        self.file == PYTHON_GUIDE
+        PYTHON_GUIDES.contains(&self.file.as_str())
             || self.file.starts_with("docs/book/") && matches!(self.language.as_str(), "sql" | "text" | "plain")
     }
 }
