@@ -78,7 +78,10 @@ pub(super) fn index(image: &Image, oid: u32, column: usize) -> Option<String> {
     };
     let table = &image.relations[table];
     if column > 0 {
-        return Some(if column <= key.columns.len() { index_part(table, &key, column - 1) } else { String::new() });
+        return Some(match column - 1 {
+            at if at < key.columns.len() => index_part(table, &key, at),
+            at => names(table, key.include.get(at - key.columns.len())),
+        });
     }
     let columns: Vec<String> = (0..key.columns.len()).map(|i| index_column(table, &key, i)).collect();
     Some(format!(

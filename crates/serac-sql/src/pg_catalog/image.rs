@@ -447,7 +447,9 @@ impl Image {
                 if column.hidden { index_column_name(key.shown(i, &table.definition)) } else { column.name.clone() };
             Attribute::of_type(&name, column.sql_type)
         };
-        key.columns.iter().enumerate().map(attribute).collect()
+        let included = key.include.iter().map(|&column| &table.definition.columns[column]);
+        let included = included.map(|column| Attribute::of_type(&column.name, column.sql_type));
+        key.columns.iter().enumerate().map(attribute).chain(included).collect()
     }
 }
 

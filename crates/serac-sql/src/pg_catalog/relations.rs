@@ -196,18 +196,21 @@ pub(super) fn indexes(scope: &Scope<'_>, rows: &mut Rows) {
             _ => continue,
         };
         let table = &scope.image.relations[table];
-        let attributes = scope.attributes(relation);
+        let mut attributes = scope.attributes(relation);
+        // Included columns have neither a collation nor a class of operators here.
+        attributes.truncate(key.columns.len());
         let option = |i: usize| {
             let order = key.order(i);
             i16::from(order.descending) | i16::from(order.nulls_first) << 1
         };
-        let (columns, expressions) = key_parts(table, key);
+        let (mut columns, expressions) = key_parts(table, key);
+        columns.extend(numbers(&key.include));
         let collation = |a: &Attribute| type_names::find(a.type_oid).map_or(0, |(t, _)| t.collation);
         rows.add([
             ("indexrelid", relation.oid.into()),
             ("indrelid", table.oid.into()),
             ("indnatts", columns.len().into()),
-            ("indnkeyatts", columns.len().into()),
+            ("indnkeyatts", key.columns.len().into()),
             ("indisunique", key.unique.into()),
             ("indisprimary", key.primary.into()),
             ("indimmediate", true.into()),
