@@ -1,0 +1,3 @@
+"""The tests of the suite."""
+
+from sqlalchemy.testing.suite import *  # noqa: F403
