@@ -160,8 +160,9 @@ impl Session {
     /// Runs a prepared statement of the point path with parameters of its types, in the calling
     /// thread. `rows` become its result. Returns the number of rows that it found or changed.
     /// `None` if the statement, or this execution of it, is not for the point path or has to wait
-    /// for another transaction. Then [`execute_prepared`](Self::execute_prepared) must run it. Its
-    /// own transaction is durable (at the database's level) when this returns.
+    /// for another transaction, or if DDL has given its parameters other types than
+    /// [`parameter_types`](Prepared::parameter_types) told. Then
+    /// [`execute_prepared`](Self::execute_prepared) must run it. Its own transaction is durable (at the database's level) when this returns.
     ///
     /// # Errors
     /// The errors of the statement, which then has no effect; SQLSTATE 08P01 for parameters of
@@ -414,27 +415,27 @@ impl Session {
     }
 
     /// Chooses a statement's path under the running transaction's catalog, whose view is set.
-    /// Returns whether the choice is new.
-    fn know(&mut self, prepared: &mut Prepared) -> bool {
-        let Some(running) = self.running.as_ref().filter(|running| !running.failed) else { return false };
+    /// Returns the choice before, if this one is new.
+    fn know(&mut self, prepared: &mut Prepared) -> Option<PathChoice> {
+        let running = self.running.as_ref().filter(|running| !running.failed)?;
         let (catalog, temporary) = (running.txn.catalog(), running.temporary.as_ref().map(|txn| txn.catalog()));
         let (security, settings) = (self.database().security_version(), self.shared.settings());
         match &prepared.known {
             PathChoice::Other(known) | PathChoice::Point(_, known)
                 if known.is(catalog, temporary, security, settings) =>
             {
-                return false;
+                return None;
             }
             _ => {}
         }
         let under = PointDependencies { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
         self.refresh_view();
         let plan = prepared.statement.query_or_change().and_then(|source| self.compile_point(source));
-        prepared.known = match plan {
+        let known = match plan {
             Some(plan) => PathChoice::Point(Arc::new(plan), under),
             None => PathChoice::Other(under),
         };
-        true
+        Some(std::mem::replace(&mut prepared.known, known))
     }
 
     /// Runs a statement on the point path, and waits for transactions in its way; `None` if it is
@@ -541,17 +542,20 @@ impl Session {
         parameters: &ParameterValues<'_>,
         rows: &mut Rows,
     ) -> Result<Option<u64>> {
-        let is_new = self.know(prepared);
+        let before = self.know(prepared);
         prepared.check_told()?;
         let Some(plan) = prepared.plan() else { return Ok(None) };
-        if is_new
-            && prepared.told.is_some()
-            && let ParameterValues::Values(values) = parameters
-            && !(values.len() == plan.parameters.len()
-                && values.iter().zip(&plan.parameters).all(|(v, t)| is_of(v, *t)))
-        {
-            // They are of the types of the plan before, of which the client was told.
-            return Ok(None);
+        if let (Some(before), ParameterValues::Values(values)) = (before, parameters) {
+            // They are of the types of the plan before. Under others the same bits are another
+            // value: 1.50 is stored as 150 under NUMERIC(10, 2), and 150 is 0.150 under (10, 3).
+            if matches!(before, PathChoice::Point(before, _) if before.parameters != plan.parameters) {
+                return Ok(None);
+            }
+            // They are of types of which the client was told.
+            let fit = || values.iter().zip(&plan.parameters).all(|(value, own)| is_of(value, *own));
+            if prepared.told.is_some() && !(values.len() == plan.parameters.len() && fit()) {
+                return Ok(None);
+            }
         }
         let exact = match parameters {
             ParameterValues::Exact(exact) => match exact(&plan.parameters) {

@@ -472,6 +472,8 @@ async fn ddl_makes_plans_anew() {
     assert_eq!(session.run_prepared(&mut select, &[Value::Int32(1)], &mut rows).unwrap(), Some(1));
     assert_eq!(rows.row(0).collect::<Vec<_>>(), [Value::Int32(1), Value::Int32(10), Value::Int32(5)]);
     other.execute("DROP TABLE t; CREATE TABLE t (id BIGINT PRIMARY KEY)").await.unwrap();
+    // The value is of the plan before, and not of the new one.
+    assert_eq!(session.run_prepared(&mut select, &[Value::Int32(1)], &mut rows).unwrap(), None);
     let error = session.run_prepared(&mut select, &[Value::Int32(1)], &mut rows).unwrap_err();
     assert_eq!(error.sqlstate, "08P01");
     assert_eq!(session.run_prepared(&mut select, &[Value::Int64(1)], &mut rows).unwrap(), Some(0));
@@ -487,6 +489,29 @@ async fn ddl_makes_plans_anew() {
     session.execute("ROLLBACK").await.unwrap();
     session.run_prepared(&mut select, &[Value::Int64(1)], &mut rows).unwrap();
     assert_eq!(rows.width(), 1);
+}
+
+#[tokio::test]
+async fn values_of_the_plan_before_are_not_read_as_others() {
+    let db = database();
+    let (mut session, mut other) = (Session::new(&db), Session::new(&db));
+    let mut rows = Rows::default();
+    for (before, after, value) in [
+        ("NUMERIC(10, 2)", "NUMERIC(10, 3)", Value::Int64(150)),
+        ("INTEGER", "DATE", Value::Int32(5)),
+        ("BIGINT", "TIMESTAMP", Value::Int64(5)),
+    ] {
+        session.execute(&format!("CREATE TABLE t (id INTEGER PRIMARY KEY, v {before})")).await.unwrap();
+        let mut insert = session.prepare("INSERT INTO t VALUES ($1, $2)").unwrap();
+        assert_eq!(session.run_prepared(&mut insert, &[Value::Int32(1), value], &mut rows).unwrap(), Some(1));
+        other.execute(&format!("DROP TABLE t; CREATE TABLE t (id INTEGER PRIMARY KEY, v {after})")).await.unwrap();
+        session.execute("BEGIN").await.unwrap();
+        assert_eq!(session.run_prepared(&mut insert, &[Value::Int32(2), value], &mut rows).unwrap(), None, "{after}");
+        session.execute("COMMIT").await.unwrap();
+        // From now on the caller knows the types.
+        assert_eq!(session.run_prepared(&mut insert, &[Value::Int32(3), value], &mut rows).unwrap(), Some(1));
+        session.execute("DROP TABLE t").await.unwrap();
+    }
 }
 
 #[tokio::test]
