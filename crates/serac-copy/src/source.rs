@@ -15,8 +15,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serac_storage::ColumnType;
-use serac_values::free_numbers::given_batch;
-use serac_values::time_range::check_times;
+use serac_values::arrow_input::given_batch;
 use serac_values::{Result, SqlError};
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -109,7 +108,6 @@ fn file_batches(
             let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(invalid)?;
             Box::new(reader.map(move |batch| {
                 let batch = given_batch(batch?)?;
-                batch.columns().iter().try_for_each(check_times)?;
                 progress.done.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
                 Ok(batch.into())
             }))

@@ -6,9 +6,8 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field};
 use serac_engine::catalog::definition::SqlType;
 use serac_storage::{ColumnType, marked};
+use serac_values::arrow_input::given;
 use serac_values::assignment::stored_type;
-use serac_values::free_numbers::given;
-use serac_values::time_range::check_times;
 use serac_values::type_names::of_sql;
 use serac_values::wire::with_type;
 use serac_values::{Result, SqlError};
@@ -85,9 +84,7 @@ impl ValueType {
                 DataType::Dictionary(_, words) => cast(values, words)?,
                 _ => values.clone(),
             };
-            let values = given(&values)?;
-            check_times(&values)?;
-            let values = assign(&values, of, column)?;
+            let values = assign(&given(&values)?, of, column)?;
             Ok::<_, SqlError>(of.fit(&values)?)
         };
         match self {
@@ -173,7 +170,7 @@ mod tests {
     #[test]
     fn what_has_no_type_is_refused_by_name() {
         let structure = DataType::Struct(vec![Field::new("a", DataType::Int32, true)].into());
-        for refused in [structure.clone(), DataType::new_list(structure, true), DataType::Duration(TimeUnit::Second)] {
+        for refused in [structure.clone(), DataType::new_list(structure, true)] {
             let error = ValueType::of_arrow(&refused).check("odd").unwrap_err();
             assert_eq!((error.sqlstate, error.name.as_deref()), (sqlstate::FEATURE_NOT_SUPPORTED, Some("odd")));
         }

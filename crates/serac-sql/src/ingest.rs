@@ -21,8 +21,8 @@ use serac_parser::tree::{
     ObjectKind, Persistence, Span, StatementKind, TableElement, TableForm, TableStorage, TypeName,
 };
 use serac_storage::ColumnType;
+use serac_values::arrow_input::given_batch;
 use serac_values::assignment::stored_type;
-use serac_values::free_numbers::given_batch;
 use std::pin::pin;
 
 /// The action if the table exists already.

@@ -120,7 +120,7 @@ pub use serac_parser::tree;
 use serac_query::deep;
 pub use serac_query::{CountingAllocator, scan};
 use serac_values::error;
-pub use serac_values::{Result, SqlError, TimeStyle, free_numbers, wire};
+pub use serac_values::{Result, SqlError, TimeStyle, arrow_input, free_numbers, wire};
 pub use session::Session;
 pub use settings::Reported;
 pub use snapshot_reading::SnapshotReading;

@@ -14,8 +14,8 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{
-    DataType as ArrowType, Float64Type, Int16Type, Int32Type, Int64Type, IntervalMonthDayNano,
-    IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit,
+    DECIMAL128_MAX_PRECISION, DataType as ArrowType, Float64Type, Int16Type, Int32Type, Int64Type,
+    IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit,
 };
 use datafusion::arrow::util::display::FormatOptions;
 use serac_engine::EngineError;
@@ -209,18 +209,31 @@ pub fn stored_type(data_type: &ArrowType) -> Result<SqlType> {
         Arrow::UInt32 => ColumnType::Int64,
         Arrow::UInt64 => ColumnType::Decimal { precision: 20, scale: 0 },
         Arrow::Float16 => ColumnType::Float32,
-        Arrow::Decimal32(precision, scale) | Arrow::Decimal64(precision, scale) => {
-            ColumnType::Decimal { precision: *precision, scale: *scale }
-        }
+        Arrow::Decimal32(precision, scale)
+        | Arrow::Decimal64(precision, scale)
+        | Arrow::Decimal128(precision, scale)
+        | Arrow::Decimal256(precision, scale) => stored_decimal(*precision, *scale),
         Arrow::Date64 | Arrow::Timestamp(_, None) => ColumnType::Timestamp { utc: false },
         Arrow::Timestamp(_, Some(_)) => ColumnType::Timestamp { utc: true },
         Arrow::Time32(_) | Arrow::Time64(_) => ColumnType::Time,
-        Arrow::Interval(_) => ColumnType::Interval,
+        Arrow::Interval(_) | Arrow::Duration(_) => ColumnType::Interval,
         Arrow::Dictionary(_, value) => return stored_type(value),
+        Arrow::RunEndEncoded(_, value) => return stored_type(value.data_type()),
         other => ColumnType::from_arrow(other)
             .ok_or_else(|| SqlError::unsupported(format!("storing values of the Arrow type {other}")))?,
     };
     Ok(column_type.into())
+}
+
+/// The type of a column for Arrow's decimals, whose scale may be below 0, and which may have more
+/// digits than a column of decimals.
+fn stored_decimal(precision: u8, scale: i8) -> ColumnType {
+    let whole_digits = i16::from(precision) - i16::from(scale);
+    let scale = scale.max(0);
+    match u8::try_from(whole_digits.max(0) + i16::from(scale)) {
+        Ok(precision) if precision <= DECIMAL128_MAX_PRECISION => ColumnType::Decimal { precision, scale },
+        _ => ColumnType::Numeric,
+    }
 }
 
 /// The type, of those that numbers are read from, that has all values of one of Arrow's numbers.
@@ -287,6 +300,24 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
             }
         }
         return Ok(Arc::new(bytes.finish()));
+    }
+    if sql_type.column_type == ColumnType::Uuid
+        && matches!(array.data_type(), ArrowType::Binary | ArrowType::BinaryView)
+    {
+        // Frames whose package has no bytes of a fixed length.
+        let bytes = cast_with_options(array, &ArrowType::BinaryView, &options)?;
+        let mut uuids = FixedSizeBinaryBuilder::with_capacity(bytes.len(), 16);
+        for bytes in bytes.as_binary_view() {
+            match bytes.map(<[u8; 16]>::try_from) {
+                Some(Ok(bytes)) => uuids.append_value(bytes)?,
+                Some(Err(_)) => {
+                    let message = format!("a value of column \"{column}\" of type uuid does not have 16 bytes");
+                    return Err(SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, message));
+                }
+                None => uuids.append_null(),
+            }
+        }
+        return Ok(Arc::new(uuids.finish()));
     }
     let of_column = |error: SqlError| {
         let detail = error.detail.or_else(|| Some(format!("column \"{column}\" is of type {sql_type}")));

@@ -2,13 +2,12 @@
 //!
 //! Inside, a column of this kind is Arrow's `LargeBinary`. PostgreSQL's protocol writes its values
 //! as PostgreSQL does ([`crate::wire`]). `LargeBinary` that comes as Arrow holds bytes, so it is
-//! cast to `BinaryView` where it enters. A result that leaves as Arrow has its numbers as texts:
+//! cast to `BinaryView` where it enters ([`crate::arrow_input`]). A result that leaves as Arrow has its numbers as texts:
 //! decimals of Arrow have one scale for all values, and floats would lose digits. A text has the
 //! same digits in each batch, and each tool reads a number from it.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, RecordBatch, make_array};
-use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
@@ -45,11 +44,6 @@ fn shown_type(data_type: &DataType) -> Option<DataType> {
         }
         _ => None,
     }
-}
-
-/// Whether a column has numbers with digits of their own.
-fn has_free_numbers(schema: &Schema) -> bool {
-    schema.fields().iter().any(|field| *field.data_type() == DataType::LargeBinary)
 }
 
 /// The schema of the result of [`shown`].
@@ -95,35 +89,6 @@ fn as_shown(array: &ArrayRef) -> Result<ArrayRef> {
 pub(crate) fn as_texts(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let texts = numbers(array).map(texts).transpose()?;
     texts.map(|texts| Arc::new(texts) as ArrayRef).ok_or_else(|| ArrowError::CastError("these are no numbers".into()))
-}
-
-/// A column that came as Arrow. `LargeBinary` from outside holds bytes and no numbers.
-///
-/// # Errors
-/// If it is too large.
-pub fn given(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    match column.data_type() {
-        DataType::LargeBinary => cast(column, &DataType::BinaryView),
-        _ => Ok(column.clone()),
-    }
-}
-
-/// A batch whose columns came as Arrow ([`given`]).
-///
-/// # Errors
-/// As there.
-pub fn given_batch(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let schema = batch.schema();
-    if !has_free_numbers(&schema) {
-        return Ok(batch);
-    }
-    let field = |field: &Arc<Field>| match field.data_type() {
-        DataType::LargeBinary => Arc::new(field.as_ref().clone().with_data_type(DataType::BinaryView)),
-        _ => field.clone(),
-    };
-    let fields: Vec<_> = schema.fields().iter().map(field).collect();
-    let columns = batch.columns().iter().map(given).collect::<Result<_, _>>()?;
-    RecordBatch::try_new(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())), columns)
 }
 
 /// Numbers as values of a column; `None` if a column of this type takes texts.

@@ -7,6 +7,7 @@
 //! | [`type_names`] | PostgreSQL's types: their numbers and names |
 //! | [`text_types`], [`time_range`] | which types are texts; which dates and times there are |
 //! | [`wire`] | values as clients and COPY write and read them, as text and in binary form |
+//! | [`arrow_input`] | columns that come as Arrow from outside |
 //! | [`assignment`] | values of one type as values of another, as columns take them |
 //! | [`texts_as_times`], [`texts_as_intervals`], [`time_zones`], [`hex`] | texts as values |
 //! | [`free_numbers`] | NUMERICs with digits of their own on their way in and out |
@@ -14,6 +15,7 @@
 //! | [`intervals`] | intervals in PostgreSQL's units |
 #![warn(missing_docs)]
 
+pub mod arrow_input;
 pub mod assignment;
 pub mod error;
 pub mod free_numbers;

@@ -3,13 +3,13 @@
 //! They stay in the columns in which they came until a row is executed. A row of values takes many
 //! times its size in columns, and in a column of NULLs it takes no space.
 
-use super::status::{error, of_arrow};
+use super::status::{error, of_arrow, status_of};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use serac_sql::SqlError;
-use serac_sql::free_numbers::given;
+use serac_sql::arrow_input::given;
 use serac_storage::ColumnType;
 use tonic::Status;
 
@@ -39,13 +39,17 @@ impl Parameters {
                     format!("{given} parameters are given, but the statement has {wanted}"),
                 ));
             }
-            let columns = batch.columns().iter().zip(types).map(|(column, wanted)| match wanted.map(|t| t.arrow()) {
-                // A value that becomes a document is still a text.
-                Some(DataType::LargeUtf8) => cast_with_options(column, &DataType::Utf8, &options).map_err(of_arrow),
-                Some(wanted) if *column.data_type() != wanted && can_cast_types(column.data_type(), &wanted) => {
-                    cast_with_options(column, &wanted, &options).map_err(of_arrow)
+            let columns = batch.columns().iter().zip(types).map(|(column, wanted)| {
+                let column = given(column).map_err(|error| status_of(&error))?;
+                match wanted.map(|t| t.arrow()) {
+                    // A value that becomes a document is still a text.
+                    Some(DataType::LargeUtf8) => cast_with_options(&column, &DataType::Utf8, &options),
+                    Some(wanted) if *column.data_type() != wanted && can_cast_types(column.data_type(), &wanted) => {
+                        cast_with_options(&column, &wanted, &options)
+                    }
+                    _ => Ok(column),
                 }
-                _ => given(column).map_err(of_arrow),
+                .map_err(of_arrow)
             });
             Ok(Batch { rows: batch.num_rows(), columns: columns.collect::<Result<_, _>>()? })
         };
