@@ -27,6 +27,13 @@ const MOST_PROBES: u32 = 6;
 /// The most connections that wait to be accepted at the socket of a folder.
 const FOLDER_BACKLOG: i32 = 1_024;
 
+/// The flags of a send that more will follow.
+#[cfg(target_os = "linux")]
+const MORE_FOLLOWS: i32 = libc::MSG_MORE | libc::MSG_NOSIGNAL;
+/// Other systems have no such hint. Programs ignore SIGPIPE, as those of Rust and Python do.
+#[cfg(not(target_os = "linux"))]
+const MORE_FOLLOWS: i32 = 0;
+
 /// A place where clients connect.
 #[derive(Debug)]
 pub enum Listener {
@@ -193,7 +200,7 @@ impl Socket {
     pub fn poll_write_more(&self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         either!(self, socket => loop {
             ready!(socket.poll_write_ready(context))?;
-            let send = || SockRef::from(socket).send_vectored_with_flags(slices, libc::MSG_MORE | libc::MSG_NOSIGNAL);
+            let send = || SockRef::from(socket).send_vectored_with_flags(slices, MORE_FOLLOWS);
             match socket.try_io(Interest::WRITABLE, send) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 sent => return Poll::Ready(sent),

@@ -173,12 +173,35 @@ impl StorageFile for RealFile {
         self.0.sync_data()
     }
 
+    #[cfg(not(target_vendor = "apple"))]
     fn allocate(&self, len: u64) -> io::Result<()> {
         // SAFETY: the descriptor is open; the call touches no memory of ours.
         match unsafe { libc::posix_fallocate(self.0.as_raw_fd(), 0, len as libc::off_t) } {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),
         }
+    }
+
+    #[cfg(target_vendor = "apple")]
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        const BYTES_PER_BLOCK: u64 = 512;
+        let metadata = self.0.metadata()?;
+        let missing = len.saturating_sub(metadata.blocks() * BYTES_PER_BLOCK);
+        if missing > 0 {
+            let mut wanted = libc::fstore_t {
+                fst_flags: libc::F_ALLOCATEALL,
+                fst_posmode: libc::F_PEOFPOSMODE,
+                fst_offset: 0,
+                fst_length: missing as libc::off_t,
+                fst_bytesalloc: 0,
+            };
+            // SAFETY: the descriptor is open, and the struct lives until the call has returned.
+            if unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_PREALLOCATE, &raw mut wanted) } == -1 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        // The call allocates behind the end of the file, which it does not move.
+        if metadata.len() < len { self.0.set_len(len) } else { Ok(()) }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
