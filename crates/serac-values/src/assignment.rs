@@ -340,6 +340,11 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
         let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
         return as_numbers(&texts).and_then(|numbers| assign(&numbers, sql_type, column)).map_err(of_column);
     }
+    if array.data_type().is_floating() && matches!(sql_type.column_type, ColumnType::Decimal { .. }) {
+        // The digits that a float shows are rounded, and not the binary fraction behind them.
+        let floats = cast_with_options(array, &number_type(array.data_type()), &options)?;
+        return as_numbers(&floats).and_then(|numbers| assign(&numbers, sql_type, column)).map_err(of_column);
+    }
     if is_text {
         let texts = cast_with_options(array, &ArrowType::Utf8View, &options)?;
         let texts = texts.as_string_view();
