@@ -124,9 +124,9 @@ def test_no_thread_is_left(con):
     for _ in range(3):
         with con.serve(pg="127.0.0.1:0", flight="127.0.0.1:0") as server:
             assert rows_of(server, "SELECT 1") == [(1,)]
-            assert sum(name.startswith(("serac-server", "serac-connectio")) for name in threads()) > 2
+            assert sum(name.startswith(("serac-server", "serac-connect")) for name in threads()) > 2
     end = time.monotonic() + 10
-    while left := [name for name in threads() if name.startswith(("serac-server", "serac-connectio"))]:
+    while left := [name for name in threads() if name.startswith(("serac-server", "serac-connect"))]:
         assert time.monotonic() < end, left
         time.sleep(0.01)
 

@@ -35,8 +35,8 @@ pub fn given(column: &ArrayRef) -> Result<ArrayRef> {
         DataType::RunEndEncoded(_, values) => given(&cast(column, values.data_type())?)?,
         DataType::Dictionary(_, word_type) => {
             let words = column.as_any_dictionary().values();
-            // Arrow's cast of a dictionary to views does not see a NULL among the words. A word that
-            // is refused may be one that no row has.
+            // Arrow's cast of a dictionary to views does not see a NULL among the words. A word
+            // that is refused may be one that no row has.
             if is_text(word_type) && words.null_count() == 0 && check_texts(words).is_ok() {
                 return Ok(column.clone());
             }

@@ -2,9 +2,9 @@
 //!
 //! Inside, a column of this kind is Arrow's `LargeBinary`. PostgreSQL's protocol writes its values
 //! as PostgreSQL does ([`crate::wire`]). `LargeBinary` that comes as Arrow holds bytes, so it is
-//! cast to `BinaryView` where it enters ([`crate::arrow_input`]). A result that leaves as Arrow has its numbers as texts:
-//! decimals of Arrow have one scale for all values, and floats would lose digits. A text has the
-//! same digits in each batch, and each tool reads a number from it.
+//! cast to `BinaryView` where it enters ([`crate::arrow_input`]). A result that leaves as Arrow has
+//! its numbers as texts: decimals of Arrow have one scale for all values, and floats would lose
+//! digits. A text has the same digits in each batch, and each tool reads a number from it.
 
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, RecordBatch, make_array};

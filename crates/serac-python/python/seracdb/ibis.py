@@ -104,7 +104,7 @@ class SeracdbCompiler(PostgresCompiler):
 
 
 compiler = SeracdbCompiler()
-# Ibis looks for the compilers of dialects, as of ibis.to_sql(…, dialect="seracdb"), in that package.
+# Where Ibis looks for the compilers of dialects, as of ibis.to_sql(…, dialect="seracdb").
 compilers.seracdb = sys.modules[__name__]
 
 
@@ -172,8 +172,8 @@ class Backend(
 
     def _use(self, con: seracdb.Connection) -> None:
         self.con = con
-        # Names of temporary tables whose frames are gone. They are dropped before the next expression
-        # runs: a frame may go while a statement runs.
+        # Names of temporary tables whose frames are gone. They are dropped before the next
+        # expression runs: a frame may go while a statement runs.
         self._forgotten: collections.deque[str] = collections.deque()
 
     @property

@@ -1,7 +1,7 @@
 //! Sort keys that stand twice in an ORDER BY of an aggregate, or of DISTINCT ON, which becomes
 //! aggregates: the second decides nothing. DataFusion drops it from the order, but still hands its
-//! values to the accumulators, which then look for too many keys. Keys may also become the same when
-//! they are simplified.
+//! values to the accumulators, which then look for too many keys. Keys may also become the same
+//! when they are simplified.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};

@@ -162,7 +162,8 @@ impl Session {
     /// `None` if the statement, or this execution of it, is not for the point path or has to wait
     /// for another transaction, or if DDL has given its parameters other types than
     /// [`parameter_types`](Prepared::parameter_types) told. Then
-    /// [`execute_prepared`](Self::execute_prepared) must run it. Its own transaction is durable (at the database's level) when this returns.
+    /// [`execute_prepared`](Self::execute_prepared) must run it. Its own transaction is durable (at
+    /// the database's level) when this returns.
     ///
     /// # Errors
     /// The errors of the statement, which then has no effect; SQLSTATE 08P01 for parameters of
