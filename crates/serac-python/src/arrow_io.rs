@@ -4,9 +4,15 @@
 use crate::error::{self, IntoPython};
 use crate::rows::QueryRows;
 use crate::wait;
-use arrow::array::{Array, RecordBatch, RecordBatchIterator, RecordBatchReader, StructArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader,
+    StructArray,
+};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{
+    DataType, DurationMicrosecondType, Field, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, Schema,
+    SchemaRef, TimeUnit,
+};
 use arrow::error::ArrowError;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
@@ -24,6 +30,9 @@ use std::sync::Arc;
 const STREAM: &CStr = c"arrow_array_stream";
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
+
+/// Microseconds of a day.
+const DAY_MICROS: i64 = 86_400_000_000;
 
 /// An error without the zero bytes that a text of C cannot have.
 fn plain(error: impl ToString) -> ArrowError {
@@ -108,10 +117,15 @@ impl RecordBatchReader for TableReader {
 
 /// A reader for C: it gives columns in the types that a consumer has asked for, and an error where
 /// it would panic, which C does not know.
-struct Exported<R> {
-    reader: R,
+struct Exported {
+    reader: Reader,
     /// The schema that was asked for; `None` for the reader's own.
     wanted: Option<SchemaRef>,
+}
+
+/// A batch of columns; of as many rows if there are none.
+fn of_columns(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
+    RecordBatch::try_new_with_options(schema.clone(), columns, &RecordBatchOptions::new().with_row_count(Some(rows)))
 }
 
 fn converted(batch: &RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, ArrowError> {
@@ -119,10 +133,10 @@ fn converted(batch: &RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, Arr
     let options = CastOptions { safe: false, ..CastOptions::default() };
     let columns = batch.columns().iter().zip(wanted.fields());
     let columns = columns.map(|(column, field)| cast_with_options(column, field.data_type(), &options));
-    RecordBatch::try_new(wanted.clone(), columns.collect::<Result<_, _>>()?)
+    of_columns(wanted, columns.collect::<Result<_, _>>()?, batch.num_rows())
 }
 
-impl<R: RecordBatchReader> Iterator for Exported<R> {
+impl Iterator for Exported {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -137,7 +151,7 @@ impl<R: RecordBatchReader> Iterator for Exported<R> {
     }
 }
 
-impl<R: RecordBatchReader> RecordBatchReader for Exported<R> {
+impl RecordBatchReader for Exported {
     fn schema(&self) -> SchemaRef {
         self.wanted.clone().unwrap_or_else(|| self.reader.schema())
     }
@@ -180,6 +194,78 @@ fn keeps_values(own: &DataType, wanted: &DataType) -> bool {
     }
 }
 
+/// A reader whose intervals are durations, for packages that have no intervals.
+struct Durations {
+    reader: Reader,
+    schema: SchemaRef,
+}
+
+/// The type that has durations in the place of intervals.
+fn duration_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Interval(IntervalUnit::MonthDayNano) => DataType::Duration(TimeUnit::Microsecond),
+        DataType::List(element) => {
+            let own = duration_type(element.data_type());
+            DataType::List(Arc::new(element.as_ref().clone().with_data_type(own)))
+        }
+        other => other.clone(),
+    }
+}
+
+/// An array with durations in the place of intervals: a day has 24 hours, and a month no length.
+fn with_durations(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    match array.data_type() {
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            let micros = |interval: IntervalMonthDayNano| {
+                if interval.months != 0 {
+                    let message = "an interval of months has no length: cast it to text";
+                    return Err(ArrowError::InvalidArgumentError(message.into()));
+                }
+                let days = i64::from(interval.days).checked_mul(DAY_MICROS);
+                let micros = days.and_then(|days| days.checked_add(interval.nanoseconds / 1_000));
+                let too_long = || ArrowError::ArithmeticOverflow("the interval is too long for a duration".into());
+                micros.ok_or_else(too_long)
+            };
+            let intervals = array.as_primitive::<IntervalMonthDayNanoType>();
+            Ok(Arc::new(intervals.try_unary::<_, DurationMicrosecondType, _>(micros)?))
+        }
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            let DataType::List(element) = duration_type(array.data_type()) else { unreachable!("a list stays one") };
+            let values = with_durations(lists.values())?;
+            Ok(Arc::new(ListArray::try_new(element, lists.offsets().clone(), values, lists.nulls().cloned())?))
+        }
+        _ => Ok(array.clone()),
+    }
+}
+
+impl Durations {
+    fn new(reader: Reader) -> Self {
+        let own = reader.schema();
+        let field = |field: &Arc<Field>| field.as_ref().clone().with_data_type(duration_type(field.data_type()));
+        let fields: Vec<Field> = own.fields().iter().map(field).collect();
+        Self { reader, schema: Arc::new(Schema::new_with_metadata(fields, own.metadata().clone())) }
+    }
+}
+
+impl Iterator for Durations {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let convert = |batch: RecordBatch| {
+            let columns = batch.columns().iter().map(with_durations).collect::<Result<_, _>>()?;
+            of_columns(&self.schema, columns, batch.num_rows())
+        };
+        self.reader.next().map(|batch| batch.and_then(convert))
+    }
+}
+
+impl RecordBatchReader for Durations {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
 /// The schema that a consumer asks for, if it is one of the same columns in other types. A wish
 /// that cannot be fulfilled is ignored, as the interface wants it.
 fn wished(requested: Option<&Bound<'_, PyAny>>, own: &Schema) -> PyResult<Option<SchemaRef>> {
@@ -197,18 +283,32 @@ fn wished(requested: Option<&Bound<'_, PyAny>>, own: &Schema) -> PyResult<Option
     Ok((fits && own.fields() != requested.fields()).then(|| Arc::new(requested)))
 }
 
+/// Any reader.
+pub type Reader = Box<dyn RecordBatchReader + Send>;
+
+fn exported(py: Python<'_>, reader: Exported) -> PyResult<Bound<'_, PyCapsule>> {
+    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), STREAM)
+}
+
 /// A capsule of a stream.
 ///
 /// # Errors
 /// If `requested` is no capsule of a schema.
 pub fn capsule<'py>(
     py: Python<'py>,
-    reader: impl RecordBatchReader + Send + 'static,
+    reader: Reader,
     requested: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
     let wanted = wished(requested, &reader.schema())?;
-    let stream = FFI_ArrowArrayStream::new(Box::new(Exported { reader, wanted }));
-    PyCapsule::new_with_value(py, stream, STREAM)
+    exported(py, Exported { reader, wanted })
+}
+
+/// A capsule of a stream, with durations in the place of intervals.
+///
+/// # Errors
+/// If Python has no memory.
+pub fn capsule_of_durations(py: Python<'_>, reader: Reader) -> PyResult<Bound<'_, PyCapsule>> {
+    exported(py, Exported { reader: Box::new(Durations::new(reader)), wanted: None })
 }
 
 /// A capsule of a schema.

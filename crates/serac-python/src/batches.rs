@@ -1,6 +1,6 @@
 //! The class `Batches`: rows in memory, which can be read again and again.
 
-use crate::arrow_io;
+use crate::arrow_io::{self, Reader};
 use crate::objects::BatchRows;
 use crate::process::OfProcess;
 use crate::python_types::PythonTypes;
@@ -22,6 +22,15 @@ impl Batches {
     /// All rows of a query, as the database has them.
     pub fn new(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         Self { schema, batches: OfProcess::new(batches) }
+    }
+
+    fn reader(&self) -> PyResult<Reader> {
+        self.batches.check()?;
+        let shown =
+            |batch: RecordBatch| wire::shown(batch).map_err(|error: SqlError| ArrowError::CastError(error.message));
+        let batches = Vec::clone(&self.batches);
+        let schema = wire::shown_schema(&self.schema);
+        Ok(Box::new(RecordBatchIterator::new(batches.into_iter().map(shown), schema)))
     }
 }
 
@@ -57,12 +66,12 @@ impl Batches {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        self.batches.check()?;
-        let shown =
-            |batch: RecordBatch| wire::shown(batch).map_err(|error: SqlError| ArrowError::CastError(error.message));
-        let batches = Vec::clone(&self.batches);
-        let reader = RecordBatchIterator::new(batches.into_iter().map(shown), wire::shown_schema(&self.schema));
-        arrow_io::capsule(py, reader, requested_schema)
+        arrow_io::capsule(py, self.reader()?, requested_schema)
+    }
+
+    /// The same, with durations in the place of intervals.
+    fn _stream_of_durations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        arrow_io::capsule_of_durations(py, self.reader()?)
     }
 
     /// The columns as a schema of Arrow.

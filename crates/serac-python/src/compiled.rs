@@ -21,7 +21,8 @@ pub struct Compiled {
     /// The text as the user has written it.
     pub text: String,
     marks: ParameterMarks,
-    /// Locked for short moments alone: never while the thread waits for something.
+    /// Locked for short moments alone: never while the thread waits for something, or runs code of
+    /// Python.
     pub prepared: Mutex<Prepared>,
 }
 

@@ -114,8 +114,9 @@ impl Connection {
 
     /// Whether each statement outside of transactions is one.
     #[getter]
-    fn get_autocommit(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.core.lock(py)?.autocommit)
+    fn get_autocommit(&self) -> PyResult<bool> {
+        self.core.check()?;
+        Ok(self.core.autocommit())
     }
 
     #[setter]
@@ -124,11 +125,11 @@ impl Connection {
         let is_open = |state: &mut crate::session::State| {
             state.idle_now().is_none_or(|session| session.transaction_status() != TransactionStatus::Idle)
         };
-        if autocommit != state.autocommit && is_open(&mut state) {
+        if autocommit != self.core.autocommit() && is_open(&mut state) {
             let message = "autocommit cannot be changed inside a transaction, or while rows are being read";
             return Err(error::programming(sqlstate::ACTIVE_SQL_TRANSACTION, message));
         }
-        state.autocommit = autocommit;
+        self.core.set_autocommit(autocommit);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The class `Cursor`: a statement's result, row by row or as Arrow.
 
-use crate::arrow_io::{self, QueryReader};
+use crate::arrow_io::{self, QueryReader, Reader};
 use crate::batches::Batches;
 use crate::compiled::Compiled;
 use crate::connection::Connection;
@@ -96,6 +96,8 @@ enum Held {
     HandedOut,
 }
 
+/// Locked for short moments alone, in which no code of Python runs: a thread that waits for this
+/// lock has Python's.
 struct State {
     held: Held,
     /// The number of the statement: a thread that has read gives the result back only if no other
@@ -158,7 +160,7 @@ impl Cursor {
     /// Takes over the result of the statement.
     fn take_over(&self, py: Python<'_>, statement: u64, outcome: Outcome) -> PyResult<()> {
         let (held, description, rowcount, failure) = match outcome {
-            Outcome::Changed(rows) => (Held::Nothing, None, count(rows), None),
+            Outcome::Changed(rows) => (Held::Nothing, None, rows.map_or(-1, count), None),
             Outcome::Rows(rows) => {
                 let description = description(py, rows.schema())?;
                 let failure = Some(rows.failure().clone());
@@ -210,18 +212,18 @@ impl Cursor {
         let mut result = match std::mem::replace(&mut state.held, Held::InUse) {
             Held::Result(result) => result,
             other => {
-                let has_rows = state.description.is_some();
-                let error = match &other {
-                    Held::InUse => error::interface("another thread reads from the cursor"),
-                    Held::HandedOut => arrow_io::consumed(),
-                    _ if has_rows => arrow_io::consumed(),
-                    _ => error::programming(
-                        sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                        "the last statement gave no rows",
-                    ),
-                };
+                let is_in_use = matches!(other, Held::InUse);
+                let was_handed_out = matches!(other, Held::HandedOut) || state.description.is_some();
                 state.held = other;
-                return Err(error);
+                // Making an exception runs Python code, and another thread may come here meanwhile.
+                drop(state);
+                return Err(if is_in_use {
+                    error::interface("another thread reads from the cursor")
+                } else if was_handed_out {
+                    arrow_io::consumed()
+                } else {
+                    error::programming(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "the last statement gave no rows")
+                });
             }
         };
         let statement = state.statement;
@@ -261,6 +263,38 @@ impl Cursor {
         })?;
         self.note_read(list.len(), is_end);
         Ok(list)
+    }
+}
+
+impl Cursor {
+    /// Hands the rows that are left out: the cursor gives them no more.
+    fn hand_out<T>(&self, py: Python<'_>, take: impl FnOnce(&mut ResultSet) -> PyResult<T>) -> PyResult<T> {
+        let taken = self.read(py, |result, _| take(result))?;
+        let mut state = self.state.lock();
+        let old = std::mem::replace(&mut state.held, Held::HandedOut);
+        drop(state);
+        drop(old);
+        Ok(taken)
+    }
+
+    /// The rows that are left as a stream of Arrow.
+    fn stream<'py>(
+        &self,
+        py: Python<'py>,
+        capsule: impl FnOnce(Reader) -> PyResult<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        self.hand_out(py, |result| match result {
+            ResultSet::Point { rows, prepared, at, .. } => {
+                let batch = prepared.batch(rows).python(py)?;
+                let rest = batch.slice(*at, batch.num_rows() - *at);
+                capsule(Box::new(arrow_io::checked(py, arrow_io::whole(rest))?))
+            }
+            ResultSet::Query { rows, batch } => {
+                let rest = batch.take().filter(|batch| batch.at < batch.rows.len());
+                let rest = rest.map(|batch| batch.whole.slice(batch.at, batch.rows.len() - batch.at));
+                capsule(Box::new(QueryReader::new(rest, rows.clone())))
+            }
+        })
     }
 }
 
@@ -344,19 +378,22 @@ impl Cursor {
         let statement = self.reset()?;
         let Some(compiled) = self.connection.get().statements().get(py, &self.core, operation)? else { return Ok(()) };
         let mut rows = Rows::default();
-        let mut changed = 0u64;
+        let mut changed = Some(0);
         for parameters in parameters.try_iter()? {
             let given = compiled.bind(&parameters?)?;
-            match execution::run(py, &self.core, &compiled, &given, &mut rows)? {
-                Execution::Point(affected) => changed += affected,
-                Execution::Other(Outcome::Changed(affected)) => changed += affected,
+            let affected = match execution::run(py, &self.core, &compiled, &given, &mut rows)? {
+                Execution::Point(affected) => Some(affected),
+                Execution::Other(Outcome::Changed(affected)) => affected,
                 Execution::Other(Outcome::Rows(rows)) => {
                     // DB-API gives no results of many statements.
+                    let mut found = 0;
                     while let Some(batch) = rows.next(py)? {
-                        changed += batch.num_rows() as u64;
+                        found += batch.num_rows() as u64;
                     }
+                    Some(found)
                 }
-            }
+            };
+            changed = changed.zip(affected).map(|(changed, affected): (u64, u64)| changed + affected);
         }
         self.take_over(py, statement, Outcome::Changed(changed))
     }
@@ -396,24 +433,12 @@ impl Cursor {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let capsule = self.read(py, |result, _| match result {
-            ResultSet::Point { rows, prepared, at, .. } => {
-                let batch = prepared.batch(rows).python(py)?;
-                let rest = batch.slice(*at, batch.num_rows() - *at);
-                let reader = arrow_io::checked(py, arrow_io::whole(rest))?;
-                arrow_io::capsule(py, reader, requested_schema)
-            }
-            ResultSet::Query { rows, batch } => {
-                let rest = batch.take().filter(|batch| batch.at < batch.rows.len());
-                let rest = rest.map(|batch| batch.whole.slice(batch.at, batch.rows.len() - batch.at));
-                arrow_io::capsule(py, QueryReader::new(rest, rows.clone()), requested_schema)
-            }
-        })?;
-        let mut state = self.state.lock();
-        let old = std::mem::replace(&mut state.held, Held::HandedOut);
-        drop(state);
-        drop(old);
-        Ok(capsule)
+        self.stream(py, |reader| arrow_io::capsule(py, reader, requested_schema))
+    }
+
+    /// The same, with durations in the place of intervals.
+    fn _stream_of_durations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        self.stream(py, |reader| arrow_io::capsule_of_durations(py, reader))
     }
 
     /// The columns of the rows as a schema of Arrow.
@@ -432,7 +457,7 @@ impl Cursor {
     /// The rows that are left, which can then be read again and again. The cursor gives them no
     /// more.
     fn _batches(&self, py: Python<'_>) -> PyResult<Batches> {
-        let batches = self.read(py, |result, _| match result {
+        self.hand_out(py, |result| match result {
             ResultSet::Point { rows, prepared, at, .. } => {
                 let batch = prepared.batch(rows).python(py)?;
                 let rest = batch.slice(*at, batch.num_rows() - *at);
@@ -447,12 +472,7 @@ impl Cursor {
                 }
                 Ok(Batches::new(rows.schema().clone(), batches))
             }
-        })?;
-        let mut state = self.state.lock();
-        let old = std::mem::replace(&mut state.held, Held::HandedOut);
-        drop(state);
-        drop(old);
-        Ok(batches)
+        })
     }
 
     /// Raises the error of the query whose rows were handed out, if it has failed.

@@ -6,6 +6,7 @@ use crate::parameters;
 use crate::python_types::PythonTypes;
 use crate::rows::QueryRows;
 use crate::session::{Core, Outcome};
+use crate::slot::counted;
 use crate::wait;
 use pyo3::prelude::*;
 use seracdb::{ColumnType, Rows, Start, StatementResult, TransactionStatus, Value, acts_in_transaction, located};
@@ -76,17 +77,25 @@ fn run_point(
     }
     let values: SmallVec<[Value<'_>; 8]> = exact.iter().map(parameters::Exact::value).collect();
     let mut state = core.lock(py)?;
-    let autocommit = state.autocommit;
     // The rows of a query that still come are moved to their result on the other path.
     let Some(session) = state.idle_now() else { return Ok(None) };
-    let mut prepared = compiled.prepared.lock();
-    if !autocommit && session.transaction_status() == TransactionStatus::Idle && acts_in_transaction(prepared.parsed())
+    if !core.autocommit()
+        && session.transaction_status() == TransactionStatus::Idle
+        && acts_in_transaction(compiled.prepared.lock().parsed())
     {
         core.runtime().block_on(session.execute("BEGIN")).python(py)?;
     }
-    let was_idle = session.transaction_status() == TransactionStatus::Idle;
+    let mut prepared = compiled.prepared.lock();
+    if prepared.parameter_types() != Some(&wanted[..]) {
+        // Another thread has run it meanwhile, after DDL.
+        return Ok(None);
+    }
     let started = match session.start_prepared(&mut prepared, &values, rows) {
-        Ok(Start::Ran(started)) => started,
+        Ok(Start::Ran(started)) => {
+            drop(prepared);
+            started
+        }
+        // Also if DDL has given its parameters other types.
         Ok(Start::Other) => return Ok(None),
         Ok(Start::Blocked(blocked)) => {
             let mut own = prepared.clone();
@@ -96,14 +105,6 @@ fn run_point(
                 Some(started) => started,
                 None => return Ok(None),
             }
-        }
-        // DDL has given its parameters other types meanwhile; it has had no effect.
-        Err(error)
-            if error.sqlstate == sqlstate::PROTOCOL_VIOLATION
-                && was_idle
-                && prepared.parameter_types() != Some(&wanted[..]) =>
-        {
-            return Ok(None);
         }
         Err(error) => {
             drop(prepared);
@@ -133,10 +134,10 @@ pub fn run_text(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Outcom
     let (whole, text) = (core.clone(), text.to_owned());
     core.run(py, move |state, runtime| {
         let statements = runtime.block_on(state.idle(runtime).parse_elsewhere(&text))?;
-        let mut outcome = Outcome::Changed(0);
+        let mut outcome = Outcome::Changed(None);
         for (at, statement) in statements.into_iter().enumerate() {
             // What is left of the rows before is not wanted.
-            drop(std::mem::replace(&mut outcome, Outcome::Changed(0)));
+            drop(std::mem::replace(&mut outcome, Outcome::Changed(None)));
             outcome = state.run_statement(&whole, statement).map_err(|error| located(error, &text, at))?;
         }
         Ok(outcome)
@@ -148,9 +149,8 @@ pub fn run_text(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Outcom
 fn run_known(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Option<StatementResult>> {
     core.check()?;
     let mut state = core.lock(py)?;
-    let autocommit = state.autocommit;
     let Some(session) = state.idle_now() else { return Ok(None) };
-    if !autocommit && session.transaction_status() == TransactionStatus::Idle {
+    if !core.autocommit() && session.transaction_status() == TransactionStatus::Idle {
         // Whether it needs a transaction is known when it is parsed.
         return Ok(None);
     }
@@ -159,7 +159,7 @@ fn run_known(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Option<St
 
 fn outcome_of(core: &Arc<Core>, result: StatementResult) -> Outcome {
     match result {
-        StatementResult::Command { rows, .. } => Outcome::Changed(rows),
+        StatementResult::Command { tag, rows } => Outcome::Changed(counted(&tag, rows)),
         StatementResult::Rows { schema, batches, .. } => {
             Outcome::Rows(Arc::new(QueryRows::whole(core, schema, batches)))
         }

@@ -36,7 +36,11 @@ mod wait;
 mod work;
 
 /// The module. Nothing starts when it is imported: threads begin with the first database.
-#[pyo3::pymodule]
+///
+/// It needs no global lock of Python's (`gil_used`): its classes are frozen, what changes in them
+/// stands behind locks, and no thread waits for such a lock while it has a lock that a thread needs
+/// which Python stops.
+#[pyo3::pymodule(gil_used = false)]
 mod _seracdb {
     use crate::error::IntoPython;
     use pyo3::prelude::*;

@@ -11,7 +11,7 @@
 //! | BYTEA | `bytes` |
 //! | DATE, TIME, TIMESTAMP | `datetime.date`, `time`, `datetime` |
 //! | TIMESTAMP WITH TIME ZONE | `datetime.datetime` in UTC |
-//! | INTERVAL | `datetime.timedelta`, or `seracdb.Interval` if it has months |
+//! | INTERVAL | `datetime.timedelta`, or `seracdb.Interval` if it has months or is longer |
 //! | UUID | `uuid.UUID` |
 //! | JSON, JSONB | what `json.loads` makes of it |
 //! | arrays | `list` |
@@ -31,6 +31,8 @@ use std::borrow::Cow;
 
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
+/// Days of the longest `timedelta`, of either sign.
+const MOST_DAYS: i64 = 999_999_999;
 
 /// A column of a batch, ready for reading single values.
 enum Column {
@@ -199,12 +201,12 @@ fn interval_parts(bits: i128) -> (i32, i32, i64) {
 fn interval<'py>(py: Python<'py>, types: &PythonTypes, bits: i128) -> PyResult<Bound<'py, PyAny>> {
     let (months, days, nanos) = interval_parts(bits);
     let micros = nanos / 1_000;
-    if months != 0 {
+    let whole_days = i64::from(days) + micros.div_euclid(DAY);
+    if months != 0 || whole_days.abs() > MOST_DAYS {
         return types.interval.bind(py).call1((months, days, micros));
     }
-    let days = i64::from(days) + micros.div_euclid(DAY);
     let rest = micros.rem_euclid(DAY);
-    types.timedelta.bind(py).call1((days, rest / 1_000_000, rest % 1_000_000))
+    types.timedelta.bind(py).call1((whole_days, rest / 1_000_000, rest % 1_000_000))
 }
 
 /// A value in the storage's form as an object.

@@ -172,7 +172,7 @@ pub fn exact<'a>(
             if !object.is_exact_instance_of::<PyInt>() && !is_a(object, &types.decimal)? {
                 return Ok(None);
             }
-            Ok(scaled(object.str()?.to_str()?, precision, scale).map(|unscaled| {
+            Ok(scaled(&digits(types, object)?, precision, scale).map(|unscaled| {
                 // A number of 18 digits has 60 bits.
                 Exact::Value(if precision <= 18 { Value::Int64(unscaled as i64) } else { Value::Int128(unscaled) })
             }))
@@ -181,7 +181,7 @@ pub fn exact<'a>(
             if !object.is_exact_instance_of::<PyInt>() && !is_a(object, &types.decimal)? {
                 return Ok(None);
             }
-            match wire::number_of(&ScalarValue::Utf8(Some(object.str()?.to_str()?.to_owned()))) {
+            match wire::number_of(&ScalarValue::Utf8(Some(digits(types, object)?))) {
                 Ok(Some(ScalarValue::LargeBinary(Some(stored)))) => Ok(Some(Exact::Owned(stored))),
                 _ => Ok(None),
             }
@@ -200,10 +200,22 @@ pub fn exact<'a>(
     }
 }
 
+/// The text of an `int` or a `Decimal`.
+fn digits(types: &PythonTypes, object: &Bound<'_, PyAny>) -> PyResult<String> {
+    if !object.is_instance_of::<PyInt>() {
+        return Ok(object.str()?.to_str()?.to_owned());
+    }
+    if let Ok(short) = object.extract::<i64>() {
+        return Ok(short.to_string());
+    }
+    // By `Decimal`: Python does not write an `int` of more than 4,300 digits, and a subclass may
+    // write it in another way.
+    Ok(types.decimal.bind(object.py()).call1((object,))?.str()?.to_str()?.to_owned())
+}
+
 /// A number with its own digits.
-fn number(object: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
-    let text = object.str()?.to_str()?.to_owned();
-    match wire::number_of(&ScalarValue::Utf8(Some(text))) {
+fn number(types: &PythonTypes, object: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
+    match wire::number_of(&ScalarValue::Utf8(Some(digits(types, object)?))) {
         Ok(Some(number)) => Ok(number),
         Ok(None) => Err(error::data(sqlstate::INVALID_TEXT_REPRESENTATION, "this is no number")),
         Err(error) => Err(crate::error::of_sql(object.py(), &error)),
@@ -241,8 +253,7 @@ fn nested(types: &PythonTypes, object: &Bound<'_, PyAny>, depth: usize) -> PyRes
                 Ok(short) => ScalarValue::Int32(Some(short)),
                 Err(_) => ScalarValue::Int64(Some(whole)),
             }),
-            // By `int`, whose text is the number, whatever a subclass shows.
-            Err(_) => number(&object.py().get_type::<PyInt>().call_method1("__repr__", (object,))?),
+            Err(_) => number(types, object),
         };
     }
     if let Ok(string) = object.cast::<PyString>() {
@@ -274,7 +285,7 @@ fn nested(types: &PythonTypes, object: &Bound<'_, PyAny>, depth: usize) -> PyRes
         return Ok(ScalarValue::Time64Microsecond(Some(micros_of_time(object)?)));
     }
     if is_a(object, &types.decimal)? {
-        return number(object);
+        return number(types, object);
     }
     if let Some(interval) = interval(types, object)? {
         return Ok(ScalarValue::IntervalMonthDayNano(Some(interval)));
@@ -454,12 +465,12 @@ pub fn constant(types: &PythonTypes, object: &Bound<'_, PyAny>, column_type: Col
     let given = match (&given, column_type) {
         (_, ColumnType::Numeric) => wire::number_of(&given).ok().flatten(),
         (ScalarValue::LargeBinary(_) | ScalarValue::Utf8(_), ColumnType::Decimal { precision, scale }) => {
-            let unscaled = scaled(object.str()?.to_str()?, precision, scale);
+            let unscaled = scaled(&digits(types, object)?, precision, scale);
             unscaled.map(|unscaled| ScalarValue::Decimal128(Some(unscaled), precision, scale))
         }
         // A number with its own digits: by its text.
         (ScalarValue::LargeBinary(_), _) if wanted.is_numeric() => {
-            cast(&ScalarValue::Utf8(Some(object.str()?.to_str()?.to_owned())))
+            cast(&ScalarValue::Utf8(Some(digits(types, object)?)))
         }
         (ScalarValue::LargeBinary(_), _) => None,
         // Any number may be compared with the nearest REAL.

@@ -131,13 +131,7 @@ impl QueryRows {
                 Rest::Nothing => return Ok(None),
                 Rest::Failed(error) => return Err(error).python(py),
                 Rest::Closed => return Err(error::interface("the connection was closed before all rows were read")),
-                Rest::Stream => {
-                    let rows = self.clone();
-                    self.core.go_on(py, move |state, runtime| {
-                        state.advance(&rows, runtime);
-                        Ok(())
-                    })?;
-                }
+                Rest::Stream => self.core.advance(py, self)?,
             }
         }
     }

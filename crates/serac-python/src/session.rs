@@ -45,6 +45,9 @@ pub struct Core {
     cancel: CancelHandle,
     runtime: Handle,
     work: Work,
+    /// Whether each statement is a transaction of its own, outside of those that the user begins.
+    /// Relaxed: it changes under the state's lock.
+    autocommit: AtomicBool,
     /// Whether the connection has been closed. Relaxed: the state under the lock decides.
     closed: AtomicBool,
 }
@@ -54,8 +57,6 @@ pub struct State {
     slot: SessionSlot,
     /// The result whose rows the open stream gives.
     streaming: Weak<QueryRows>,
-    /// Whether each statement is a transaction of its own, outside of those that the user begins.
-    pub autocommit: bool,
 }
 
 /// The state, locked.
@@ -93,8 +94,8 @@ fn this_thread() -> usize {
 
 /// The result of a statement.
 pub enum Outcome {
-    /// It gives no rows: how many it has changed.
-    Changed(u64),
+    /// It gives no rows: how many it has changed, if it is a statement that counts them.
+    Changed(Option<u64>),
     /// Its rows.
     Rows(Arc<QueryRows>),
 }
@@ -112,10 +113,10 @@ impl Core {
             slot.session().only_read();
         }
         let (cancel, work) = (slot.session().cancel_handle(), Work::of(slot.session()));
-        let state = State { slot, streaming: Weak::new(), autocommit };
+        let state = State { slot, streaming: Weak::new() };
         let (state, usage) = (OfProcess::new(Mutex::new(Some(state))), OfProcess::new(Mutex::new(Some(usage))));
-        let (holder, closed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(Self { state, holder, usage, cancel, runtime, work, closed })
+        let (autocommit, closed) = (AtomicBool::new(autocommit), AtomicBool::new(false));
+        Arc::new(Self { state, holder: AtomicUsize::new(0), usage, cancel, runtime, work, autocommit, closed })
     }
 
     /// The runtime of the database.
@@ -131,6 +132,17 @@ impl Core {
     /// What the session's statements are doing.
     pub fn work(&self) -> &Work {
         &self.work
+    }
+
+    /// Whether each statement is a transaction of its own, outside of those that the user begins.
+    /// It does not change while the caller has the session.
+    pub fn autocommit(&self) -> bool {
+        self.autocommit.load(Ordering::Relaxed)
+    }
+
+    /// Sets that, for a caller who has the session.
+    pub fn set_autocommit(&self, autocommit: bool) {
+        self.autocommit.store(autocommit, Ordering::Relaxed);
     }
 
     /// Whether the connection has been closed.
@@ -186,18 +198,6 @@ impl Core {
         work: impl FnOnce(&mut State, &Handle) -> Result<T, SqlError> + Send + 'static,
     ) -> PyResult<T> {
         self.work.begins();
-        self.go_on(py, work)
-    }
-
-    /// Does more of the work of the last statement.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn go_on<T: Send + 'static>(
-        self: &Arc<Self>,
-        py: Python<'_>,
-        work: impl FnOnce(&mut State, &Handle) -> Result<T, SqlError> + Send + 'static,
-    ) -> PyResult<T> {
         self.check()?;
         self.check_holder().python(py)?;
         let _computing = self.work.computes();
@@ -208,6 +208,29 @@ impl Core {
             work(&mut state, &core.runtime).map(Some)
         })?;
         done.ok_or_else(is_closed)
+    }
+
+    /// Moves the next rows of a query to their result.
+    ///
+    /// # Errors
+    /// The exception that a signal's handler raised.
+    pub fn advance(self: &Arc<Self>, py: Python<'_>, rows: &Arc<QueryRows>) -> PyResult<()> {
+        self.check()?;
+        self.check_holder().python(py)?;
+        let _computing = self.work.computes();
+        let (core, rows) = (self.clone(), rows.clone());
+        wait::elsewhere(py, &self.runtime, &self.cancel, move || {
+            // A statement that has the session has moved all rows to their result at first. It is
+            // not waited for: it may wait for the caller, who reads these rows for it.
+            while !rows.has_ended() {
+                let Some(guard) = core.state.try_lock_for(wait::BETWEEN_LOOKS) else { continue };
+                if let Some(mut state) = core.locked(guard) {
+                    state.advance(&rows, &core.runtime);
+                }
+                break;
+            }
+            Ok(())
+        })
     }
 
     /// One more use of the database, for another connection. Waits for databases that are being
@@ -286,8 +309,8 @@ impl State {
     ///
     /// # Errors
     /// If it cannot begin.
-    pub fn begin_for(&mut self, statement: &Parsed, runtime: &Handle) -> Result<(), SqlError> {
-        if !self.autocommit && acts_in_transaction(statement) { self.begin(runtime) } else { Ok(()) }
+    pub fn begin_for(&mut self, core: &Core, statement: &Parsed) -> Result<(), SqlError> {
+        if !core.autocommit() && acts_in_transaction(statement) { self.begin(&core.runtime) } else { Ok(()) }
     }
 
     /// Begins a transaction, unless one is open.
@@ -345,7 +368,7 @@ impl State {
     /// # Errors
     /// That of the statement.
     pub fn run_statement(&mut self, core: &Arc<Core>, statement: Parsed) -> Result<Outcome, SqlError> {
-        self.begin_for(&statement, &core.runtime)?;
+        self.begin_for(core, &statement)?;
         let runtime = core.runtime.clone();
         self.start(core, |session| runtime.block_on(session.stream_statement(statement)))
     }
@@ -360,7 +383,7 @@ impl State {
         prepared: &mut Prepared,
         parameters: &[ScalarValue],
     ) -> Result<Outcome, SqlError> {
-        self.begin_for(prepared.parsed(), &core.runtime)?;
+        self.begin_for(core, prepared.parsed())?;
         let runtime = core.runtime.clone();
         self.start(core, |session| runtime.block_on(session.stream_prepared(prepared, parameters)))
     }

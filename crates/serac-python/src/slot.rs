@@ -5,10 +5,16 @@ use std::ptr::NonNull;
 
 /// What a statement has given so far.
 pub enum Started {
-    /// It has ended: the rows that it changed or found.
-    Ended(u64),
+    /// It has ended: the rows that it changed, if it is a statement that counts them.
+    Ended(Option<u64>),
     /// It gives rows: the slot streams them.
     Rows,
+}
+
+/// The rows that a command has changed; `None` if it counts none, as CREATE TABLE. A command that
+/// counts has the number in its tag, as "UPDATE 0".
+pub fn counted(tag: &str, rows: u64) -> Option<u64> {
+    tag.ends_with(|last: char| last.is_ascii_digit()).then_some(rows)
 }
 
 /// A session, and the open stream of its query's rows, if there is one.
@@ -69,7 +75,7 @@ impl SessionSlot {
         // it, and until then `check_idle` refuses a second reference.
         let session: &'static mut Session = unsafe { self.session.as_mut() };
         match run(session)? {
-            StatementStream::Command { rows, .. } => Ok(Started::Ended(rows)),
+            StatementStream::Command { tag, rows } => Ok(Started::Ended(counted(&tag, rows))),
             StatementStream::Rows(rows) => {
                 self.stream = Some(rows);
                 Ok(Started::Rows)

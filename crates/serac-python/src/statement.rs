@@ -80,7 +80,7 @@ impl Statement {
 /// The result of the path for any statement.
 fn other(py: Python<'_>, outcome: Outcome, most: usize) -> PyResult<Given<'_>> {
     let rows = match outcome {
-        Outcome::Changed(changed) => return Ok(Given::Changed(changed)),
+        Outcome::Changed(changed) => return Ok(Given::Changed(changed.unwrap_or(0))),
         Outcome::Rows(rows) => rows,
     };
     let types = PythonTypes::get(py)?;

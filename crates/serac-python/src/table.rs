@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use seracdb::engine::{ArrowScan, ColumnFilter, Comparison, Table};
 use seracdb::{ColumnType, IngestTarget, SqlError};
+use std::iter;
 use std::sync::Arc;
 
 /// A condition of a scan: a column, a comparison, a value.
@@ -110,7 +111,13 @@ impl Scan {
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         self.scan.check()?;
-        arrow_io::capsule(py, TableReader(ArrowScan::clone(&self.scan)), requested_schema)
+        arrow_io::capsule(py, Box::new(TableReader(ArrowScan::clone(&self.scan))), requested_schema)
+    }
+
+    /// The same, with durations in the place of intervals.
+    fn _stream_of_durations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        self.scan.check()?;
+        arrow_io::capsule_of_durations(py, Box::new(TableReader(ArrowScan::clone(&self.scan))))
     }
 
     /// The columns as a schema of Arrow.
@@ -127,12 +134,13 @@ impl Scan {
 pub fn append(py: Python<'_>, core: &Arc<Core>, target: IngestTarget, frame: &Bound<'_, PyAny>) -> PyResult<u64> {
     core.check()?;
     let Frame { schema, mut batches } = arrow_io::frame(frame)?;
+    let whole = core.clone();
     core.run(py, move |state, runtime| {
-        if !state.autocommit {
+        if !whole.autocommit() {
             state.begin(runtime)?;
         }
         // The frame may be made by Python code, as it is read.
-        let batches = std::iter::from_fn(move || wait::amid(|| batches.next()));
+        let batches = iter::from_fn(|| wait::amid(|| batches.next()));
         let batches = stream::iter(batches).map(|batch| batch.map_err(SqlError::from));
         runtime.block_on(state.idle(runtime).ingest(&target, &schema, batches))
     })

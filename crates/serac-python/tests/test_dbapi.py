@@ -1,6 +1,7 @@
 """DB-API 2.0 (PEP 249), line by line."""
 
 import datetime
+from typing import Any
 
 import pytest
 import seracdb
@@ -66,13 +67,14 @@ def test_description_and_rowcount(con):
     cursor.execute("INSERT INTO t VALUES (1, 1.5, 'a', now()), (2, 2.5, 'b', NULL)")
     assert cursor.rowcount == 2 and cursor.description is None
     cursor.execute("SELECT * FROM t ORDER BY id")
-    assert [column[0] for column in cursor.description] == ["id", "price", "name", "at"]
-    codes = [column[1] for column in cursor.description]
+    columns: Any = cursor.description
+    assert [column[0] for column in columns] == ["id", "price", "name", "at"]
+    codes = [column[1] for column in columns]
     assert codes[0] == seracdb.NUMBER and codes[1] == seracdb.NUMBER
     assert codes[2] == seracdb.STRING and codes[3] == seracdb.DATETIME
     assert codes[2] != seracdb.NUMBER and seracdb.BINARY != codes[2] and seracdb.ROWID != codes[0]
-    assert cursor.description[1][4:6] == (10, 2)
-    assert all(len(column) == 7 for column in cursor.description)
+    assert columns[1][4:6] == (10, 2)
+    assert all(len(column) == 7 for column in columns)
     assert len(cursor.fetchall()) == 2
     assert cursor.rowcount == 2
     cursor.execute("UPDATE t SET price = price + 1 WHERE id = 1 RETURNING price")
@@ -151,7 +153,7 @@ def test_executemany_leaves_the_commit_to_the_user(con):
 def test_scripts_give_the_last_result(con):
     cursor = con.execute("CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2); SELECT sum(a) FROM t")
     assert cursor.fetchall() == [(3,)]
-    assert con.execute("").rowcount == 0
+    assert con.execute("").rowcount == -1
     with pytest.raises(seracdb.ProgrammingError):
         con.execute("SELECT 1; SELECT 2", ())
 

@@ -1,5 +1,7 @@
 """Prepared statements as functions."""
 
+from decimal import Decimal
+
 import pytest
 import seracdb
 
@@ -76,6 +78,24 @@ def test_statements_follow_definitions(t):
     t.execute("DROP TABLE t")
     with pytest.raises(seracdb.ProgrammingError):
         select(1)
+
+
+def test_values_follow_definitions(t):
+    """A value that was made for a type is none of another, though it has the same bits."""
+    other = t.connect()
+    t.execute("CREATE TABLE item (id INT PRIMARY KEY, v NUMERIC(10, 2))")
+    insert = t.prepare("INSERT INTO item VALUES ($1, $2)")
+    insert(1, Decimal("1.50"))
+    other.execute("DROP TABLE item; CREATE TABLE item (id INT PRIMARY KEY, v NUMERIC(10, 3))")
+    insert(2, Decimal("1.50"))
+    assert t.execute("SELECT * FROM item").fetchall() == [(2, Decimal("1.500"))]
+    with t.transaction():
+        other.execute("DROP TABLE item; CREATE TABLE item (id INT PRIMARY KEY, v INT)")
+        insert(3, 7)
+    other.execute("DROP TABLE item; CREATE TABLE item (id INT PRIMARY KEY, v DATE)")
+    with pytest.raises(seracdb.ProgrammingError, match="type"):
+        insert(4, 7)
+    assert t.execute("SELECT * FROM item").fetchall() == []
 
 
 def test_statements_in_transactions(t):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from seracdb import _errors, _plan, _progress, _seracdb
 from seracdb._blocks import BlockMap
 from seracdb._cursor import Cursor
+from seracdb._frames import known
 from seracdb._result import Result
 from seracdb._table import Table
 from seracdb._transactions import Transaction, transact
@@ -128,7 +129,7 @@ class Connection(_seracdb.Connection):
         table that it does not have take their defaults. With ``create`` a missing table is made.
         ``if_exists`` may be ``"replace"``, which makes the table anew, or ``"fail"``.
         """
-        return self._append(table, frame, schema, create, if_exists)
+        return self._append(table, known(frame), schema, create, if_exists)
 
     def explain(self, query: str, parameters: Any = None, *, analyze: bool = False) -> _plan.Plan:
         """The plan of a query; with ``analyze`` the query is run, and its operators' rows and times

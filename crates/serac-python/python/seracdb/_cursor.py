@@ -40,11 +40,11 @@ class Cursor(_seracdb.Cursor, Frames):
         return self
 
     def callproc(self, procname: str, parameters: Sequence[Any] = ()) -> Sequence[Any]:
-        """Calls a procedure. Returns the parameters; rows that it gives are fetched."""
+        """Calls a procedure. Returns a copy of the parameters; rows that it gives are fetched."""
         name = ".".join('"' + part.replace('"', '""') + '"' for part in procname.split("."))
         marks = ", ".join(f"${at + 1}" for at in range(len(parameters)))
         self._execute(f"CALL {name}({marks})", parameters or None)
-        return parameters
+        return list(parameters)
 
     def result(self) -> Result:
         """The rows that are left, in memory: they can be read again and again."""

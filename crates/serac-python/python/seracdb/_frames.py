@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 
@@ -42,12 +43,13 @@ class Frames:
         return self._made(pyarrow.table)
 
     def pl(self) -> Any:
-        """A ``polars.DataFrame``."""
+        """A ``polars.DataFrame``. Polars has no intervals: they are durations, and those of months an
+        error."""
         try:
             import polars
         except ImportError:
             raise _needed("polars", "pl") from None
-        return self._made(polars.DataFrame)
+        return self._made(lambda rows: polars.DataFrame(_Durations(rows)))
 
     def df(self) -> Any:
         """A ``pandas.DataFrame``. NUMERICs with their own digits are texts, as in Arrow."""
@@ -55,20 +57,18 @@ class Frames:
             import pandas  # noqa: F401
         except ImportError:
             raise _needed("pandas", "df") from None
-        return self.arrow().to_pandas()
+        return _with_plain_lists(self.arrow()).to_pandas()
 
     def fetchnumpy(self) -> dict[str, Any]:
         """A dict of NumPy arrays by the names of columns; masked arrays for columns with NULL."""
-        table = self.arrow()
+        table = _with_plain_lists(self.arrow())
         import numpy
 
         arrays = {}
         for name, column in zip(table.column_names, table.columns):
             array = column.to_numpy()
             if column.null_count:
-                import pyarrow.compute
-
-                mask = pyarrow.compute.is_null(column).to_numpy()
+                mask = column.is_null().to_numpy()
                 filler = _filler(column.type)
                 if filler is not None:
                     array = column.fill_null(filler).to_numpy()
@@ -76,6 +76,47 @@ class Frames:
             arrays[name] = array
         return arrays
 
+
+def known(frame: Any) -> Any:
+    """A frame as Arrow's interface has it: Polars gives a column of NULLs alone a buffer, which the
+    interface does not have."""
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(frame, polars.DataFrame) and polars.Null in frame.dtypes:
+        return frame.cast({polars.Null: polars.String})
+    return frame
+
+
+class _Durations:
+    """Rows with durations in the place of intervals."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._rows._stream_of_durations()
+
+
+def _with_plain_lists(table: Any) -> Any:
+    """A table of pyarrow whose lists have elements that pyarrow gives to NumPy."""
+    import pyarrow
+
+    def plain(data_type: Any) -> Any:
+        if pyarrow.types.is_list(data_type):
+            element = data_type.value_field
+            return pyarrow.list_(element.with_type(plain(element.type)))
+        if pyarrow.types.is_string_view(data_type):
+            return pyarrow.string()
+        if pyarrow.types.is_binary_view(data_type) or pyarrow.types.is_fixed_size_binary(data_type):
+            return pyarrow.binary()
+        return data_type
+
+    def of_field(field: Any) -> Any:
+        return field.with_type(plain(field.type)) if pyarrow.types.is_list(field.type) else field
+
+    wanted = pyarrow.schema([of_field(field) for field in table.schema], table.schema.metadata)
+    return table if wanted.equals(table.schema) else table.cast(wanted)
 
 
 def _filler(data_type: Any) -> Any:

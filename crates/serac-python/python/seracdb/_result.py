@@ -116,6 +116,9 @@ class Result(Frames):
     def __arrow_c_schema__(self) -> Any:
         return self._batches.__arrow_c_schema__()
 
+    def _stream_of_durations(self) -> Any:
+        return self._batches._stream_of_durations()
+
     def _shown(self) -> tuple[list[str], list[tuple[Any, ...]], str]:
         """The columns and rows that are shown, and what is said below them."""
         rows = [row[:SHOWN_COLUMNS] for row in self._batches.rows(SHOWN_ROWS)]

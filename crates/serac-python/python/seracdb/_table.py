@@ -31,6 +31,9 @@ class Scan(Frames):
     def __arrow_c_schema__(self) -> Any:
         return self._scan.__arrow_c_schema__()
 
+    def _stream_of_durations(self) -> Any:
+        return self._scan._stream_of_durations()
+
 
 class Table:
     """A table of the database."""

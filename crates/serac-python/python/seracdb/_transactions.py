@@ -59,8 +59,10 @@ class Transaction:
         self._is_open = False
         if self in connection._transactions:
             del connection._transactions[connection._transactions.index(self) :]
+        is_wanted = isinstance(exception, Rollback) and exception.transaction in (None, self)
         if connection.closed:
-            return False
+            # That has rolled back.
+            return is_wanted
         if exception is None:
             self._succeed()
             return False
@@ -69,7 +71,7 @@ class Transaction:
         except Exception as failed:
             # The first exception is what the user must see.
             exception.__context__ = failed
-        return isinstance(exception, Rollback) and exception.transaction in (None, self)
+        return is_wanted
 
     def _succeed(self) -> None:
         connection = self._connection
