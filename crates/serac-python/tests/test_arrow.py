@@ -25,7 +25,7 @@ def test_frames_of_every_package(numbers):
     assert frame["half"].sum() == sum(range(10_000)) / 2
     pandas_frame = cursor().df()
     assert isinstance(pandas_frame, pandas.DataFrame)
-    assert pandas_frame["name"][9_999] == "n9999"
+    assert pandas_frame["name"].tolist()[9_999] == "n9999"
     arrays = cursor().fetchnumpy()
     assert isinstance(arrays["id"], numpy.ndarray) and arrays["id"].sum() == sum(range(10_000))
 
@@ -162,3 +162,17 @@ def test_a_frame_that_is_not_read_on_is_not_read_into_memory(con):
     assert con.execute("SELECT 1").fetchone() == (1,)
     with pytest.raises(seracdb.InterfaceError, match="have been read"):
         cursor.fetchone()
+
+
+def test_intervals_in_polars(con):
+    query = "SELECT i, ARRAY[i] AS a FROM (SELECT INTERVAL '{} 1 day 2 hours' AS i UNION ALL SELECT NULL) AS q"
+    frame = con.execute(query.format("")).pl()
+    assert frame.schema == {"i": polars.Duration("us"), "a": polars.List(polars.Duration("us"))}
+    assert set(frame["i"].to_list()) == {dt.timedelta(days=1, hours=2), None}
+    with pytest.raises(Exception, match="cast it to text"):
+        con.execute(query.format("3 months")).pl()
+    con.execute("CREATE TABLE t (i INTERVAL)")
+    con.execute("INSERT INTO t VALUES ('5 days')")
+    assert con.table("t").scan().pl()["i"].to_list() == [dt.timedelta(days=5)]
+    assert con.append("t", con.table("t").scan().pl()) == 1
+    assert con.execute("SELECT i FROM t").fetchall() == [(dt.timedelta(days=5),)] * 2

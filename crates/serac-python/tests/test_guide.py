@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+from typing import Any
 
 import seracdb
 
@@ -15,7 +16,7 @@ def blocks_of(file):
 
 def test_the_readme(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = {}
+    names: dict[str, Any] = {}
     exec(blocks_of(PROJECT / "README.md")[0], names)
     names["con"].close()
     printed = capsys.readouterr().out
@@ -24,7 +25,7 @@ def test_the_readme(capsys, tmp_path, monkeypatch):
 
 def test_the_guide(capsys):
     blocks = blocks_of(GUIDE)
-    names = {}
+    names: dict[str, Any] = {}
     for block in blocks:
         exec(block, names)
     assert isinstance(names["con"], seracdb.Connection)

@@ -5,56 +5,24 @@ import os
 import sys
 import weakref
 
-import pyarrow
+import leaks
 import pytest
-import seracdb
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is read from /proc")
 
 
-def resident():
-    """Bytes of the process's memory."""
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def test_calls(con):
+    """Each call of the package again and again; `leaks.py` repeats them 100,000 times."""
+    names = []
+    for name, call in leaks.calls(con):
+        names.append(name)
+        assert not leaks.grown(call, 100).is_leak(), name
+    assert len(names) == len(set(names)) > 50
 
 
-def grown(step, *, times):
-    """Bytes by which memory grows while a step is repeated, once it is warm."""
-    for _ in range(times // 4):
-        step()
-    gc.collect()
-    before = resident()
-    for _ in range(times):
-        step()
-    gc.collect()
-    return resident() - before
-
-
-def test_statements_and_results(numbers):
-    select = numbers.prepare("SELECT * FROM numbers WHERE id = $1")
-    frame = pyarrow.table({"id": list(range(100))})
-    numbers.execute("CREATE TABLE t (id BIGINT)")
-
-    def append():
-        with numbers.transaction():
-            numbers.append("t", frame)
-            raise seracdb.Rollback
-
-    def wrong():
-        with pytest.raises(seracdb.DataError):
-            select("no number")
-
-    steps = [
-        (lambda: select(5), 20_000),
-        (lambda: numbers.execute("SELECT name FROM numbers WHERE id = $1", (5,)).fetchall(), 5_000),
-        (lambda: numbers.execute("SELECT name FROM numbers WHERE half < $1", (9.0,)).fetchone(), 200),
-        (lambda: numbers.execute("SELECT * FROM numbers").arrow(), 100),
-        (lambda: numbers.table("numbers").scan().arrow(), 200),
-        (wrong, 1_000),
-        (append, 200),
-    ]
-    for step, times in steps:
-        assert grown(step, times=times) < 16 << 20
+def test_a_leak_is_seen():
+    kept = []
+    assert leaks.grown(leaks.Call(lambda: kept.append(bytes(5000))), 200).is_leak()
 
 
 def test_references_are_given_back(con):

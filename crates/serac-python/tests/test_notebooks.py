@@ -58,11 +58,13 @@ print(json.dumps({
 def ipython():
     """A shell of IPython with the magics."""
     shell = InteractiveShell()
-    shell.history_manager.enabled = False
+    history = shell.history_manager
+    assert history is not None
+    history.enabled = False
     shell.run_line_magic("load_ext", "seracdb")
     yield shell
     shell.run_line_magic("serac", "--connect :memory:")
-    shell.history_manager.end_session()
+    history.end_session()
     InteractiveShell.clear_instance()
 
 

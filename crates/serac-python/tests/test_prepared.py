@@ -89,9 +89,10 @@ def test_values_follow_definitions(t):
     other.execute("DROP TABLE item; CREATE TABLE item (id INT PRIMARY KEY, v NUMERIC(10, 3))")
     insert(2, Decimal("1.50"))
     assert t.execute("SELECT * FROM item").fetchall() == [(2, Decimal("1.500"))]
+    other.execute("DROP TABLE item; CREATE TABLE item (id INT PRIMARY KEY, v INT)")
     with t.transaction():
-        other.execute("DROP TABLE item; CREATE TABLE item (id INT PRIMARY KEY, v INT)")
         insert(3, 7)
+    assert t.execute("SELECT * FROM item").fetchall() == [(3, 7)]
     other.execute("DROP TABLE item; CREATE TABLE item (id INT PRIMARY KEY, v DATE)")
     with pytest.raises(seracdb.ProgrammingError, match="type"):
         insert(4, 7)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pyarrow
 import pytest
@@ -193,21 +194,25 @@ def test_bars_know_how_far_a_scan_is(con):
 
 
 def test_a_bar_never_goes_back(monkeypatch):
-    shown = []
+    shown: list[tuple[str, float]] = []
+    cleared = ("cleared", 0.0)
 
     class Bar:
         def show(self, text, share):
             shown.append((text, share))
 
         def clear(self):
-            shown.append("cleared")
+            shown.append(cleared)
 
     class Connection:
+        now: Any
+
         def _progress(self):
             return self.now
 
     monkeypatch.setattr(_progress, "_Terminal", Bar)
-    watched, con = _progress._Watched(), Connection()
+    watched: Any = _progress._Watched()
+    con = Connection()
     for now in (
         None,
         (1.0, True, 5, (0, 10, "blocks")),
@@ -220,7 +225,7 @@ def test_a_bar_never_goes_back(monkeypatch):
     ):
         con.now = now
         watched.look(con)
-    assert [share for _, share in shown[:3]] == [0.5, 0.5, 0.99] and shown[3] == "cleared"
+    assert [share for _, share in shown[:3]] == [0.5, 0.5, 0.99] and shown[3] == cleared
     assert shown[0][0] == "█" * 15 + "·" * 15 + "  50 % 0:02" and shown[4] == ("running 0:02 7,000 rows", 0.0)
 
 

@@ -5,6 +5,7 @@ import decimal
 import json
 import threading
 import uuid
+from typing import Any
 
 import pytest
 
@@ -167,7 +168,7 @@ def test_rows_come_as_they_are_asked_for(engine):
 
 
 def test_types(engine):
-    values = {
+    values: dict[str, tuple[Any, Any]] = {
         "flag": (sa.Boolean, True),
         "small": (sa.SmallInteger, -7),
         "big": (sa.BigInteger, 2**62),
@@ -186,7 +187,7 @@ def test_types(engine):
         "binary_document": (postgresql.JSONB, ["b"]),
         "kind": (sa.Enum("short", "rather long", name="kind"), "rather long"),
     }
-    columns = [sa.Column(name, type_) for name, (type_, _) in values.items()]
+    columns: list[sa.Column[Any]] = [sa.Column(name, type_) for name, (type_, _) in values.items()]
     table = sa.Table("every", sa.MetaData(), *columns)
     table.metadata.create_all(engine)
     row = {name: value for name, (_, value) in values.items()}

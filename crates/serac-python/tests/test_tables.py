@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+from typing import Any
 
 import numpy
 import pandas
@@ -49,12 +50,13 @@ def test_columns_and_filters(numbers):
     assert table.scan(["id"], [("name", "=", "n77")]).arrow()["id"].to_pylist() == [77]
     assert table.scan(["id"], [("name", "=", None)]).arrow().num_rows == 0
     assert table.scan(["id"], [("id", "!=", 0)]).arrow().num_rows == 9_999
-    for wrong, cls in [
+    wrongs: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"columns": ["none"]}, seracdb.ProgrammingError),
         ({"filter": [("none", "=", 1)]}, seracdb.ProgrammingError),
         ({"filter": [("id", "~", 1)]}, ValueError),
         ({"filter": [("id", "=", "x")]}, TypeError),
-    ]:
+    ]
+    for wrong, cls in wrongs:
         with pytest.raises(cls):
             table.scan(**wrong)
     with pytest.raises(seracdb.ProgrammingError, match="nowhere"):

@@ -4,7 +4,17 @@ from typing import Any, final
 
 from typing_extensions import Self, disjoint_base
 
-__all__ = ["Connection", "Cursor", "Scan", "Statement", "__version__", "close_all"]
+__all__ = [
+    "Batches",
+    "Connection",
+    "Cursor",
+    "Scan",
+    "Server",
+    "Statement",
+    "__version__",
+    "close_all",
+    "parameter_names",
+]
 
 __version__: str
 

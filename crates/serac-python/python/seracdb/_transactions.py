@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seracdb._errors import DeadlockDetected, InterfaceError, ProgrammingError, SerializationFailure
 
 if TYPE_CHECKING:
+    from seracdb import aio
     from seracdb._connection import Connection
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ _LONGEST_PAUSE = 0.1
 class Rollback(Exception):
     """Raised in the block of a transaction, it rolls back the transaction, and goes no further."""
 
-    def __init__(self, transaction: Transaction | None = None) -> None:
+    def __init__(self, transaction: Transaction | aio.Transaction | None = None) -> None:
         super().__init__()
         self.transaction = transaction
 

@@ -425,7 +425,7 @@ class Transaction:
         try:
             if self._connection.closed:
                 return False
-            if isinstance(exception, Rollback) and exception.transaction is cast(Any, self):
+            if isinstance(exception, Rollback) and exception.transaction is self:
                 exception.transaction = self._block
             leave = self._block.__exit__
             return await self._connection._run_inside(False, leave, exception_type, exception, traceback)
