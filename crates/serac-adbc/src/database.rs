@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// The path of a database in memory.
 const IN_MEMORY: &str = ":memory:";
-/// What stands before the names of options of this driver alone.
+/// The prefix of options that only this driver has.
 const PREFIX: &str = "adbc.seracdb.";
 
 /// An open database.

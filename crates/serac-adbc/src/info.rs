@@ -1,4 +1,4 @@
-//! What the driver tells about itself.
+//! The information that the driver gives about itself.
 
 use crate::error::Result;
 use adbc_core::options::InfoCode;

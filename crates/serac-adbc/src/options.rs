@@ -46,7 +46,7 @@ pub fn not_found(key: &str) -> Error {
     error(Status::NotFound, format!("the option \"{key}\" has no value"))
 }
 
-/// What reads options that have a text as bytes and numbers.
+/// The readers of a text option as bytes and as numbers.
 macro_rules! other_forms {
     () => {
         fn get_option_bytes(&self, key: Self::Option) -> Result<Vec<u8>> {

@@ -30,7 +30,7 @@ const MODES: [(&str, bool, IfExists); 4] = [
     (names::ADBC_INGEST_OPTION_MODE_CREATE_APPEND, true, IfExists::Append),
 ];
 
-/// What a statement does.
+/// The action of a statement.
 enum Work {
     Nothing,
     Text(String),
@@ -46,7 +46,7 @@ pub struct AdbcStatement {
     bound: Option<Reader>,
 }
 
-/// What a statement has given.
+/// The result of a statement.
 enum Given {
     Changed(u64),
     Rows(Reader),

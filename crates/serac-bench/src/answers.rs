@@ -133,7 +133,7 @@ pub fn run(arguments: &AnswersArguments, report: &mut Report) -> Result<(), Stri
     if differences > 0 { Err(format!("{differences} answers differ")) } else { Ok(()) }
 }
 
-/// What a script has found with a seed.
+/// The findings of a script with one seed.
 struct Answer {
     seed: u64,
     answer: Json,
@@ -176,7 +176,7 @@ impl Work {
                     self.next.store(self.end, Ordering::Relaxed);
                     format!("seed {seed}: {error}")
                 })?;
-                // Whoever waits for the answers waits for all of them.
+                // The receiver stays until it has all answers.
                 let _ = found.send(Answer { seed, answer, is_last: at + 1 == count });
             }
         }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args, Debug)]
 pub struct PythonArguments {
-    /// What is measured.
+    /// The figure that is measured.
     #[arg(value_enum)]
     figure: Figure,
     /// Folder with the package `seracdb`; `scripts/python wheel` makes it.

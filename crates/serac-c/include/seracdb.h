@@ -78,7 +78,7 @@ enum SeracTransaction {
   SERAC_TRANSACTION_FAILED = 2,
 };
 
-// What happens to a table that rows are appended to.
+// How rows are appended to a table.
 enum SeracAppend {
   // The rows are added to the table, which must be there.
   SERAC_APPEND_EXISTING = 0,

@@ -28,7 +28,7 @@ pub enum SeracTransaction {
     Failed = 2,
 }
 
-/// What happens to a table that rows are appended to.
+/// How rows are appended to a table.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeracAppend {

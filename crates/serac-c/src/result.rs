@@ -1,4 +1,4 @@
-//! What a statement has given: rows one by one, or as a stream of Arrow.
+//! The result of a statement: rows one by one, or as a stream of Arrow.
 //!
 //! A row's values are read from the batch in which they came: its columns are converted once, to
 //! the types that clients of PostgreSQL know.

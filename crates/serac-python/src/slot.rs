@@ -3,7 +3,7 @@
 use seracdb::{RowStream, Session, SqlDatabase, SqlError, StatementStream};
 use std::ptr::NonNull;
 
-/// What a statement has given so far.
+/// The state of a statement that has been started.
 pub enum Started {
     /// It has ended: the rows that it changed, if it is a statement that counts them.
     Ended(Option<u64>),

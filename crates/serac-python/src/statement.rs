@@ -23,7 +23,7 @@ pub struct Statement {
     rows: Mutex<Rows>,
 }
 
-/// What a statement has given, as objects.
+/// The result of a statement, as objects.
 enum Given<'py> {
     Changed(u64),
     Rows(Bound<'py, PyList>),
