@@ -4,7 +4,7 @@
 //! become smaller: tidy fails where there are more, and where there are fewer, until the ceiling
 //! follows.
 
-use crate::files::{File, documents, sources};
+use crate::files::{File, documents, python, sources};
 use crate::{long_lines, sqlstates};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -42,7 +42,7 @@ fn path(workspace: &Path) -> std::path::PathBuf {
 /// If a file cannot be read, or a line of the table is malformed.
 pub fn check(workspace: &Path, sources: &[File]) -> io::Result<Vec<String>> {
     let ceilings = read(&fs::read_to_string(path(workspace))?)?;
-    Ok(differences(&places(sources, &documents(workspace)?), &ceilings))
+    Ok(differences(&places(sources, &python(workspace)?, &documents(workspace)?), &ceilings))
 }
 
 /// Lowers the ceilings to the present numbers. Returns complaints about numbers above their
@@ -53,14 +53,14 @@ pub fn check(workspace: &Path, sources: &[File]) -> io::Result<Vec<String>> {
 pub fn lower(workspace: &Path) -> io::Result<Vec<String>> {
     let old = fs::read_to_string(path(workspace))?;
     let ceilings = read(&old)?;
-    let places = places(&sources(workspace)?, &documents(workspace)?);
+    let places = places(&sources(workspace)?, &python(workspace)?, &documents(workspace)?);
     let lower = |(of, ceiling): (&Of, &usize)| Some((of.clone(), places.get(of)?.len().min(*ceiling)));
     let lowered: Ceilings = ceilings.iter().filter_map(lower).collect();
     fs::write(path(workspace), written(&old, &lowered))?;
     Ok(differences(&places, &lowered))
 }
 
-fn places(sources: &[File], documents: &[File]) -> Places {
+fn places(sources: &[File], python: &[File], documents: &[File]) -> Places {
     let mut places = Places::new();
     let mut add = |kind, of: &str, file: &File, lines: Vec<usize>| {
         if !lines.is_empty() {
@@ -71,6 +71,9 @@ fn places(sources: &[File], documents: &[File]) -> Places {
     for file in sources {
         add("comments", file.crate_name(), file, long_lines::in_comments(&file.text));
         add("sqlstates", file.crate_name(), file, sqlstates::in_source(file));
+    }
+    for file in python {
+        add("comments", file.crate_name(), file, long_lines::in_python(&file.text));
     }
     for file in documents.iter().filter(|file| !GENERATED.contains(&&*file.path)) {
         add("markdown", &file.path, file, long_lines::in_markdown(&file.text));
@@ -174,9 +177,14 @@ mod tests {
             file("crates/serac-a/tests/a.rs", &long),
         ];
         let documents = [file("README.md", &"x".repeat(101)), file(GENERATED[0], &"x".repeat(101))];
-        let places = places(&sources, &documents);
+        let python = [file("crates/serac-a/tests/a.py", &format!("# {}\n", "x".repeat(100)))];
+        let places = places(&sources, &python, &documents);
         let of = |kind, of: &str| places[&(kind, of.to_owned())].clone();
-        assert_eq!(of("comments", "serac-a"), ["crates/serac-a/src/lib.rs:1", "crates/serac-a/tests/a.rs:1"]);
+        assert_eq!(of("comments", "serac-a"), [
+            "crates/serac-a/src/lib.rs:1",
+            "crates/serac-a/tests/a.rs:1",
+            "crates/serac-a/tests/a.py:1"
+        ]);
         assert_eq!(of("sqlstates", "serac-a"), ["crates/serac-a/src/lib.rs:2"]);
         assert_eq!(of("markdown", "README.md"), ["README.md:1"]);
         assert_eq!(places.len(), 3);

@@ -30,6 +30,17 @@ pub fn sources(workspace: &Path) -> io::Result<Vec<File>> {
     Ok(files)
 }
 
+/// The Python sources of all crates.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn python(workspace: &Path) -> io::Result<Vec<File>> {
+    let mut files = Vec::new();
+    read(workspace, "crates", "py", &mut files)?;
+    read(workspace, "crates", "pyi", &mut files)?;
+    Ok(files)
+}
+
 /// The Markdown of the repository.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Lines of prose with more than [`COLUMNS`] columns, in comments and in Markdown.
+//! Lines of prose with more than [`COLUMNS`] columns, in comments, Python's docstrings and Markdown.
 //!
 //! Rows of tables and blocks of code may be longer. The targets of links do not count.
 
@@ -14,6 +14,27 @@ pub fn in_comments(source: &str) -> Vec<usize> {
             Some(text) if prose.is_too_long(line, text) => long.push(at + 1),
             Some(_) => {}
             None => prose = Prose::default(),
+        }
+    }
+    long
+}
+
+/// The numbers of the lines of comments and docstrings of a Python file that are too long. A
+/// docstring begins at three quotation marks that begin a line.
+pub fn in_python(source: &str) -> Vec<usize> {
+    const QUOTES: &str = "\"\"\"";
+    let mut prose = Prose::default();
+    let mut long = Vec::new();
+    let mut is_in_docstring = false;
+    for (at, line) in source.lines().enumerate() {
+        let text = line.trim_start();
+        let begins = !is_in_docstring && text.starts_with(QUOTES);
+        let is_prose = is_in_docstring || begins || text.starts_with('#');
+        if line.matches(QUOTES).count() % 2 == 1 {
+            is_in_docstring = begins;
+        }
+        if is_prose && prose.is_too_long(line, text) {
+            long.push(at + 1);
         }
     }
     long
@@ -82,6 +103,14 @@ mod tests {
         assert_eq!(in_comments(&text), [1, 2, 3]);
         let fits = format!("// {}\n", "ä".repeat(97));
         assert!(in_comments(&fits).is_empty());
+    }
+
+    #[test]
+    fn comments_and_docstrings_of_python_are_counted() {
+        let text = [long("# "), long("    \"\"\""), long("    "), "    \"\"\"\n".to_owned(), long("x = ")].concat();
+        assert_eq!(in_python(&text), [1, 2, 3]);
+        let text = ["\"\"\"One line.\"\"\"\n".to_owned(), long("x = "), "x = \"\"\"\n".to_owned(), long("")].concat();
+        assert!(in_python(&text).is_empty());
     }
 
     #[test]

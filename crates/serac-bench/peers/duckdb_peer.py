@@ -1,9 +1,12 @@
-"""DuckDB as a peer: loads Parquet files into memory, then answers one query per line of standard input.
+"""DuckDB as a peer: loads Parquet files into memory, then answers one query per line of standard
+input.
 
-Each answer is a line of JSON: {"ms": milliseconds, "rows": [[...]]} or {"error": text}. Lines starting with "load " time a
-CREATE TABLE AS from an Arrow file: {"ms": milliseconds}. Lines "repeat COUNT FIRST SQL" run a statement with COUNT keys, those from FIRST on or, if
-FIRST is 0, of the first million at random: {"ms": of all, "p50": …, "p99": …, "p999": of one}. Lines "control SQL" run a statement without rows,
-"prepare SQL" keep one, "run N [parameters]" run the Nth that was kept: {"rows": [[...]]}, numbers as numbers.
+Each answer is a line of JSON: {"ms": milliseconds, "rows": [[...]]} or {"error": text}. Lines
+starting with "load " time a CREATE TABLE AS from an Arrow file: {"ms": milliseconds}. Lines "repeat
+COUNT FIRST SQL" run a statement with COUNT keys, those from FIRST on or, if FIRST is 0, of the
+first million at random: {"ms": of all, "p50": …, "p99": …, "p999": of one}. Lines "control SQL" run
+a statement without rows, "prepare SQL" keep one, "run N [parameters]" run the Nth that was kept:
+{"rows": [[...]]}, numbers as numbers.
 """
 
 import datetime

@@ -1,6 +1,8 @@
-"""A table into a pandas DataFrame, by several clients. Each line of standard input is {"way", "table", "dsn" or "uri" or "file"}.
+"""A table into a pandas DataFrame, by several clients. Each line of standard input is {"way",
+"table", "dsn" or "uri" or "file"}.
 
-Each answer is a line of JSON: {"ms": from the connection to the frame, "rows", "sum": of its first column} or {"error": text}.
+Each answer is a line of JSON: {"ms": from the connection to the frame, "rows", "sum": of its first
+column} or {"error": text}.
 """
 
 import gc
@@ -20,7 +22,8 @@ def psycopg_frame(request):
         cursor.execute(f"SELECT * FROM {request['table']}")
         names = [column.name for column in cursor.description]
         frames = []
-        # A frame for each part: all rows as Python's tuples would need several times as much memory.
+        # A frame for each part: all rows as Python's tuples would need several times as much
+        # memory.
         while rows := cursor.fetchmany(200_000):
             frames.append(pd.DataFrame.from_records(rows, columns=names))
         return pd.concat(frames, ignore_index=True)

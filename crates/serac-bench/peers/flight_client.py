@@ -1,8 +1,10 @@
 """pyarrow as a client of Arrow Flight, and connectorx as one of PostgreSQL.
 
-Each line of standard input is {"address", "command"}, and all of the flight's endpoints are read into a table, or {"uri", "query"}.
+Each line of standard input is {"address", "command"}, and all of the flight's endpoints are read
+into a table, or {"uri", "query"}.
 
-Each answer is a line of JSON: {"ms": from the call to the table, "bytes": of the table, "rows", "sum": of its first column} or {"error": text}.
+Each answer is a line of JSON: {"ms": from the call to the table, "bytes": of the table, "rows",
+"sum": of its first column} or {"error": text}.
 """
 
 import json

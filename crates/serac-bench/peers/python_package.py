@@ -1,7 +1,7 @@
 """SeracDB's Python package beside sqlite3, psycopg and DuckDB, one figure after the other.
 
-Each line of standard input is {"figure": name, …}. Each answer is a line of JSON: {"rows": [{…}]} or
-{"error": text}. The systems of a figure take turns; what is told is the median of the turns.
+Each line of standard input is {"figure": name, …}. Each answer is a line of JSON: {"rows": [{…}]}
+or {"error": text}. The systems of a figure take turns; what is told is the median of the turns.
 """
 
 import contextlib
@@ -326,7 +326,8 @@ def point(request):
                         statement(key())
                     count += 16
             except Exception as error:
-                # Two threads of DuckDB that update one row: its conflict is no failure of the measurement.
+                # Two threads of DuckDB that update one row: its conflict is no failure of the
+                # measurement.
                 if "onflict" not in str(error):
                     errors.append(error)
             counts[thread] = count

@@ -1,9 +1,12 @@
-"""Random statements of the functions, operators, casts and aggregates that SeracDB registers, the same to two servers, and how their answers differ.
+"""Random statements of the functions, operators, casts and aggregates that SeracDB registers, the
+same to two servers, and how their answers differ.
 
-The protocol on standard input and output is that of random_queries.py; "queries" is the number of scripts. What there is comes from SeracDB's `pg_proc`,
-`pg_operator` and `pg_cast`; what PostgreSQL does not have under the same number, and what depends on the moment or on the server, is left out. Expressions of
-them, which are typed as they say, stand in select lists, conditions, groups, windows, defaults, checks, generated columns, indexes, changes of rows and of
-columns' types. Rows, types of columns, numbers of changed rows and SQLSTATEs are compared.
+The protocol on standard input and output is that of random_queries.py; "queries" is the number of
+scripts. What there is comes from SeracDB's `pg_proc`, `pg_operator` and `pg_cast`; what PostgreSQL
+does not have under the same number, and what depends on the moment or on the server, is left out.
+Expressions of them, which are typed as they say, stand in select lists, conditions, groups,
+windows, defaults, checks, generated columns, indexes, changes of rows and of columns' types. Rows,
+types of columns, numbers of changed rows and SQLSTATEs are compared.
 """
 
 import functools
@@ -57,7 +60,8 @@ ARRAYS = {23: 1007, 25: 1009, 20: 1016, 701: 1022, 16: 1000, 1082: 1182}
 ELEMENTS = {array: element for element, array in ARRAYS.items()}
 # Polymorphic types, by what stands for them: the element, or its array.
 ELEMENT_LIKE, ARRAY_LIKE = {2283, 2776, 5077}, {2277, 5078}
-# What depends on the moment, on the server, or on chance; what is slow or large on purpose; what takes text as a name or as a pattern of its own.
+# What depends on the moment, on the server, or on chance; what is slow or large on purpose; what
+# takes text as a name or as a pattern of its own.
 LEFT_OUT = re.compile(
     r"pg_|current_|has_|set_|session_|inet|txid|xid|random|gen_random|now$|.*_timestamp$|timeofday|version|nextval|currval|lastval|setval|col_description|"
     r"obj_description|shobj_|to_reg|format_type|quote_ident|row_security|json_populate|jsonb_populate|.*to_record|age$|timezone$|serac|query_to|"

@@ -1,11 +1,17 @@
-"""Random queries, the same to two servers that speak PostgreSQL's protocol, and how their answers differ.
+"""Random queries, the same to two servers that speak PostgreSQL's protocol, and how their answers
+differ.
 
-Each line of standard input is {"postgres": DSN, "serac": DSN, "schema", "seed", "queries"}: three small tables with NULLs are made anew in the schema of both,
-with indexes on one of them, and then queried. Both run a statement at the same time. Each answer is a line of JSON: {"same", "refused": errors 0A000, "undecided": one of them met an error in a value (class 22),
-"both": both refuse, "lenient": only PostgreSQL refuses, "differences": [{"query", "postgres", "serac"}]} or {"error": text}.
+Each line of standard input is {"postgres": DSN, "serac": DSN, "schema", "seed", "queries"}: three
+small tables with NULLs are made anew in the schema of both, with indexes on one of them, and then
+queried. Both run a statement at the same time. Each answer is a line of JSON: {"same", "refused":
+errors 0A000, "undecided": one of them met an error in a value (class 22), "both": both refuse,
+"lenient": only PostgreSQL refuses, "differences": [{"query", "postgres", "serac"}]} or {"error":
+text}.
 
-Queries are made of the texts below. In these, {int} is an expression of that type, {int/num} one of either, and [a;b] one of the texts. Whatever leaves an
-order open, or hangs on the order in which floats are added, is not asked. Queries that end with an order of all their columns must have their rows in it.
+Queries are made of the texts below. In these, {int} is an expression of that type, {int/num} one of
+either, and [a;b] one of the texts. Whatever leaves an order open, or hangs on the order in which
+floats are added, is not asked. Queries that end with an order of all their columns must have their
+rows in it.
 """
 
 import functools
@@ -32,7 +38,8 @@ TABLES = {"t1": 60, "t2": 25, "t3": 7}
 MOST_ROWS = 6_000
 # Types of columns, of results and of what is compared.
 TYPES = ["int", "small", "big", "num", "float", "text", "date", "ts", "tz", "bool"]
-# Floats of any size and both zeros, which are compared, put in order and grouped, and added up only where it is known in which order.
+# Floats of any size and both zeros, which are compared, put in order and grouped, and added up only
+# where it is known in which order.
 COMPARED = TYPES + ["wild"]
 
 CONSTANTS = {
@@ -112,7 +119,8 @@ SET_OPERATIONS = [f"{operation}{all}" for operation in ("UNION", "EXCEPT", "INTE
 
 
 class Scope:
-    """Columns that an expression may name, as (name, type), those of the query around, and how many rows there are at most."""
+    """Columns that an expression may name, as (name, type), those of the query around, and how
+    many rows there are at most."""
 
     def __init__(self, columns, outer=None, rows=1):
         self.columns, self.outer, self.rows = columns, outer, rows
@@ -231,7 +239,8 @@ class Generator:
         return f"{name} AS {alias}", Scope(columns, outer, TABLES[name])
 
     def merged(self, outer=None):
-        """Two tables, columns of which are merged: these are named without a table. And the columns that say which row it is."""
+        """Two tables, columns of which are merged: these are named without a table. And the
+        columns that say which row it is."""
         (left, scope), (right, added) = self.table(outer), self.table()
         join = self.random.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
         keys = [scope.columns[0][0], added.columns[0][0]]
@@ -373,7 +382,8 @@ class Generator:
         ])
 
     def equal(self, scope, groups):
-        """A condition that makes two of the columns equal. (Of one that is constant, PostgreSQL 15 itself leaves the sort out.)"""
+        """A condition that makes two of the columns equal. (Of one that is constant, PostgreSQL
+        15 itself leaves the sort out.)"""
         types = dict(scope.columns)
         if len(groups) < 2 or groups[0] == groups[1] or types.get(groups[0]) is None or types.get(groups[0]) != types.get(groups[1]):
             return None
@@ -471,7 +481,8 @@ def are_same(left, right):
 
 
 class Server:
-    """A connection to a server, which is made again when it has ended. Tables are made in the schema."""
+    """A connection to a server, which is made again when it has ended. Tables are made in the
+    schema."""
 
     def __init__(self, dsn, schema):
         self.dsn, self.schema, self.connection = dsn, schema, None
@@ -499,7 +510,8 @@ def servers_of(request):
 
 
 def run(servers, statement):
-    """What each of them makes of a statement, which they run at the same time: a result and no error, or no result and SQLSTATE and message."""
+    """What each of them makes of a statement, which they run at the same time: a result and no
+    error, or no result and SQLSTATE and message."""
     connections = [server.connection.pgconn for server in servers]
     outcomes = []
     try:
@@ -537,7 +549,8 @@ def cells_of(result):
 
 
 def answers_of(servers, query, ordered):
-    """For each server the rows of a query, in an order of their own unless they are in one; or its SQLSTATE and message. What changes rows is undone."""
+    """For each server the rows of a query, in an order of their own unless they are in one; or
+    its SQLSTATE and message. What changes rows is undone."""
     is_change = query.startswith(("DELETE", "UPDATE"))
     if is_change:
         run(servers, "BEGIN")

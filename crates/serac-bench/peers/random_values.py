@@ -1,7 +1,9 @@
-"""Random scripts about types and values, the same to two servers that speak PostgreSQL's protocol, and how their answers differ.
+"""Random scripts about types and values, the same to two servers that speak PostgreSQL's protocol,
+and how their answers differ.
 
-The protocol on standard input and output is that of random_queries.py; "queries" is the number of scripts. A script is a few statements that are run one
-after the other on both, each of which has its rows, the number of rows it changed, or its SQLSTATE:
+The protocol on standard input and output is that of random_queries.py; "queries" is the number of
+scripts. A script is a few statements that are run one after the other on both, each of which has
+its rows, the number of rows it changed, or its SQLSTATE:
 
 - literals and casts: `SELECT '1.5'::INTEGER, CASE WHEN true THEN 1 ELSE '2' END`
 - VALUES and set operations whose rows differ in type
@@ -10,7 +12,8 @@ after the other on both, each of which has its rows, the number of rows it chang
 - comparisons of dates and times of all years
 - transactions with savepoints and statements that fail
 
-An error of types that only PostgreSQL gives is counted (`lenient`); rows that differ, and other errors, are differences.
+An error of types that only PostgreSQL gives is counted (`lenient`); rows that differ, and other
+errors, are differences.
 """
 
 import random
@@ -154,8 +157,8 @@ class Scripts:
 
 
 def outcomes_of(servers, statement, typed=False):
-    """For each server the rows in an order of their own, the types of the columns if that is asked, and the number of rows that were changed; or its SQLSTATE
-    and message."""
+    """For each server the rows in an order of their own, the types of the columns if that is
+    asked, and the number of rows that were changed; or its SQLSTATE and message."""
 
     def outcome(result):
         # Truth is written t and f where it is a column, and this compares values.
@@ -189,7 +192,8 @@ def judged(theirs, their_error, ours, our_error):
 
 
 def compared_scripts(request, tables, scripts, judged, typed=False):
-    """What both servers make of scripts, over tables that statements make first. `judged` takes a statement, and both outcomes."""
+    """What both servers make of scripts, over tables that statements make first. `judged` takes
+    a statement, and both outcomes."""
     both = servers_of(request)
     prepared(both, tables)
     counts, differences = dict.fromkeys(["same", "refused", "undecided", "both", "lenient"], 0), []

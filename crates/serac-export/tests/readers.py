@@ -1,6 +1,8 @@
-"""Reads the table `every` of tests/common with pyarrow and Polars and compares each value with what was written.
+"""Reads the table `every` of tests/common with pyarrow and Polars and compares each value with what
+was written.
 
-Arguments: rows, address of the Flight service, Arrow IPC file, Arrow IPC stream, library of examples/c_stream.rs. Prints one line per way.
+Arguments: rows, address of the Flight service, Arrow IPC file, Arrow IPC stream, library of
+examples/c_stream.rs. Prints one line per way.
 """
 
 import ctypes

@@ -1,4 +1,5 @@
-"""PEP 249 in the order of its sections, a sentence a test. `test_dbapi.py` tests what goes beyond."""
+"""PEP 249 in the order of its sections, a sentence a test. `test_dbapi.py` tests what goes
+beyond."""
 
 import datetime
 import inspect

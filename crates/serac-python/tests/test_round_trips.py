@@ -614,7 +614,8 @@ NUMPY_TYPES = [
 @examples
 @given(data=st.data())
 def test_arrays_of_numpy(con, sql_type, own, dtype, data):
-    """From a table as arrays, masked where there is NULL; and each of their scalars as a parameter."""
+    """From a table as arrays, masked where there is NULL; and each of their scalars as a
+    parameter."""
     values = data.draw(st.lists(st.none() | own, min_size=1, max_size=10))
     remake(con, f"id INT PRIMARY KEY, v {sql_type}")
     con.executemany("INSERT INTO t VALUES ($1, $2)", list(enumerate(values)))

@@ -1,4 +1,5 @@
-"""The dialect of SQLAlchemy: what is SeracDB's own. The folder sqlalchemy_suite runs SQLAlchemy's tests."""
+"""The dialect of SQLAlchemy: what is SeracDB's own. The folder sqlalchemy_suite runs
+SQLAlchemy's tests."""
 
 import datetime
 import decimal

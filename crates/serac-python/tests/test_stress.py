@@ -1,7 +1,7 @@
 """Threads at random beside an oracle that knows what must come out.
 
-`SERACDB_STRESS_SECONDS=60` makes each storm longer, `SERACDB_STRESS_SEED=7` repeats one: the seed is
-printed after a failure. What the threads choose is repeated, not how they meet.
+`SERACDB_STRESS_SECONDS=60` makes each storm longer, `SERACDB_STRESS_SEED=7` repeats one: the seed
+is printed after a failure. What the threads choose is repeated, not how they meet.
 """
 
 import faulthandler
@@ -80,8 +80,9 @@ START = 1000
 
 @pytest.mark.parametrize("where", ["memory", "folder"])
 def test_a_bank(storm, where, tmp_path):
-    """Each transfer writes to two accounts and to a ledger. So at each moment the accounts are what
-    the ledger says; what was told to be committed is in it, and what was told to have failed is not."""
+    """Each transfer writes to two accounts and to a ledger. So at each moment the accounts are
+    what the ledger says; what was told to be committed is in it, and what was told to have
+    failed is not."""
     path = ":memory:" if where == "memory" else tmp_path / "bank"
     con = seracdb.connect(path, durability="relaxed" if where == "folder" else None, autocommit=True)
     con.execute("CREATE TABLE account (id INT PRIMARY KEY, balance BIGINT NOT NULL CHECK (balance >= 0))")
@@ -328,7 +329,8 @@ def test_connections_that_append_each_others_rows(storm, con):
 
 
 def test_frames_are_made_with_other_connections(con):
-    """The code that makes a frame may ask the database, but not by the connection that waits for it."""
+    """The code that makes a frame may ask the database, but not by the connection that waits for
+    it."""
     con.execute("CREATE TABLE t (id BIGINT)")
     other = con.connect(autocommit=True)
     schema = pyarrow.schema([("id", pyarrow.int64())])
@@ -365,7 +367,8 @@ def test_frames_are_made_with_other_connections(con):
 
 
 def test_statements_that_threads_share(storm, tmp_path):
-    """A thread that waits for its commit to be on the disk does not keep the statement from others."""
+    """A thread that waits for its commit to be on the disk does not keep the statement from
+    others."""
     con = seracdb.connect(tmp_path / "db", autocommit=True)
     con.execute("CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT)")
     insert = con.prepare("INSERT INTO t VALUES ($1, 0)")

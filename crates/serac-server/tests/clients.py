@@ -86,7 +86,8 @@ def types():
 
 
 def documents():
-    """JSON as psycopg has it: values of Python, as parameters, results, elements of arrays, and through COPY."""
+    """JSON as psycopg has it: values of Python, as parameters, results, elements of arrays, and
+    through COPY."""
     values = [{"name": "Ann", "tags": ["a", None, 1.5]}, [1, {"x": True}], "text", 7, None]
     with connect(autocommit=True) as c:
         c.execute("CREATE TABLE documents (id INTEGER PRIMARY KEY, doc JSONB, plain JSON)")
@@ -108,7 +109,8 @@ def documents():
             cursor.execute("UPDATE documents SET doc = %s WHERE id = %s RETURNING doc ->> 'k'", (Jsonb({"k": "v"}), 3))
             assert cursor.fetchone() == ("v",)
             assert cursor.execute("SELECT coalesce(json_agg(id), '[]') FROM documents WHERE id > 99").fetchone() == ([],)
-            # The two types have numbers and binary forms of their own, alone and in arrays, on either path.
+            # The two types have numbers and binary forms of their own, alone and in arrays, on
+            # either path.
             one = "FROM documents WHERE id = 1"
             got = cursor.execute(f"SELECT plain, doc, plain -> 0, to_json(id), ARRAY[plain], ARRAY[doc] {one}")
             assert [column.type_code for column in got.description] == [114, 3802, 114, 114, 199, 3807], binary
@@ -133,7 +135,8 @@ def documents():
 
 
 def parameters():
-    """A parameter alone is of the type that the client has named, in both formats; keys in errors are readable."""
+    """A parameter alone is of the type that the client has named, in both formats; keys in
+    errors are readable."""
     values = [1, 40_000, 2**40, "a", 1.5, True, decimal.Decimal("1.50"), dt.date(2020, 1, 1), dt.datetime(2020, 1, 1),
               dt.timedelta(days=1), dt.time(1, 2), uuid.UUID(int=3), b"x", [1, 2], [uuid.UUID(int=4)], None]  # fmt: skip
     with connect(autocommit=True) as c:
@@ -396,7 +399,8 @@ def cursors():
 
 
 def pools():
-    """What statements say beside their results, and what pools do before they give a connection to somebody else."""
+    """What statements say beside their results, and what pools do before they give a connection
+    to somebody else."""
     said = []
     with connect(autocommit=True) as c:
         c.add_notice_handler(lambda notice: said.append((notice.severity_nonlocalized, notice.sqlstate, notice.message_primary)))
@@ -429,7 +433,8 @@ def pools():
 
 
 def queues():
-    """Workers that take jobs: claims inside an UPDATE, and jobs that move to another table, with parameters in all parts."""
+    """Workers that take jobs: claims inside an UPDATE, and jobs that move to another table, with
+    parameters in all parts."""
     take = "UPDATE queue SET worker = %s WHERE id = (SELECT id FROM queue WHERE worker IS NULL AND kind = %s ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id"
     with connect() as c, connect() as d:
         c.execute("CREATE TABLE queue (id INTEGER PRIMARY KEY, kind TEXT, worker TEXT)")

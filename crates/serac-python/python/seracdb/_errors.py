@@ -75,7 +75,8 @@ class DataError(DatabaseError):
 
 
 class OperationalError(DatabaseError):
-    """An error that is not the statement's own: a conflict, a limit, a full disk, a cancellation."""
+    """An error that is not the statement's own: a conflict, a limit, a full disk, a
+    cancellation."""
 
 
 class IntegrityError(DatabaseError):
@@ -161,6 +162,7 @@ _BY_CLASS = {
 
 
 def of_sqlstate(sqlstate: str, message: str, **details: Any) -> Error:
-    """The exception of an error of the database. Classes that are not listed are of the operation."""
+    """The exception of an error of the database. Classes that are not listed are of the
+    operation."""
     cls = _BY_SQLSTATE.get(sqlstate) or _BY_CLASS.get(sqlstate[:2], OperationalError)
     return cls(message, sqlstate=sqlstate, **details)

@@ -43,8 +43,8 @@ class Frames:
         return self._made(pyarrow.table)
 
     def pl(self) -> Any:
-        """A ``polars.DataFrame``. Polars has no intervals: they are durations, and those of months an
-        error."""
+        """A ``polars.DataFrame``. Polars has no intervals: they are durations, and those of
+        months an error."""
         try:
             import polars
         except ImportError:

@@ -454,8 +454,8 @@ class Table:
         *,
         stored: bool = False,
     ) -> Scan:
-        """The rows of the table: ``seracdb.Table.scan``. Nothing is read yet: ``asyncio.to_thread(scan.pl)``
-        reads a large table beside the event loop."""
+        """The rows of the table: ``seracdb.Table.scan``. Nothing is read yet:
+        ``asyncio.to_thread(scan.pl)`` reads a large table beside the event loop."""
         return await self._connection._run(self._table.scan, columns, filter, stored=stored)
 
     async def append(self, frame: Any, *, create: bool = False) -> int:

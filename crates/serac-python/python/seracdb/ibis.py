@@ -1,8 +1,8 @@
 """The backend of Ibis: ``ibis.seracdb.connect("/path/of/folder")``.
 
 Expressions are compiled as they are for PostgreSQL, but for what :class:`SeracdbCompiler` says.
-Results come as Arrow. Frames in memory go into temporary tables by ``con.append``. What Ibis calls a
-database is a schema.
+Results come as Arrow. Frames in memory go into temporary tables by ``con.append``. What Ibis calls
+a database is a schema.
 """
 
 from __future__ import annotations
@@ -218,7 +218,8 @@ class Backend(
         return self._filter_with_like((name for (name,) in self._rows("SELECT nspname FROM pg_namespace")), like)
 
     def list_tables(self, *, like: str | None = None, database: tuple[str, str] | str | None = None) -> list[str]:
-        """Names of tables and views; without ``database``, those of the current one and temporary ones."""
+        """Names of tables and views; without ``database``, those of the current one and
+        temporary ones."""
         schema = self._schema(database)
         schemas = [self.current_database, _TEMPORARY] if schema is None else [schema]
         query = (
@@ -294,7 +295,8 @@ class Backend(
         temp: bool = False,
         overwrite: bool = False,
     ) -> ir.Table:
-        """Makes a table, with the rows of ``obj``: an expression, or a frame of pandas, Polars or Arrow.
+        """Makes a table, with the rows of ``obj``: an expression, or a frame of pandas, Polars or
+        Arrow.
 
         With ``overwrite`` a table of that name is replaced; otherwise it is an error.
         """

@@ -50,7 +50,8 @@ _OF_KEY = re.compile(r"_idx\d*$")
 
 
 def _is_of_key(index: Any, columns: dict[str, list[str]]) -> bool:
-    """Whether an index is that of a foreign key; ``columns`` are those of the table's foreign keys."""
+    """Whether an index is that of a foreign key; ``columns`` are those of the table's foreign
+    keys."""
     key = _OF_KEY.sub("", index["name"])
     return not index["unique"] and columns.get(key) == index["column_names"]
 
@@ -348,7 +349,8 @@ class SeracdbDialect(PGDialect):
         return _without_comments(super().get_multi_check_constraints(*arguments, **kw))
 
     def get_multi_indexes(self, connection: Any, **kw: Any) -> Any:
-        """The indexes, without those that foreign keys have brought along, and that go with them."""
+        """The indexes, without those that foreign keys have brought along, and that go with
+        them."""
         found = dict(super().get_multi_indexes(connection, **kw))
         suspects = [index["name"] for indexes in found.values() for index in indexes if _OF_KEY.search(index["name"])]
         if suspects:

@@ -1,4 +1,5 @@
-"""ADBC's driver for Flight SQL, with pandas and Polars, against the server. Arguments: which of the checks, the server's URI, and what they need."""
+"""ADBC's driver for Flight SQL, with pandas and Polars, against the server. Arguments: which of
+the checks, the server's URI, and what they need."""
 
 import datetime as dt
 import decimal
@@ -103,7 +104,8 @@ def statements():
 
 
 def forms():
-    """Texts and short decimals in the types that the client says it knows, also where they are parameters."""
+    """Texts and short decimals in the types that the client says it knows, also where they are
+    parameters."""
     values = [("a text of more than twelve bytes", b"\x00\x01", decimal.Decimal("-12.34"), decimal.Decimal("5")), (None,) * 4]
     usual = [pa.string_view(), pa.binary_view(), pa.decimal128(12, 2), pa.decimal128(38, 4)]
     short = {2: pa.decimal64(12, 2)}
@@ -244,7 +246,8 @@ def types():
 
 
 def transactions():
-    """Autocommit off: commits, rollbacks, conflicts, prepared statements that outlive their transaction."""
+    """Autocommit off: commits, rollbacks, conflicts, prepared statements that outlive their
+    transaction."""
     with connect() as setup:
         rows_of(setup, "CREATE TABLE a (id BIGINT PRIMARY KEY, v BIGINT)")
         rows_of(setup, "INSERT INTO a VALUES (1, 0), (2, 0)")
@@ -292,7 +295,8 @@ def sessions():
         raises(adbc.Error, lambda: rows_of(other, "SELECT * FROM made"), "42P01")
         rows_of(connection, "ROLLBACK")
         raises(adbc.Error, lambda: rows_of(connection, "SELECT * FROM made"), "42P01")
-        # The driver ingests without naming its transaction: in a session it is in the transaction all the same.
+        # The driver ingests without naming its transaction: in a session it is in the transaction
+        # all the same.
         with connect(autocommit=False, **COOKIES) as third:
             third.cursor().adbc_ingest("b", pa.table({"x": [1, 2, 3]}), mode="create")
             assert rows_of(third, "SELECT count(*) FROM b") == [(3,)]
@@ -451,8 +455,10 @@ def passwords():
 
 
 def roles():
-    """What a role may not read it does not get: not by statements, views, indexes and system views, and not as a flight; and it writes nothing."""
-    # From the first password on, everybody must show one: the connection that sets it cannot even close its statement.
+    """What a role may not read it does not get: not by statements, views, indexes and system
+    views, and not as a flight; and it writes nothing."""
+    # From the first password on, everybody must show one: the connection that sets it cannot even
+    # close its statement.
     with raises_context(), connect() as first:
         rows_of_nothing(first, "CREATE ROLE owner SUPERUSER LOGIN PASSWORD 'root'")
     with connect(username="owner", password="root") as owner:

@@ -1,8 +1,8 @@
 //! Expressions over one row: the binder's expressions, analysed, as a tree over single values.
 //!
 //! The common operators on the common types are evaluated here, with the results and errors of
-//! Arrow's kernels. Everything else is a
-//! [`RowExpr::Arrow`]: DataFusion's own physical expression over a batch of one row, so that a statement means the same on both paths.
+//! Arrow's kernels. Everything else is a [`RowExpr::Arrow`]: DataFusion's own physical expression
+//! over a batch of one row, so that a statement means the same on both paths.
 
 use super::rows::Rows;
 use crate::error::{Result, SqlError};
