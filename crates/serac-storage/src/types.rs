@@ -194,6 +194,11 @@ pub struct TableSchema {
 }
 
 impl TableSchema {
+    /// The types of the columns.
+    pub fn column_types(&self) -> impl Iterator<Item = ColumnType> {
+        self.columns.iter().map(|column| column.column_type)
+    }
+
     /// The Arrow schema of a full scan.
     pub fn arrow(&self) -> SchemaRef {
         Arc::new(Schema::new(

@@ -430,6 +430,35 @@ impl TableDefinition {
         all.for_each(|column| *column = place(*column));
     }
 
+    /// Whether all positions of columns are those of columns of the table.
+    ///
+    /// # Errors
+    /// What has another position. Only a damaged file says that.
+    pub(crate) fn check_positions(&self) -> Result<(), String> {
+        let is_inside = |column: usize| column < self.columns.len();
+        let name = &self.name;
+        for key in &self.keys {
+            if key.columns.is_empty() || !key.columns.iter().chain(&key.include).copied().all(is_inside) {
+                return Err(format!("index {} of table {name} has columns that the table has not", key.name));
+            }
+        }
+        if let Some(bitmap) = self.bitmaps.iter().find(|bitmap| !is_inside(bitmap.column)) {
+            return Err(format!("bitmap index {} has a column that table {name} has not", bitmap.name));
+        }
+        if !self.cluster.iter().all(|(column, _)| is_inside(*column)) {
+            return Err(format!("the order of table {name} has columns that the table has not"));
+        }
+        for key in &self.foreign_keys {
+            if key.columns.len() != key.parent_columns.len() || !key.columns.iter().copied().all(is_inside) {
+                return Err(format!("foreign key {} has columns that table {name} has not", key.name));
+            }
+        }
+        if self.unnamed_columns as usize > self.columns.len() {
+            return Err(format!("table {name} has fewer columns than those without a name"));
+        }
+        Ok(())
+    }
+
     /// The names of all indexes, those of constraints included.
     pub fn index_names(&self) -> impl Iterator<Item = &String> {
         self.keys.iter().map(|k| &k.name).chain(self.bitmaps.iter().map(|b| &b.name))

@@ -24,10 +24,10 @@ use crate::catalog::sequence::{Mark, Sequence};
 use crate::error::{EngineError, Result, exists, missing};
 use crate::security::{Object, ObjectKind, RoleId, Security};
 use crate::table::Table;
-use serac_storage::Storage;
 use serac_storage::version::transaction::TransactionManager;
+use serac_storage::{Storage, StorageError};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The content of a schema. Tables, views and sequences share one name space.
@@ -224,6 +224,7 @@ impl Catalog {
     /// The catalog that `state` describes; tables and sequences that `self` has already are taken
     /// over.
     pub(crate) fn follow(&self, state: &CatalogState, storage: &Storage) -> Result<Self> {
+        state.check().map_err(|what| StorageError::InvalidInput(format!("the catalog is damaged: {what}")))?;
         let (security, comments) = (Arc::new(state.security.clone()), state.comments.clone());
         // An unchanged part keeps its allocation, so that a difference between catalogs is a
         // change.
@@ -237,7 +238,12 @@ impl Catalog {
             let mut made = Schema::default();
             for definition in &schema.tables {
                 let data = match storage.table(definition.id) {
-                    Some(data) => data,
+                    Some(data) if data.schema().column_types().eq(definition.storage_schema().column_types()) => data,
+                    Some(_) => {
+                        let what =
+                            format!("the catalog is damaged: the rows of table {} have other types", definition.name);
+                        return Err(StorageError::InvalidInput(what).into());
+                    }
                     None => storage.create_table(definition.id, &definition.name, definition.storage_schema())?,
                 };
                 made.tables
@@ -276,6 +282,27 @@ pub(crate) struct CatalogState {
     comments: Comments,
     #[serde(default)]
     functions: Vec<FunctionDefinition>,
+}
+
+impl CatalogState {
+    /// Whether the definitions hold together: those of a damaged file may not.
+    fn check(&self) -> std::result::Result<(), String> {
+        let tables = || self.schemas.iter().flat_map(|schema| schema.tables.iter().map(move |table| (schema, table)));
+        let mut numbers = BTreeSet::new();
+        for (schema, table) in tables() {
+            if table.schema != schema.name || !numbers.insert(table.id) {
+                return Err(format!("table {} has another schema, or another table's number", table.name));
+            }
+            table.check_positions()?;
+            for key in &table.foreign_keys {
+                let parent = tables().find(|(_, parent)| parent.is(&key.parent_schema, &key.parent_table));
+                if parent.is_some_and(|(_, parent)| key.parent_columns.iter().any(|&c| c >= parent.columns.len())) {
+                    return Err(format!("foreign key {} has columns that its parent has not", key.name));
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
