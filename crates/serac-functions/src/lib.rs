@@ -31,6 +31,7 @@ mod constant_errors;
 mod date_parts;
 mod definition;
 mod digests;
+mod distinct;
 mod elements;
 mod exact_sums;
 mod extremes;

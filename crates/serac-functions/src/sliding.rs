@@ -13,9 +13,9 @@
 //! A row that leaves takes its state with it. If there are no older rows, the newer ones become
 //! older ones, once for each row. The aggregate of the frame is that of two states.
 
-use super::extremes;
 use super::regressions::{self, Regression};
 use super::variances::{self, Variance};
+use super::{distinct, extremes};
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::ScalarValue;
@@ -64,6 +64,13 @@ struct Sliding(Arc<AggregateUDF>);
 /// and order of floats.
 pub fn sliding(function: Arc<AggregateUDF>) -> AggregateUDF {
     AggregateUDF::from(Sliding(function))
+}
+
+impl Sliding {
+    /// The variance or regression of distinct rows, if it is one.
+    fn of_distinct(&self, is_distinct: bool) -> Option<distinct::Of> {
+        is_distinct.then(|| distinct::Of::of_name(self.name())).flatten()
+    }
 }
 
 /// A maker of accumulators.
@@ -256,33 +263,35 @@ impl AggregateUDFImpl for Sliding {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match Variance::of_name(self.name()) {
-            Some(variance) if !args.is_distinct => Ok(Box::new(variances::One::new(variance))),
-            _ => match Regression::of_name(self.name()) {
-                Some(regression) if !args.is_distinct => Ok(Box::new(regressions::One::new(regression))),
-                _ => self.0.accumulator(args),
+        match self.of_distinct(args.is_distinct) {
+            Some(of) => Ok(Box::new(distinct::Distinct::new(of))),
+            None => match (Variance::of_name(self.name()), Regression::of_name(self.name())) {
+                (Some(variance), _) => Ok(Box::new(variances::One::new(variance))),
+                (_, Some(regression)) => Ok(Box::new(regressions::One::new(regression))),
+                (None, None) => self.0.accumulator(args),
             },
         }
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        match Regression::of_name(self.name()) {
-            Some(_) if !args.is_distinct => Ok(regressions::state_fields(args.name)),
-            _ => self.0.inner().state_fields(args),
+        match self.of_distinct(args.is_distinct) {
+            Some(of) => Ok(of.state_fields(args.name)),
+            None if Regression::of_name(self.name()).is_some() => Ok(regressions::state_fields(args.name)),
+            None => self.0.inner().state_fields(args),
         }
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         // DataFusion's sets of distinct values are not by group, though it says so.
-        let is_set = args.is_distinct && self.name() == "bit_xor";
-        let is_of_pairs = !args.is_distinct && Regression::of_name(self.name()).is_some();
+        let is_set = args.is_distinct && (self.name() == "bit_xor" || self.of_distinct(true).is_some());
+        let is_of_pairs = Regression::of_name(self.name()).is_some();
         !is_set && !is_of_pairs && self.0.inner().groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         match Variance::of_name(self.name()) {
-            Some(variance) if !args.is_distinct => Ok(Box::new(variances::Groups::new(variance))),
-            _ => match extremes::groups(self.name(), args.return_field.data_type()) {
+            Some(variance) => Ok(Box::new(variances::Groups::new(variance))),
+            None => match extremes::groups(self.name(), args.return_field.data_type()) {
                 Some(groups) => Ok(groups),
                 None => self.0.inner().create_groups_accumulator(args),
             },
