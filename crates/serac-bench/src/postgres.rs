@@ -144,6 +144,8 @@ impl Cluster {
             "--auth=trust",
             "--encoding=UTF8",
             "--locale=C",
+            // As in SeracDB: texts are ordered by their bytes, and letters beyond ASCII have cases.
+            "--lc-ctype=C.UTF-8",
             "-U",
             DATABASE_USER,
         ]);
