@@ -180,11 +180,10 @@ mod tests {
         let python = [file("crates/serac-a/tests/a.py", &format!("# {}\n", "x".repeat(100)))];
         let places = places(&sources, &python, &documents);
         let of = |kind, of: &str| places[&(kind, of.to_owned())].clone();
-        assert_eq!(of("comments", "serac-a"), [
-            "crates/serac-a/src/lib.rs:1",
-            "crates/serac-a/tests/a.rs:1",
-            "crates/serac-a/tests/a.py:1"
-        ]);
+        assert_eq!(
+            of("comments", "serac-a"),
+            ["crates/serac-a/src/lib.rs:1", "crates/serac-a/tests/a.rs:1", "crates/serac-a/tests/a.py:1"]
+        );
         assert_eq!(of("sqlstates", "serac-a"), ["crates/serac-a/src/lib.rs:2"]);
         assert_eq!(of("markdown", "README.md"), ["README.md:1"]);
         assert_eq!(places.len(), 3);

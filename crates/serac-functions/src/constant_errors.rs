@@ -4,10 +4,11 @@
 //! Constants are computed as PostgreSQL does it. An operator or an immutable function is computed
 //! once all of its operands are constants. What a constant decides is left out: the operands of AND
 //! behind one that is false, the branches of CASE that are not reached, the arguments of COALESCE
-//! behind a value. Columns of subqueries that nobody reads are left out, and so are the columns of
+//! behind a value. A strict call of NULL is NULL. Columns of subqueries that nobody reads are left out, and so are the columns of
 //! EXISTS. The values are of no use here: `simplify_expressions` computes them again.
 
 use crate::accounted::folding;
+use crate::strict_nulls::is_strict;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -16,7 +17,7 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::expr::{Case, Exists, ScalarFunction};
 use datafusion::logical_expr::logical_plan::Subquery;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::{ColumnarValue, Distinct, Expr, LogicalPlan, Operator, Volatility};
+use datafusion::logical_expr::{ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Volatility};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::create_physical_expr;
 use serac_pg::functions::{Volatility as PgVolatility, of_name};
@@ -224,8 +225,11 @@ impl Constants {
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        let is_strict = matches!(expr, Expr::ScalarFunction(_) | Expr::Cast(_));
-        if !is_constant || !is_computed(expr, &values) || is_strict && values.iter().any(ScalarValue::is_null) {
+        if values.iter().any(ScalarValue::is_null) && is_strict(expr) {
+            let null = |data_type: DataType| ScalarValue::try_from(&data_type);
+            return Ok(expr.get_type(&DFSchema::empty()).and_then(null).ok());
+        }
+        if !is_constant || !is_computed(expr, &values) {
             return Ok(None);
         }
         let mut values = values.into_iter();

@@ -7,10 +7,10 @@
 //! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `array_keys`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `styled` | what depends on a session's settings of times |
-//! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `regressions`, `sliding` | aggregates, and these over moving frames |
+//! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `regressions`, `distinct`, `sliding` | aggregates, and these over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
 //! | `accounted` | functions whose results may be large take their memory from the session's |
-//! | `constant_errors` | errors of constants, found when a statement is planned |
+//! | `constant_errors`, `strict_nulls` | errors of constants, found when a statement is planned, and calls that are NULL |
 //! | `typed`, `compared_types` | what rules over expressions share |
 #![warn(missing_docs)]
 
@@ -56,6 +56,7 @@ mod series;
 mod sleep;
 mod sliding;
 mod sql_result;
+mod strict_nulls;
 mod styled;
 mod sum;
 mod text_aggregate;
@@ -80,6 +81,7 @@ pub use like::escape as like_escape;
 pub use operators::operate;
 pub use regexes::patterns::Patterns;
 pub use sliding::{SLIDING, sliding};
+pub use strict_nulls::StrictNulls;
 pub use styled::{StyledFunctions, depends_on_style};
 pub use times::with_zone;
 pub use typed::{has_part, rewrite_typed};

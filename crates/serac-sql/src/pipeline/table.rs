@@ -3,7 +3,7 @@
 use crate::binding::BIND;
 use crate::pipeline::pass::Origin::{Around, DataFusion, Ours};
 use crate::pipeline::pass::{Origin, Pass, Stage, Work};
-use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, SmallConstants, UuidTypes};
+use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, SmallConstants, StrictNulls, UuidTypes};
 use serac_query::optimizer::{
     Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters,
     FloatCases, FloatZeros, GivenOrders, GroupingSets, InLists, JoinClaims, JoinOrder, LostOrders, NullSafe,
@@ -55,6 +55,7 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("volatile_columns", Ours(|_| Arc::new(VolatileColumns)), "Keeps columns with volatile functions that nobody reads."),
     analyzer("volatile_calls", Ours(|_| Arc::new(VolatileCalls)), "Gives each call of a volatile function an identity, by which it is neither another nor a constant."),
     analyzer("checked_arithmetic", Ours(|_| Arc::new(CheckedArithmetic)), "Lets arithmetic fail where its result does not fit."),
+    analyzer("strict_nulls", Ours(|_| Arc::new(StrictNulls)), "Puts NULL in the place of strict calls of NULL, so that their other arguments are not computed."),
     analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
 
     // Logical plans: how they are computed. Three rules of DataFusion's list are left out:

@@ -1,0 +1,85 @@
+//! Calls of strict functions and operators with an argument that is NULL are NULL, whatever the
+//! other arguments are. PostgreSQL finds that when it plans a statement, so that it computes none
+//! of them: `date_part('no unit', NULL)` is NULL and no error, and the branch of a CASE behind
+//! `a < NULL` is not reached.
+
+use crate::typed::rewrite_typed;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::metadata::FieldMetadata;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::optimizer::AnalyzerRule;
+use serac_pg::functions::{FunctionKind, of_name};
+
+/// The rule that puts NULL in the place of such calls.
+#[derive(Debug)]
+pub struct StrictNulls;
+
+impl AnalyzerRule for StrictNulls {
+    fn name(&self) -> &str {
+        "strict_nulls"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        rewrite_typed(plan, is_null, |expr, schema| {
+            if is_null(&expr) { null_of(&expr, schema).map(Transformed::yes) } else { Ok(Transformed::no(expr)) }
+        })
+    }
+}
+
+/// Whether the expression is NULL because of a constant operand.
+fn is_null(expr: &Expr) -> bool {
+    let is_null = |operand: &Expr| matches!(operand, Expr::Literal(value, _) if value.is_null());
+    match expr {
+        Expr::ScalarFunction(call) => call.args.iter().any(is_null) && is_strict(expr),
+        Expr::BinaryExpr(binary) => (is_null(&binary.left) || is_null(&binary.right)) && is_strict(expr),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        Expr::Not(operand) | Expr::Negative(operand) => is_null(operand),
+        Expr::Like(like) | Expr::SimilarTo(like) => is_null(&like.expr) || is_null(&like.pattern),
+        Expr::Between(between) => is_null(&between.expr),
+        Expr::InList(in_list) => is_null(&in_list.expr) && !in_list.list.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether the expression is NULL if one of its operands is.
+pub(crate) fn is_strict(expr: &Expr) -> bool {
+    match expr {
+        Expr::ScalarFunction(call) => {
+            let facts = of_name(call.func.name());
+            let is_strict =
+                |of: &serac_pg::functions::Function| of.is_strict && !of.returns_set && of.kind == FunctionKind::Scalar;
+            !facts.is_empty() && facts.iter().all(is_strict)
+        }
+        Expr::BinaryExpr(binary) => is_strict_operator(binary.op),
+        Expr::Cast(_) | Expr::Not(_) | Expr::Negative(_) | Expr::Like(_) | Expr::SimilarTo(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether an operator between values gives NULL for NULL: no AND, no OR, no IS DISTINCT FROM, and
+/// no `||`, which arrays have, too.
+fn is_strict_operator(operator: Operator) -> bool {
+    matches!(
+        operator,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::Plus
+            | Operator::Minus
+            | Operator::Multiply
+            | Operator::Divide
+            | Operator::Modulo
+    )
+}
+
+/// NULL of the expression's type.
+fn null_of(expr: &Expr, schema: &DFSchema) -> Result<Expr> {
+    let (_, field) = expr.to_field(schema)?;
+    let metadata = (!field.metadata().is_empty()).then(|| FieldMetadata::from(field.as_ref()));
+    Ok(Expr::Literal(ScalarValue::try_from(field.data_type())?, metadata))
+}
