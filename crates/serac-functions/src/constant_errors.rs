@@ -128,7 +128,9 @@ impl Constants {
         self.check(plan, &vec![is_read; plan.schema().fields().len()])
     }
 
-    /// The value of an expression; `None` if that is no constant.
+    /// The value of an expression; `None` if that is no constant, or is not computed here, as what
+    /// has to do with times. CASE checks the branch behind a condition that has no value here,
+    /// although PostgreSQL may know that condition.
     ///
     /// # Errors
     /// The error of a constant in it that PostgreSQL would compute.

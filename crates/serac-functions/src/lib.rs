@@ -7,7 +7,8 @@
 //! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `array_keys`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `styled` | what depends on a session's settings of times |
-//! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums`, `variances`, `regressions`, `distinct`, `sliding` | aggregates, and these over moving frames |
+//! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums` | aggregates of ours |
+//! | `sliding` and its `variances`, `regressions`, `distinct`, `extremes` | a wrapper of DataFusion's aggregates with accumulators of ours, also over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
 //! | `accounted` | functions whose results may be large take their memory from the session's |
 //! | `constant_errors`, `strict_nulls` | errors of constants, found when a statement is planned, and calls that are NULL |

@@ -1,9 +1,19 @@
-//! Aggregates of floats over window frames whose start moves.
+//! A wrapper of aggregates, most of them DataFusion's. It has accumulators of its own where theirs
+//! do not give PostgreSQL's results. `serac-sql/src/registry.rs` wraps each of [`SLIDING`] in it.
 //!
-//! DataFusion's take the rows that leave a frame from what they have added up. Floats cannot be
-//! taken away again: `1e20 + 1 - 1e20` is 0. Here the rows of a frame are two queues in one. The
-//! newer rows are added up in one state. Each of the older ones has the state of itself and of all
-//! older ones after it, up to the newer rows:
+//! | accumulator of | comes from |
+//! |---|---|
+//! | a frame of floats whose start moves, without DISTINCT | `Frame`, below |
+//! | variances and deviations | `variances` |
+//! | covariances, correlations and regressions | `regressions` |
+//! | these with DISTINCT | `distinct` |
+//! | extremes of floats in groups | `extremes` |
+//! | all others | the wrapped aggregate; DataFusion's may refuse DISTINCT or ignore it |
+//!
+//! **Frames.** DataFusion's aggregates take the rows that leave a frame from what they have added
+//! up. Floats cannot be taken away again: `1e20 + 1 - 1e20` is 0. Here the rows of a frame are two
+//! queues in one. The newer rows are added up in one state. Each of the older ones has the state of
+//! itself and of all older ones after it, up to the newer rows:
 //!
 //! ```text
 //! a leaves next   b          c      | d   e   f enters
@@ -55,8 +65,7 @@ pub const SLIDING: [&str; 21] = [
     "regr_sxy",
 ];
 
-/// An aggregate as it is, but over frames that slide; variances, regressions, and extremes of
-/// floats in groups, are our own.
+/// An aggregate with the accumulators of the table above.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sliding(Arc<AggregateUDF>);
 

@@ -1,4 +1,6 @@
-//! All functions of sessions, from the modules that define them.
+//! All functions of sessions, from the modules that define them. A function that is registered
+//! later replaces one of its name: DataFusion's come first, then ours, and then the wrappers of
+//! aggregates (`serac_functions::sliding`).
 
 use crate::planner::Registry;
 use crate::programs::table::FunctionTable;

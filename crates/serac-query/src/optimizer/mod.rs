@@ -16,7 +16,7 @@
 //! | `window_keys` | an order that DataFusion does not see |
 //! | `unknown` | an operator that states nothing about its rows |
 //! | `given_orders`, `source_order`, `lost_orders` | orders of rows that DataFusion does not keep |
-//! | `filters`, `cross_joins`, `empty_branches` | rules of DataFusion, kept from what they would lose |
+//! | `filters`, `cross_joins`, `empty_branches` | DataFusion's `push_down_filter`, `eliminate_cross_join` and `propagate_empty_relation`, kept from what they would lose |
 //! | `date_comparisons` | dates compared with times, as dates |
 //! | `estimate`, `join_order` | cardinalities by samples and statistics, and the order of joins |
 //! | `text_predicates` | predicates on texts below joins |

@@ -11,6 +11,9 @@
 //! give PostgreSQL's results, check privileges, or make a plan that can run. `EXPLAIN (STEPS)`
 //! shows the plan after each pass that changed it (`steps`), and the view `serac_passes` shows the
 //! table ([`view`](rules::view)).
+//!
+//! Statements of the point path ([`crate::point`]) are compiled after the analyzer's passes, and
+//! skip those behind them.
 
 pub(crate) mod pass;
 pub(crate) mod rules;

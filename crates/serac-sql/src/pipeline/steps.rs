@@ -1,6 +1,8 @@
 //! `EXPLAIN (STEPS)`: a query's plan as the binder made it, and after each pass that changed it.
 //!
 //! A pass has changed a plan if it reads otherwise than before. The last row is the plan that runs.
+//! If a pass fails, the statement fails with its error, and the steps before it are lost. The point
+//! path has no steps.
 
 use crate::binding::{self, BIND};
 use crate::error::Result;
