@@ -187,6 +187,14 @@ async fn steps_lead_from_the_planner_to_the_plan_that_runs() {
         format!("physical|OutputRequirements|{plan}"),
     ];
     assert_eq!(rows(&mut session, "EXPLAIN (STEPS) VALUES (1 + 2)").await, expected);
+    // A pass that fails is the last step, with its error; the rights of a role are the statement's.
+    let steps = rows(&mut session, "EXPLAIN (STEPS) SELECT id, 1 / 0 FROM c").await;
+    assert!(steps[0].starts_with("planner|bind|Projection: "), "{steps:?}");
+    assert_eq!(steps.last().unwrap(), "logical|constant_errors|22012: division by zero");
+    session.execute("CREATE ROLE steps_reader; SET ROLE steps_reader").await.unwrap();
+    let refused = tried_rows(&mut session, "EXPLAIN (STEPS) SELECT id FROM c").await.unwrap_err();
+    assert!(refused.contains("permission denied"), "{refused}");
+    session.execute("RESET ROLE").await.unwrap();
     // A change is explained as the query that finds its rows.
     let steps = rows(&mut session, "EXPLAIN (STEPS on, FORMAT TEXT) DELETE FROM o WHERE price > 3").await;
     assert!(steps[0].starts_with("planner|bind|") && steps.last().unwrap().contains("Scan"), "{steps:?}");
