@@ -209,6 +209,110 @@ def test_many_tasks_with_conflicts():
     run(main())
 
 
+def test_a_transaction_ends_although_its_task_is_cancelled_while_another_statement_runs():
+    async def main():
+        async with await aio.connect(autocommit=True) as con:
+            await con.execute("CREATE TABLE t (n INT)")
+            entered, late = asyncio.Event(), []
+
+            async def leave(error):
+                async with con.transaction():
+                    await con.execute("INSERT INTO t VALUES (1)")
+                    # It still runs when the block is left, and has the connection.
+                    late.append(asyncio.create_task(con.execute("SELECT pg_sleep(0.3)")))
+                    await asyncio.sleep(0.05)
+                    entered.set()
+                    if error:
+                        raise ValueError
+
+            for error in (False, True):
+                entered.clear()
+                task = asyncio.create_task(leave(error))
+                await entered.wait()
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                    task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                await late.pop()
+                assert con._connection.transaction_status == "idle"
+                assert await (await con.execute("SELECT count(*) FROM t")).fetchone() == (0,)
+
+    run(main())
+
+
+def test_a_statement_that_comes_too_late_for_its_transaction_is_no_part_of_the_next():
+    async def main():
+        async with await aio.connect() as con:
+            await con.execute("CREATE TABLE t (n INT)")
+            await con.commit()
+            late = []
+
+            async def first():
+                async with con.transaction():
+                    await con.execute("INSERT INTO t VALUES (1)")
+                    # Its turn comes when the block has been left.
+                    asyncio.get_running_loop().call_soon(
+                        lambda: late.append(asyncio.create_task(con.execute("INSERT INTO t VALUES (2)")))
+                    )
+
+            async def second():
+                async with con.transaction() as block:
+                    assert not block._is_savepoint()
+                    await con.execute("INSERT INTO t VALUES (3)")
+
+            await asyncio.gather(first(), second())
+            await late.pop()
+            await con.rollback()
+            assert await (await con.execute("SELECT n FROM t ORDER BY n")).fetchall() == [(1,), (3,)]
+
+    run(main())
+
+
+def test_no_rows_are_lost_when_a_task_that_fetches_is_cancelled():
+    async def main():
+        async with await aio.connect() as con:
+            cursor = await con.execute("SELECT i FROM generate_series(1, 100) AS g (i)")
+            seen, cancelled = [], 0
+
+            async def one():
+                return [await cursor.fetchone()]
+
+            for fetch in (lambda: cursor.fetchmany(7), one, lambda: cursor.fetchmany(200), cursor.fetchall):
+                for pauses in (1, 3):
+                    seen += await cursor.fetchmany(10)
+                    task = asyncio.create_task(fetch())
+                    for _ in range(pauses):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                    try:
+                        seen += await task
+                    except asyncio.CancelledError:
+                        cancelled += 1
+            assert cancelled >= 3 and cursor.rownumber == len(seen)
+            assert seen + await cursor.fetchall() == [(i,) for i in range(1, 101)]
+            # Rows of a statement before are not those of the next one.
+            await cursor.execute("SELECT i FROM generate_series(1, 100) AS g (i)")
+            task = asyncio.create_task(cursor.fetchmany(7))
+            await asyncio.sleep(0)
+            task.cancel()
+            await cursor.execute("SELECT 'next'")
+            assert await cursor.fetchall() == [("next",)]
+
+    run(main())
+
+
+def test_tasks_may_close_a_connection_together():
+    async def main():
+        con = await aio.connect()
+        running = asyncio.create_task(con.execute("SELECT pg_sleep(0.1)"))
+        await asyncio.sleep(0.02)
+        await asyncio.gather(running, *(con.close() for _ in range(3)))
+        assert con.closed
+
+    run(main())
+
+
 def test_a_hundred_connections_run_beside_each_other():
     async def main():
         async with await aio.connect(autocommit=True) as con:

@@ -64,24 +64,51 @@ class Connection:
     async def _run(self, work: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Does the work of a statement in the connection's thread."""
         if self._is_inside():
-            return await self._run_inside(True, work, *arguments, **named)
+            async with self._statement:
+                # The transaction may have ended while the task waited.
+                if self._is_inside():
+                    return await self._in_thread(True, work, *arguments, **named)
         async with self._block:
-            return await self._run_inside(True, work, *arguments, **named)
+            return await self._run_inside(work, *arguments, **named)
 
-    async def _run_inside(self, cancels: bool, work: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """The same for a task that has the connection. ``cancels``: whether the end of the task
-        cancels the work, or only waits for its end."""
+    async def _run_inside(self, work: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """The same for a task that has the connection."""
         async with self._statement:
-            if self._connection.closed:
-                raise InterfaceError("the connection is closed", sqlstate="08P01")
-            running = asyncio.wrap_future(self._thread.submit(work, *arguments, **named))
+            return await self._in_thread(True, work, *arguments, **named)
+
+    async def _finish(self, work: Callable[[asyncio.CancelledError | None], T]) -> T:
+        """The same for work that ends a transaction: it is done also if the task is cancelled. The
+        work is told so if that happens before its turn."""
+        cancelled: asyncio.CancelledError | None = None
+        while True:
             try:
-                # Unlike `await running`, it does not give up the work when the task is cancelled.
-                await asyncio.wait([running])
-            except asyncio.CancelledError:
-                await self._end(running, cancels)
-                raise
-            return running.result()
+                await self._statement.acquire()
+                break
+            except asyncio.CancelledError as error:
+                # Another task's statement still runs. A transaction that stayed open would become
+                # that of the next task.
+                cancelled = error
+        try:
+            result = await self._in_thread(False, work, cancelled)
+        finally:
+            self._statement.release()
+        if cancelled is not None:
+            raise cancelled
+        return result
+
+    async def _in_thread(self, cancels: bool, work: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Does work in the connection's thread, for a task that holds ``_statement``. ``cancels``:
+        whether the end of the task cancels the work, or only waits for its end."""
+        if self._connection.closed:
+            raise InterfaceError("the connection is closed", sqlstate="08P01")
+        running = asyncio.wrap_future(self._thread.submit(work, *arguments, **named))
+        try:
+            # Unlike `await running`, it does not give up the work when the task is cancelled.
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            await self._end(running, cancels)
+            raise
+        return running.result()
 
     async def _end(self, running: asyncio.Future[Any], cancels: bool) -> None:
         """Waits for the end of work, however often the task is cancelled again."""
@@ -210,6 +237,9 @@ class Connection:
             return
         # A statement that runs is waited for.
         async with self._statement:
+            if self._connection.closed:
+                # Another task has closed it meanwhile.
+                return
             closing = asyncio.wrap_future(self._thread.submit(self._connection.close))
             self._thread.shutdown(wait=False)
             try:
@@ -247,26 +277,34 @@ class Cursor:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._cursor = connection._connection.cursor()
-        #: Rows that ``async for`` has brought and not given.
+        #: Rows that were brought and not given: those of ``async for``, and those of a task that
+        #: was cancelled while it fetched. Changed in the connection's thread as well.
         self._ahead: deque[tuple[Any, ...]] = deque()
+
+    async def _run_anew(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Runs a statement whose result takes the place of the one before."""
+
+        def run() -> T:
+            # Here: a task that fetches may have brought rows meanwhile.
+            self._ahead.clear()
+            return work(*arguments)
+
+        return await self.connection._run(run)
 
     async def execute(self, operation: str, parameters: Any = None) -> Cursor:
         """Runs a statement and returns the cursor: ``seracdb.Cursor.execute``."""
-        self._ahead.clear()
-        await self.connection._run(self._cursor.execute, operation, parameters)
+        await self._run_anew(self._cursor.execute, operation, parameters)
         return self
 
     async def executemany(self, operation: str, seq_of_parameters: Iterable[Any]) -> Cursor:
         """Runs a statement for each of many parameters: for all of them, or, after an error, for
         none."""
-        self._ahead.clear()
-        await self.connection._run(self._cursor.executemany, operation, seq_of_parameters)
+        await self._run_anew(self._cursor.executemany, operation, seq_of_parameters)
         return self
 
     async def callproc(self, procname: str, parameters: Sequence[Any] = ()) -> Sequence[Any]:
         """Calls a procedure. Returns the parameters; rows that it gives are fetched."""
-        self._ahead.clear()
-        return await self.connection._run(self._cursor.callproc, procname, parameters)
+        return await self._run_anew(self._cursor.callproc, procname, parameters)
 
     @property
     def description(self) -> Any:
@@ -293,24 +331,27 @@ class Cursor:
     def arraysize(self, rows: int) -> None:
         self._cursor.arraysize = rows
 
+    async def _bring(self, fetch: Callable[..., list[tuple[Any, ...]]], *arguments: Any) -> None:
+        """Brings rows. If the task is cancelled, they wait for the next one that fetches."""
+        await self.connection._run(lambda: self._ahead.extend(fetch(*arguments)))
+
     async def fetchone(self) -> tuple[Any, ...] | None:
         """The next row; None after the last."""
-        if self._ahead:
-            return self._ahead.popleft()
-        return await self.connection._run(self._cursor.fetchone)
+        if not self._ahead:
+            await self._bring(self._cursor.fetchmany, 1)
+        return self._ahead.popleft() if self._ahead else None
 
     async def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """The next ``size`` rows, by default ``arraysize``."""
         wanted = self.arraysize if size is None else size
-        rows = [self._ahead.popleft() for _ in range(min(wanted, len(self._ahead)))]
-        if len(rows) < wanted:
-            rows += await self.connection._run(self._cursor.fetchmany, wanted - len(rows))
-        return rows
+        if len(self._ahead) < wanted:
+            await self._bring(self._cursor.fetchmany, wanted - len(self._ahead))
+        return [self._ahead.popleft() for _ in range(min(wanted, len(self._ahead)))]
 
     async def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows that are left."""
-        rest = await self.connection._run(self._cursor.fetchall)
-        rows = [*self._ahead, *rest]
+        await self._bring(self._cursor.fetchall)
+        rows = list(self._ahead)
         self._ahead.clear()
         return rows
 
@@ -410,12 +451,14 @@ class Transaction:
             await connection._block.acquire()
             self._has_connection = True
         try:
-            await connection._run_inside(True, self._block.__enter__)
+            await connection._run_inside(self._block.__enter__)
         except BaseException:
-            if self._block._is_open:
-                # It has begun, and the task has been cancelled.
-                await connection._run_inside(False, self._block.__exit__, None, Rollback(self._block), None)
-            self._give_back()
+            try:
+                if self._block._is_open:
+                    # It has begun, and the task has been cancelled.
+                    await connection._finish(lambda _: self._block.__exit__(None, Rollback(self._block), None))
+            finally:
+                self._give_back()
             raise
         self._is_open = True
         _inside.set((*_inside.get(), self))
@@ -427,8 +470,13 @@ class Transaction:
                 return False
             if isinstance(exception, Rollback) and exception.transaction is self:
                 exception.transaction = self._block
-            leave = self._block.__exit__
-            return await self._connection._run_inside(False, leave, exception_type, exception, traceback)
+
+            def leave(cancelled: asyncio.CancelledError | None) -> bool:
+                if cancelled is not None:
+                    return self._block.__exit__(type(cancelled), cancelled, None)
+                return self._block.__exit__(exception_type, exception, traceback)
+
+            return await self._connection._finish(leave)
         finally:
             self._is_open = False
             _inside.set(tuple(block for block in _inside.get() if block is not self))
@@ -493,7 +541,7 @@ class Pool:
                 await connection.commit()
             except BaseException:
                 if not connection.closed:
-                    await connection._run_inside(False, connection._connection.rollback)
+                    await connection._finish(lambda _: connection._connection.rollback())
                 raise
             finally:
                 if self._closed:
