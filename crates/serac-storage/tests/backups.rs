@@ -171,18 +171,40 @@ fn a_folder_with_something_in_it_is_left_alone() {
     let target = folder.path().join("target");
     std::fs::create_dir(&target).unwrap();
     std::fs::write(target.join("letter"), "dear").unwrap();
-    for taken in [target.as_path(), &folder.path().join("origin"), &target.join("letter")] {
+    for taken in [target.as_path(), &folder.path().join("origin"), &target.join("letter"), Path::new("")] {
         let error = backup(&storage, taken).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot write a backup into {}: ", taken.display())), "{error}");
     }
     assert_eq!(std::fs::read_to_string(target.join("letter")).unwrap(), "dear");
     assert_eq!(std::fs::read_dir(&target).unwrap().count(), 1);
+    assert!(!Path::new("LOCK").exists());
     // An empty one will do, and a closed database makes none.
     std::fs::remove_file(target.join("letter")).unwrap();
     backup(&storage, &target).unwrap();
     storage.close().unwrap();
     assert!(matches!(backup(&storage, &folder.path().join("late")), Err(StorageError::Closed)));
     assert_eq!(rows_of(&target, &files).len(), 10);
+}
+
+/// Checkpoints and openings leave alone what lies in the data folder and is no data file.
+#[test]
+fn a_backup_into_the_own_data_folder_does_no_harm() {
+    let (folder, files) = (tempfile::tempdir().unwrap(), FaultFileSystem::default());
+    let origin = folder.path().join("origin");
+    for inner in [Path::new(""), Path::new("copy")] {
+        let target = origin.join(DATA_FOLDER).join(inner);
+        let (storage, table) = open(Some(&origin), &files);
+        insert(&storage, &table, 0, 10);
+        backup(&storage, &target).unwrap();
+        insert(&storage, &table, 10, 10);
+        checkpoint(&storage).unwrap();
+        storage.close().unwrap();
+        let (storage, table) = open(Some(&origin), &files);
+        assert_eq!(rows(&storage, &table).len(), 20);
+        storage.close().unwrap();
+        assert_eq!(rows_of(&target, &files).len(), 10);
+        std::fs::remove_dir_all(&origin).unwrap();
+    }
 }
 
 /// A backup that finds no room takes back what it wrote, and the next one may go to the same place.

@@ -241,7 +241,7 @@ impl FoundFiles {
         let data = folder.join(DATA_FOLDER);
         let names = files.list(&data).map_err(|e| StorageError::io(format!("cannot read {}", data.display()), e))?;
         let (mut found, mut whole) = (Self::default(), Vec::new());
-        for name in names.into_iter().filter(|name| name.ends_with(".arrow")) {
+        for name in names.into_iter().filter(|name| is_data_file(name)) {
             match DataFile::open_unnamed(&data, &name, files) {
                 Ok(file) => whole.push(file),
                 Err(error) => found.lost.push((name, error.to_string())),
@@ -288,7 +288,13 @@ fn new_name(folder: &Path, name: &str) -> PathBuf {
 /// checkpoint failed while it replaced the manifest.
 pub(crate) type NamedFiles = BTreeSet<String>;
 
-/// The files of the data folder that neither a manifest names nor a block of `tables` lies in.
+/// Whether a name in the data folder is that of a data file. What others have put there, as a
+/// backup's folder, is theirs.
+fn is_data_file(name: &str) -> bool {
+    name.ends_with(".arrow")
+}
+
+/// The data files that neither a manifest names nor a block of `tables` lies in.
 pub(crate) fn unneeded_files(
     folder: &Path,
     files: &dyn FileSystem,
@@ -297,7 +303,8 @@ pub(crate) fn unneeded_files(
 ) -> Result<Vec<PathBuf>> {
     let data = folder.join(DATA_FOLDER);
     let names = files.list(&data).map_err(|e| StorageError::io(format!("cannot read {}", data.display()), e))?;
-    let mut unneeded: BTreeSet<String> = names.into_iter().filter(|name| !named.contains(name)).collect();
+    let mut unneeded: BTreeSet<String> =
+        names.into_iter().filter(|name| is_data_file(name) && !named.contains(name)).collect();
     if !unneeded.is_empty() {
         for file in tables.iter().flat_map(|table| files_of_blocks(table)) {
             unneeded.remove(&file.seal().name);

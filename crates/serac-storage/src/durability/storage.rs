@@ -323,6 +323,9 @@ fn check_free(target: &Path, files: &dyn FileSystem) -> Result<()> {
         false => Ok(Vec::new()),
     };
     let check = || {
+        if target.as_os_str().is_empty() {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it has no name"));
+        }
         let is_other = |name: &String| ![LOCK, DATA_FOLDER, LOG_FOLDER].contains(&name.as_str());
         let is_free = !names(target)?.iter().any(is_other)
             && names(&target.join(DATA_FOLDER))?.is_empty()
