@@ -70,7 +70,7 @@ mod uuids;
 mod variances;
 mod zeros;
 
-pub use accounted::{Accounts, LongTexts, SmallConstants, accounted, folding};
+pub use accounted::{Accounts, LongTexts, SmallConstants, accounted, folding, is_folding};
 pub use aggregates::functions as aggregates;
 pub use casts::{Casts, cast_of_text, cast_value, with_own_casts};
 pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};

@@ -399,6 +399,12 @@ pub fn folding<T>(simplify: impl FnOnce() -> T) -> T {
     simplify()
 }
 
+/// Whether this thread [simplifies](folding) expressions. A function that must not become a
+/// constant fails then.
+pub fn is_folding() -> bool {
+    FOLDING.get()
+}
+
 /// Makes views of long constant texts, which the rows of a batch share.
 #[derive(Debug)]
 pub struct LongTexts;

@@ -1,6 +1,6 @@
 //! The value of a subquery. `serac_one_row(value, rows)` gives the value, and fails with 21000 if
 //! there are more rows. `serac_one_row(value)` gives the value, but the planner takes it as
-//! nullable: it is NULL if there is no row.
+//! nullable, and as no constant: it is NULL if there is no row.
 
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -8,6 +8,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use serac_functions::is_folding;
 use serac_values::SqlError;
 use std::sync::{Arc, LazyLock};
 
@@ -30,7 +31,13 @@ impl ScalarUDFImpl for OneRow {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let Some(rows) = args.args.get(1) else { return Ok(args.args[0].clone()) };
+        let Some(rows) = args.args.get(1) else {
+            if is_folding() {
+                // A constant in its place would never be NULL.
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, "no constant").external());
+            }
+            return Ok(args.args[0].clone());
+        };
         let rows = rows.to_array(args.number_rows)?;
         if rows.as_primitive::<Int64Type>().iter().flatten().any(|rows| rows > 1) {
             let message = "more than one row returned by a subquery used as an expression";
