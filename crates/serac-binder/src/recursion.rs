@@ -288,10 +288,10 @@ impl Binder<'_> {
         if self.done_before.borrow().len() > parts {
             return Err(BindError::unsupported("a claim of rows in a recursive query", NO_PLACE));
         }
-        Ok((bound?.closed()?, own))
+        Ok((bound?, own))
     }
 
-    /// The recursive term with columns of the first one's types.
+    /// The recursive term with columns of the first one's types, which its untyped constants get.
     fn of_same_types(&self, name: &str, first: &Selected, recursive: Selected) -> Result<Selected> {
         if first.columns.len() != recursive.columns.len() {
             let at = recursive.columns.first().map_or(Span::default(), |column| column.span);
