@@ -415,11 +415,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The client may go on, unless its own statement has ended the connection.
+    /// The client may go on. It is told so although the connection is to end: the statement has
+    /// been committed, and clients take an error in place of this for its own.
     async fn ready(&mut self) -> Result<(), WireError> {
-        if self.activity.activity().is_terminated() {
-            return Err(terminated());
-        }
         self.activity.rests(self.session.transaction_status());
         let status = match self.session.transaction_status() {
             TransactionStatus::Idle => b'I',

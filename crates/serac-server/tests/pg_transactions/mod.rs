@@ -728,6 +728,38 @@ async fn what_somebody_ends_is_told_so() {
     served.end().await;
 }
 
+/// What is committed when the connection is ended is told whole, and then the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_connection_is_no_error_of_what_it_has_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = FaultFileSystem::default();
+    let path = Some(folder.path().join("db"));
+    let options = StorageOptions { path, file_system: Arc::new(files.clone()), ..StorageOptions::default() };
+    let database = Database::open_with(options).unwrap();
+    let db = SqlDatabase::new(database.clone(), &SqlOptions::default()).unwrap();
+    let served = Served::of(db, PgOptions::default()).await;
+    let mut other = connect(served.address).await;
+    ask(&mut other, &query("CREATE TABLE t (a INTEGER)"), 1).await;
+    let mut socket = connect(served.address).await;
+    let process = ask(&mut socket, &query("SELECT pg_backend_pid()"), 1).await;
+    let process: i32 = process.split(',').next().unwrap().parse().unwrap();
+    let commits = || database.storage().metrics().commits;
+    let before = commits();
+    files.faults().hold_syncs.store(true, Ordering::SeqCst);
+    socket.write_all(&query("SELECT 7; INSERT INTO t VALUES (1)")).await.unwrap();
+    while commits() == before {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    served.db.connections().get(process).unwrap().terminate();
+    files.faults().hold_syncs.store(false, Ordering::SeqCst);
+    assert_eq!(answer(&mut socket, 1).await, "7, SELECT 1, INSERT 0 1, I.");
+    let mut said = Vec::new();
+    socket.read_to_end(&mut said).await.unwrap();
+    assert!(said.windows(5).any(|word| word == b"57P01"));
+    assert_eq!(ask(&mut other, &query("SELECT a FROM t"), 1).await, "1, SELECT 1, I.");
+    served.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_time_between_parse_and_describe_counts() {
     let served = Served::new(PgOptions::default()).await;

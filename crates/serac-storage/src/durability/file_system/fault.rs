@@ -45,6 +45,8 @@ pub struct Faults {
     /// The n-th change of a name from now fails (0: never), and all later ones: making a file or a
     /// folder, linking, renaming, removing.
     pub fail_name_in: AtomicU64,
+    /// While set, syncs of files wait.
+    pub hold_syncs: AtomicBool,
     /// While set, syncs of folders wait.
     pub hold_folder_syncs: AtomicBool,
     /// While set, a loss of power may lose a removal although a later one is on the disk.
@@ -70,6 +72,12 @@ fn full() -> io::Error {
 /// Counts `counter` down to one, where it stays; returns true from then on.
 fn due(counter: &AtomicU64) -> bool {
     counter.fetch_update(SeqCst, SeqCst, |n| (n > 1).then(|| n - 1)).is_err_and(|n| n == 1)
+}
+
+fn wait_while(hold: &AtomicBool) {
+    while hold.load(SeqCst) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }
 
 impl Faults {
@@ -261,6 +269,7 @@ impl StorageFile for FaultFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        wait_while(&self.fs.faults.hold_syncs);
         self.fs.faults.running()?;
         if due(&self.fs.faults.fail_sync_in) {
             return Err(broken());
@@ -396,9 +405,7 @@ impl FileSystem for FaultFileSystem {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        while self.faults.hold_folder_syncs.load(SeqCst) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_while(&self.faults.hold_folder_syncs);
         self.faults.running()?;
         match &self.disk {
             Some(disk) => disk.lock().sync_folder(path),
