@@ -51,6 +51,16 @@ pub struct FileCall<'t> {
     pub span: tree::Span,
 }
 
+/// The implementation of a field of a time.
+pub struct TimeField {
+    /// The function of a time. It refuses an infinite time if the field is endless.
+    pub function: Arc<ScalarUDF>,
+    /// The field, if the function takes it as its first argument.
+    pub argument: Option<String>,
+    /// Whether the field of an infinite time is infinite: a year is, a month is not.
+    pub is_endless: bool,
+}
+
 /// The binder's questions to the session.
 pub trait Environment {
     /// The relation of a name.
@@ -132,9 +142,9 @@ pub trait Environment {
 
     /// The implementation of a window function.
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>>;
-    /// The implementation of a field of a time, for `extract` or `date_part`, and the field as its
-    /// first argument if it takes one. `None` if no implementation equals PostgreSQL's.
-    fn date_part(&self, field: &str, is_extract: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
+    /// The implementation of a field of a time, for `extract` or `date_part`. `None` if no
+    /// implementation equals PostgreSQL's.
+    fn date_part(&self, field: &str, is_extract: bool) -> Option<TimeField> {
         let _ = (field, is_extract);
         None
     }

@@ -3,6 +3,7 @@
 use crate::binder::Binder;
 use crate::blanks::{given_blanks, keeps_blanks, read, with_blanks, without_blanks};
 use crate::bound::{Bound, is_alike, no_cast, number_constant};
+use crate::environment::TimeField;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::limits::{LEVELS_OF_COPIES, MOST_IN_A_ROW};
 use crate::number_forms::arrays_of_one_form;
@@ -791,22 +792,28 @@ impl Binder<'_> {
         let [of_left, of_right] = signature.arguments[..] else { return Ok(None) };
         let value =
             |operand: &Bound, to| Ok::<_, BindError>(self.implicitly(operand.clone(), to, context.schema)?.expr);
-        let days = |operand: &Bound| Ok::<_, BindError>(cast_to(value(operand, T::DATE)?, DataType::Int32));
         let point = |operand: &Bound, of| match of {
             T::DATE => value(&self.implicitly(operand.clone(), T::DATE, context.schema)?, T::TIMESTAMP),
             other => value(operand, other),
         };
         let operate = |left, right| self.environment.operate(operator, left, right, context.schema);
         let count = |days| cast_to(days, DataType::Int64);
-        let day = |days| Ok::<_, BindError>(self.known_scalar("date_of_days")?.call(vec![days]));
+        let after = |date: &Bound, days| {
+            let date = value(date, T::DATE)?;
+            Ok::<_, BindError>(self.known_scalar("date_after")?.call(vec![date, days]))
+        };
+        let negative = |days| operate(Expr::Literal(ScalarValue::Int64(Some(0)), None), days);
         // Days and months are counted as the session's clocks do.
         if matches!((of_left, of_right), (T::TIMESTAMPTZ, T::INTERVAL) | (T::INTERVAL, T::TIMESTAMPTZ)) {
             self.is_immutable.set(false);
         }
         Ok(Some(match (of_left, of_right) {
-            (T::DATE, T::DATE) => operate(days(left)?, days(right)?)?,
-            (T::DATE, T::INT4) => day(operate(count(days(left)?), count(value(right, T::INT4)?))?)?,
-            (T::INT4, T::DATE) => day(operate(count(value(left, T::INT4)?), count(days(right)?))?)?,
+            (T::DATE, T::DATE) => {
+                self.known_scalar("days_between")?.call(vec![value(left, T::DATE)?, value(right, T::DATE)?])
+            }
+            (T::DATE, T::INT4) if operator == Operator::Minus => after(left, negative(count(value(right, T::INT4)?))?)?,
+            (T::DATE, T::INT4) => after(left, count(value(right, T::INT4)?))?,
+            (T::INT4, T::DATE) => after(right, count(value(left, T::INT4)?))?,
             (T::DATE | T::TIMESTAMP, T::INTERVAL) => operate(point(left, of_left)?, value(right, T::INTERVAL)?)?,
             (T::INTERVAL, T::DATE | T::TIMESTAMP) => operate(point(right, of_right)?, value(left, T::INTERVAL)?)?,
             (left, right)
@@ -949,19 +956,58 @@ impl Binder<'_> {
         let found = self.chosen_scalar(name, &[TypeId::TEXT, operand.id], span)?;
         let is_extract = found.signature.result == TypeId::NUMERIC;
         let unsupported = || BindError::unsupported(format!("the field {field} of a time"), span);
-        let (function, first) = self.environment.date_part(field, is_extract).ok_or_else(unsupported)?;
-        let operand = self.implicitly(operand, found.signature.arguments[1], context.schema)?.expr;
-        let field = first.map(|field| Expr::Literal(ScalarValue::Utf8(Some(field)), None));
+        let TimeField { function, argument, is_endless } =
+            self.environment.date_part(field, is_extract).ok_or_else(unsupported)?;
+        let of = found.signature.arguments[1];
+        let operand = self.implicitly(operand, of, context.schema)?.expr;
+        let may_be_infinite = is_endless && matches!(of, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ);
+        if may_be_infinite
+            && is_extract
+            && let Some(infinity) = infinite_constant(&operand)
+        {
+            return Ok(Bound::new(number_constant(&infinity), TypeId::NUMERIC, span));
+        }
+        let time = operand.clone();
+        let operand = match may_be_infinite && !is_extract {
+            true => self.known_scalar("finite_time")?.call(vec![operand]),
+            false => operand,
+        };
+        let field = argument.map(|field| Expr::Literal(ScalarValue::Utf8(Some(field)), None));
         let call = function.call(field.into_iter().chain([operand]).collect());
         // Each field has digits of its own behind the point, the same for all values.
         let expr = match (is_extract, call.get_type(context.schema)?) {
             (true, DataType::Int32) => cast_to(call, DataType::Decimal128(10, 0)),
             (true, DataType::Decimal128(..)) => call,
-            (false, DataType::Int32 | DataType::Decimal128(..)) => cast_to(call, DataType::Float64),
+            (false, DataType::Int32 | DataType::Decimal128(..)) => {
+                let part = cast_to(call, DataType::Float64);
+                match may_be_infinite {
+                    true => self.known_scalar("part_or_infinity")?.call(vec![part, time]),
+                    false => part,
+                }
+            }
             _ => return Err(BindError::unsupported(format!("{name} of a field with these digits"), span)),
         };
         Ok(Bound::new(expr, found.signature.result, span))
     }
+}
+
+/// The number that an endless field of a constant time is, if the time is infinite.
+fn infinite_constant(time: &Expr) -> Option<Numeric> {
+    let (sign, infinity) = match time {
+        Expr::Cast(cast) => return infinite_constant(&cast.expr),
+        Expr::Literal(ScalarValue::Date32(Some(days)), _) => (*days < 0, matches!(*days, i32::MIN | i32::MAX)),
+        Expr::Literal(ScalarValue::TimestampMicrosecond(Some(micros), _), _) => {
+            (*micros < 0, matches!(*micros, i64::MIN | i64::MAX))
+        }
+        Expr::Literal(text, _) => {
+            let text = text.try_as_str().flatten()?.trim();
+            let digits = text.strip_prefix('-');
+            (digits.is_some(), digits.unwrap_or(text).eq_ignore_ascii_case("infinity"))
+        }
+        _ => return None,
+    };
+    let text = if sign { "-Infinity" } else { "Infinity" };
+    text.parse().ok().filter(|_| infinity)
 }
 
 /// Whether a cast may have other results under other settings, of times in most cases, so that

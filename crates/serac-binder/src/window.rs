@@ -532,7 +532,8 @@ impl Binder<'_> {
                 return values.into_iter().map(micros).collect();
             }
             _ => {
-                order.expr = cast(order.expr.clone(), DataType::Timestamp(TimeUnit::Microsecond, None));
+                let time = cast(order.expr.clone(), DataType::Timestamp(TimeUnit::Microsecond, None));
+                order.expr = self.known_scalar("frame_time")?.call(vec![time]);
                 return Ok(values);
             }
         };

@@ -20,7 +20,9 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::logical_plan::builder::LogicalTableSource;
 use datafusion::logical_expr::{AggregateUDF, BinaryExpr, Expr, Operator, ScalarUDF, TableSource, WindowUDF};
 use datafusion::prelude::SessionContext;
-use serac_binder::{BindError, Environment, Generation, Relation, Target, arrow_type, bind_query, type_of_arrow};
+use serac_binder::{
+    BindError, Environment, Generation, Relation, Target, TimeField, arrow_type, bind_query, type_of_arrow,
+};
 use serac_numeric::Numeric;
 use serac_parser::tree::{Name, StatementKind};
 use serac_pg::{ModifiedType, TypeId};
@@ -51,7 +53,7 @@ impl Tables {
     async fn new() -> Self {
         let context = SessionContext::new();
         // Operators are bound to calls of these, which DataFusion lacks.
-        let inner = ["like_pattern", "ilike_pattern", "date_of_days", "array_key", "record_of"];
+        let inner = ["like_pattern", "ilike_pattern", "date_after", "days_between", "array_key", "record_of"];
         serac_functions::functions()
             .filter(|function| inner.contains(&function.name()))
             .for_each(|function| context.register_udf(function));
@@ -124,8 +126,9 @@ impl Environment for Tables {
         Ok(is_known.then(|| datafusion::logical_expr::cast(expr.clone(), DataType::Int32)))
     }
 
-    fn date_part(&self, field: &str, _: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
-        Some((self.context.udf("date_part").ok()?, Some(field.to_owned())))
+    fn date_part(&self, field: &str, _: bool) -> Option<TimeField> {
+        let function = self.context.udf("date_part").ok()?;
+        Some(TimeField { function, argument: Some(field.to_owned()), is_endless: false })
     }
 
     fn window(&self, name: &str) -> Option<Arc<WindowUDF>> {

@@ -677,7 +677,7 @@ mod tests {
     fn what_no_table_has_and_what_is_out_of_range_is_refused() {
         let pair = StructArray::try_from(vec![("a", Arc::new(Int64Array::from(vec![1; 40])) as ArrayRef)]).unwrap();
         let time: ArrayRef = Arc::new(Time64MicrosecondArray::from(vec![86_400_000_000; 40]));
-        let day: ArrayRef = Arc::new(Date32Array::from(vec![i32::MAX; 40]));
+        let day: ArrayRef = Arc::new(Date32Array::from(vec![i32::MAX - 1; 40]));
         let decimal = Decimal128Array::from(vec![10i128.pow(12); 40]).with_data_type(DataType::Decimal128(12, 2));
         for (column, sqlstate) in [
             (Arc::new(pair) as ArrayRef, sqlstate::FEATURE_NOT_SUPPORTED),

@@ -8,7 +8,7 @@
 //!
 //! | modules | what |
 //! |---|---|
-//! | `catalog::{comments, definition, function, sequence}` `constraint::parent_pins` `error` `float_text` `json` `json_text` `security` `table::{bitmap, index, lock, statistics}` `values` `watch` | values, definitions, roles, and parts of a table |
+//! | `catalog::{comments, definition, function, sequence}` `constraint::parent_pins` `error` `float_text` `infinity` `json` `json_text` `security` `table::{bitmap, index, lock, statistics}` `values` `watch` | values, definitions, roles, and parts of a table |
 //! | `constraint::{end_key, pending}` `table` `transaction::read_set` | tables |
 //! | `catalog` `salvage` `security::access` | the catalog, and what a role may do |
 //! | `catalog::procedure` `database_inner` `transaction` | a database, its transactions, and procedures, which are named transactions |
@@ -22,6 +22,7 @@ mod database_inner;
 mod ddl;
 mod error;
 pub mod float_text;
+mod infinity;
 pub mod json;
 pub mod json_text;
 mod salvage;
@@ -37,6 +38,7 @@ pub use catalog::{Catalog, DEFAULT_SCHEMA};
 pub use database::Database;
 pub use ddl::cluster::{SortedRows, sorted};
 pub use error::{EngineError, ExpressionError, FailingRow, Result};
+pub use infinity::Infinity;
 pub use serac_operators::select::Comparison;
 pub use table::access::IndexAccess;
 pub use table::column_filter::ColumnFilter;

@@ -1,6 +1,7 @@
 //! Single values out of Arrow arrays, in the storage's physical form.
 
 use crate::float_text::{write_double, write_real};
+use crate::infinity::Infinity;
 use arrow_array::builder::FixedSizeBinaryBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -185,6 +186,15 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// The sign of an infinite date or time; `None` for all other values.
+pub fn infinity_of(value: Value<'_>, column_type: ColumnType) -> Option<Infinity> {
+    match (value, column_type) {
+        (Value::Int32(days), ColumnType::Date) => Infinity::of_days(days),
+        (Value::Int64(micros), ColumnType::Timestamp { .. }) => Infinity::of_micros(micros),
+        _ => None,
+    }
+}
+
 /// A value of the type as a person reads it in an error message.
 pub fn display(value: &Value<'_>, column_type: ColumnType) -> String {
     match (value, column_type) {
@@ -200,6 +210,7 @@ pub fn display(value: &Value<'_>, column_type: ColumnType) -> String {
         (Value::Bytes(bytes), _) => String::from_utf8_lossy(bytes).into_owned(),
         (Value::Float32(float), _) => written(|out| write_real(out, *float)),
         (Value::Float64(float), _) => written(|out| write_double(out, *float)),
+        _ if let Some(infinity) = infinity_of(*value, column_type) => infinity.name().into(),
         _ => {
             // Times of UTC are shown without a look at time zones, of which not every build knows.
             let (column_type, zone) = match column_type {
@@ -236,6 +247,8 @@ mod tests {
             (Value::Float32(1_234_567.0), ColumnType::Float32, "1.234567e+06"),
             (Value::Float32(f32::NEG_INFINITY), ColumnType::Float32, "-Infinity"),
             (Value::Int32(18_262), ColumnType::Date, "2020-01-01"),
+            (Value::Int32(i32::MAX), ColumnType::Date, "infinity"),
+            (Value::Int64(i64::MIN), ColumnType::Timestamp { utc: true }, "-infinity"),
             (Value::Int64(1_500_000), ColumnType::Time, "00:00:01.500"),
             (Value::Int64(1_577_836_800_000_000), ColumnType::Timestamp { utc: false }, "2020-01-01 00:00:00"),
             (Value::Int64(1_577_836_800_500_000), ColumnType::Timestamp { utc: true }, "2020-01-01 00:00:00.500+00"),

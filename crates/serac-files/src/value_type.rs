@@ -181,7 +181,7 @@ mod tests {
         let of = ValueType::Plain(SqlType { length: Some(1), ..ColumnType::Utf8.into() });
         let long: ArrayRef = Arc::new(StringArray::from(vec!["ab"]));
         assert!(of.values(&long, "c", &assign()).is_err());
-        let days: ArrayRef = Arc::new(datafusion::arrow::array::Date32Array::from(vec![i32::MAX]));
+        let days: ArrayRef = Arc::new(datafusion::arrow::array::Date32Array::from(vec![i32::MAX - 1]));
         let error = ValueType::of_arrow(days.data_type()).values(&days, "c", &assign()).unwrap_err();
         assert_eq!(error.sqlstate, sqlstate::DATETIME_FIELD_OVERFLOW);
         let _ = Int32Array::from(vec![1]);

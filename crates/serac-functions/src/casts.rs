@@ -2,7 +2,7 @@
 //! integers, truth values, dates and times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) and
 //! JSON. Casts of numbers that lose digits round and do not truncate, and numbers that are too
 //! large or too small for a float fail. Arrays are cast element by element. Times, floats and
-//! arrays have PostgreSQL's texts. Each of these casts becomes a function, which the optimizer does
+//! arrays have PostgreSQL's texts. Infinite times stay infinite. Each of these casts becomes a function, which the optimizer does
 //! not unwrap in comparisons: `n::INTEGER = 2` holds for 2.3, too.
 //!
 //! Casts whose results may be far larger than their arguments become functions as well, so that
@@ -33,6 +33,7 @@ use serac_pg::char_text::char_of_text;
 use serac_values::assignment::assign;
 use serac_values::text_types::is_text;
 use serac_values::texts_as_times::{is_relative, is_time, read, read_at};
+use serac_values::time_range::{is_conversion_of_times, times_as};
 use serac_values::wire::{
     arrays_of_texts, as_told, dimensions, element_of, is_list, object_number_of_text, to_wire, wire_type,
 };
@@ -171,6 +172,7 @@ fn is_array_of_text(from: &DataType, to: &DataType) -> bool {
 
 fn is_ours(from: &DataType, to: &DataType) -> bool {
     is_time_of_day(from, to)
+        || is_conversion_of_times(from, to)
         || is_cast_of_char(from, to)
         || is_object_number(from, to)
         || is_array_of_text(from, to)
@@ -207,6 +209,9 @@ fn may_be_ours(to: &DataType) -> bool {
 fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     if is_time(to) && is_text(values.data_type()) {
         return read(values, to);
+    }
+    if is_conversion_of_times(values.data_type(), to) {
+        return times_as(values, to);
     }
     if is_cast_of_char(values.data_type(), to) {
         return cast_of_char(values, to);
@@ -306,9 +311,9 @@ struct Converted {
 impl ScalarUDFImpl for Converted {
     fn name(&self) -> &str {
         match self.wanted {
-            DataType::Date32 => "date_in",
-            DataType::Timestamp(_, None) => "timestamp_in",
-            DataType::Timestamp(_, Some(_)) => "timestamptz_in",
+            DataType::Date32 => "date",
+            DataType::Timestamp(_, None) => "timestamp",
+            DataType::Timestamp(_, Some(_)) => "timestamptz",
             DataType::Interval(_) => "interval_in",
             DataType::Int16 => "int2",
             DataType::Int32 => "int4",
@@ -383,6 +388,18 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 fn late_cast(expr: Expr, wanted: &DataType) -> Expr {
     let function = Converted { wanted: wanted.clone(), signature: Signature::any(1, Volatility::Immutable) };
     ScalarUDF::from(function).call(vec![expr])
+}
+
+/// The operand of a cast, and the type that it becomes: of DataFusion's cast, or of one of ours.
+pub fn operand_of_cast(expr: &Expr) -> Option<(&Expr, &DataType)> {
+    match expr {
+        Expr::Cast(cast) => Some((&cast.expr, cast.field.data_type())),
+        Expr::ScalarFunction(call) => {
+            let converted = call.func.inner().downcast_ref::<Converted>()?;
+            Some((call.args.first()?, &converted.wanted))
+        }
+        _ => None,
+    }
 }
 
 /// A constant text of a type as a value of another one, if the cast is ours.

@@ -1,13 +1,19 @@
 //! Parts of times that have fractions, and those that DataFusion does not know:
 //! `extract (second FROM t)` is 1.25, not 1. A date counts as its midnight.
+//!
+//! An infinite time has no parts of a year or of a day: they are NULL. Its years, and what else goes
+//! on with time, are infinite: so `date_part` has them. EXTRACT gives decimals, which are never
+//! infinite, and fails.
 
 use super::definition::{Definition, Types, no_function, strict_results};
 use super::interval_operators::as_intervals;
 use super::times::{TIMESTAMP, with_zone};
 use chrono::{DateTime, Datelike};
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int32Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int32Array};
 use datafusion::arrow::compute::{DatePart as Kernel, cast, date_part};
-use datafusion::arrow::datatypes::{DataType, Date32Type, FieldRef, Int32Type, Int64Type, TimeUnit};
+use datafusion::arrow::datatypes::{
+    DataType, Date32Type, FieldRef, Float64Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
+};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as PlanResult;
 use datafusion::functions::datetime;
@@ -17,10 +23,12 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use serac_engine::Infinity;
 use serac_values::SqlError;
 use serac_values::Unit;
 use serac_values::intervals::{DAYS_PER_MONTH, INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval};
 use serac_values::text_types::{is_text, is_text_or_null};
+use serac_values::time_range::has_infinite;
 use std::sync::Arc;
 
 const MICROS_PER_MINUTE: i64 = 60_000_000;
@@ -91,6 +99,11 @@ pub fn function_of(name: &str, of_extract: bool) -> (&'static str, Option<String
     (function, None)
 }
 
+/// Whether `date_part` of a part is infinite for infinite times.
+pub fn is_endless_part(part: &str) -> bool {
+    part_of(part).is_some_and(is_endless)
+}
+
 /// Functions for parts that are the same on all clocks.
 pub(super) const EXTRACT_PARTS_OF_INSTANTS: [&str; 1] = ["extract_epoch"];
 
@@ -128,7 +141,7 @@ fn types(given: &[DataType], result: DataType) -> Option<Types> {
 }
 
 /// Applies one of the functions: `of_interval` to the parts of an interval, `of_micros` to the
-/// microseconds since 1970, or since midnight.
+/// microseconds since 1970, or since midnight. Infinite times have no results.
 fn each<T>(
     args: &[ArrayRef],
     of_interval: impl Fn(Parts) -> T,
@@ -139,10 +152,65 @@ fn each<T>(
     }
     if *args[0].data_type() == DataType::Date32 {
         let days = args[0].as_primitive::<Date32Type>().iter();
-        return Ok(days.map(|days| days.map(|days| of_micros(i64::from(days) * MICROS_PER_DAY))).collect());
+        let finite = |days: &i32| Infinity::of_days(*days).is_none();
+        let of_day = |days: i32| of_micros(i64::from(days) * MICROS_PER_DAY);
+        return Ok(days.map(|days| days.filter(finite).map(of_day)).collect());
     }
+    // A time of day is never the end of its type.
+    let finite = |micros: &i64| Infinity::of_micros(*micros).is_none();
     let micros = cast(&args[0], &DataType::Int64)?;
-    Ok(micros.as_primitive::<Int64Type>().iter().map(|micros| micros.map(&of_micros)).collect())
+    Ok(micros.as_primitive::<Int64Type>().iter().map(|micros| micros.filter(finite).map(&of_micros)).collect())
+}
+
+/// Whether a part goes on with time and does not begin again with each year or day.
+fn is_endless(part: &str) -> bool {
+    matches!(part, "year" | "isoyear" | "decade" | "century" | "millennium" | "epoch" | "julian")
+}
+
+/// Refuses an endless part of infinite times.
+fn check_finite(times: &ArrayRef, part: &str) -> Result<(), SqlError> {
+    match finite(times).null_count() > times.null_count() {
+        false => Ok(()),
+        true => Err(SqlError::unsupported(format!("EXTRACT of the {part} of an infinite time, which date_part has"))),
+    }
+}
+
+/// The times, with NULL in the place of infinite ones.
+fn finite(times: &ArrayRef) -> ArrayRef {
+    match times.data_type() {
+        _ if !has_infinite(times) => times.clone(),
+        DataType::Date32 => {
+            let days = times.as_primitive::<Date32Type>();
+            let finite = |days: i32| Some(days).filter(|days| Infinity::of_days(*days).is_none());
+            Arc::new(days.unary_opt::<_, Date32Type>(finite))
+        }
+        _ => {
+            let micros = times.as_primitive::<TimestampMicrosecondType>();
+            let finite = |micros: i64| Some(micros).filter(|micros| Infinity::of_micros(*micros).is_none());
+            let all = micros.unary_opt::<_, TimestampMicrosecondType>(finite);
+            Arc::new(all.with_timezone_opt(micros.timezone().map(Arc::from)))
+        }
+    }
+}
+
+/// Endless parts of times, with infinite ones of infinite times.
+fn or_infinity(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    let (parts, times) = (&args[0], &args[1]);
+    if !has_infinite(times) {
+        return Ok(parts.clone());
+    }
+    let infinity = |row: usize| match times.data_type() {
+        _ if times.is_null(row) => None,
+        DataType::Date32 => Infinity::of_days(times.as_primitive::<Date32Type>().value(row)),
+        _ => Infinity::of_micros(times.as_primitive::<TimestampMicrosecondType>().value(row)),
+    };
+    let parts = parts.as_primitive::<Float64Type>().iter().enumerate();
+    let all = parts.map(|(row, part)| infinity(row).map(Infinity::number).or(part));
+    Ok(Arc::new(all.collect::<Float64Array>()))
+}
+
+fn is_finite_or_not(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Date32 | DataType::Timestamp(TimeUnit::Microsecond, _))
 }
 
 fn decimals<T: Into<i128>>(values: Vec<Option<T>>, data_type: &DataType) -> ArrayRef {
@@ -166,6 +234,7 @@ fn integers(values: Vec<Option<i64>>) -> ArrayRef {
 }
 
 fn epoch(args: &[ArrayRef]) -> Result<Vec<Option<i128>>, SqlError> {
+    check_finite(&args[0], "epoch")?;
     let of_interval = |Parts { months, days, micros }: Parts| {
         let (years, months) = (i64::from(months / 12), i64::from(months % 12));
         let quarter_days = years * QUARTER_DAYS_PER_YEAR + 4 * (months * i64::from(DAYS_PER_MONTH) + i64::from(days));
@@ -179,6 +248,7 @@ fn julian(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
     if !matches!(args[0].data_type(), DataType::Date32 | DataType::Timestamp(..)) {
         return Err(unsupported("julian", args[0].data_type()));
     }
+    check_finite(&args[0], "julian")?;
     let number = |micros: i64| {
         let (days, rest) = (micros.div_euclid(MICROS_PER_DAY), micros.rem_euclid(MICROS_PER_DAY));
         let unit = 10i128.pow(20);
@@ -196,11 +266,12 @@ fn year(micros: i64) -> i32 {
     DateTime::from_timestamp_micros(micros).map_or(0, |time| time.year())
 }
 
-/// Checks that the type of the argument has years: a time of day has none.
+/// Checks that the argument has years: a time of day has none, and an infinite time has no number
+/// of them.
 fn check_years(args: &[ArrayRef], part: &str) -> Result<(), SqlError> {
     match args[0].data_type() {
         time @ DataType::Time64(_) => Err(unsupported(part, time)),
-        _ => Ok(()),
+        _ => check_finite(&args[0], part),
     }
 }
 
@@ -220,6 +291,22 @@ fn decade(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
 }
 
 pub(super) const DEFINITIONS: &[Definition] = &[
+    Definition {
+        name: "finite_time",
+        types: |given| match given {
+            [time] if is_finite_or_not(time) => Some((given.to_vec(), time.clone())),
+            _ => None,
+        },
+        body: |args| Ok(finite(&args[0])),
+    },
+    Definition {
+        name: "part_or_infinity",
+        types: |given| match given {
+            [DataType::Float64, time] if is_finite_or_not(time) => Some((given.to_vec(), DataType::Float64)),
+            _ => None,
+        },
+        body: or_infinity,
+    },
     Definition {
         name: "extract_second",
         types: |given| types(given, SECONDS),
@@ -327,6 +414,7 @@ fn of_times(part: &str, array: &ArrayRef, of_extract: bool) -> Result<ArrayRef, 
         ("hour", _) if !(is_date && of_extract) => Kernel::Hour,
         ("minute", _) if !(is_date && of_extract) => Kernel::Minute,
         ("timezone" | "timezone_hour" | "timezone_minute", Timestamp(_, Some(_))) => {
+            let array = finite(array);
             let of_utc = (0..array.len()).map(|row| array.is_valid(row).then_some(0));
             return Ok(Arc::new(of_utc.collect::<Int32Array>()));
         }
@@ -342,7 +430,10 @@ fn of_times(part: &str, array: &ArrayRef, of_extract: bool) -> Result<ArrayRef, 
         ("isodow", _) => Kernel::DayOfWeekMonday1,
         _ => return Err(unsupported(part, given)),
     };
-    let numbers = date_part(array.as_ref(), kernel)?;
+    if is_endless(part) {
+        check_finite(array, part)?;
+    }
+    let numbers = date_part(finite(array).as_ref(), kernel)?;
     if !matches!(kernel, Kernel::Year | Kernel::YearISO) {
         return Ok(numbers);
     }

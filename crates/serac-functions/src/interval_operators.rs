@@ -1,18 +1,30 @@
-//! Intervals and operators: products with numbers, comparisons, differences of times, and operands
-//! that the planner does not read as intervals.
+//! Intervals and operators: products with numbers, comparisons, sums of times and intervals,
+//! differences of times, and operands that the planner does not read as intervals.
 
 use super::definition::{Definition, Types};
 use super::intervals::one_interval;
 use crate::sql_result::SqlResult;
-use datafusion::arrow::array::{ArrayRef, AsArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray, TimestampMicrosecondArray,
+};
+use datafusion::arrow::compute::kernels::numeric::{add, sub};
 use datafusion::arrow::datatypes::{
     DataType, DurationMicrosecondType, Field, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimeUnit,
+    TimestampMicrosecondType,
 };
 use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::functions::utils::make_scalar_function;
 use datafusion::logical_expr::expr::Placeholder;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, cast};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    cast,
+};
+use datafusion::physical_expr_common::datum::apply;
+use serac_engine::Infinity;
 use serac_values::SqlError;
 use serac_values::intervals::{DAYS_PER_MONTH, INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval, out_of_range};
+use serac_values::time_range::has_infinite;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
@@ -171,23 +183,93 @@ fn as_number(expr: Expr) -> Expr {
     }
 }
 
-/// A difference of two times as an interval of days and a time.
-static OF_DURATION: Definition = Definition {
-    name: "interval_of",
-    types: |given| {
-        let micros = DataType::Duration(TimeUnit::Microsecond);
-        matches!(given, [DataType::Duration(_)]).then(|| (vec![micros], INTERVAL))
+/// The difference of two times, an interval of days and a time.
+static DIFFERENCE: Definition = Definition {
+    name: "timestamp_mi",
+    types: |given| match given {
+        [DataType::Timestamp(_, zone), DataType::Timestamp(_, other)] => {
+            let [left, right] = [zone, other].map(|zone| DataType::Timestamp(TimeUnit::Microsecond, zone.clone()));
+            Some((vec![left, right], INTERVAL))
+        }
+        _ => None,
     },
     body: |args| {
-        let interval = |micros: i64| -> SqlResult<IntervalMonthDayNano> {
-            let parts = Parts { months: 0, days: 0, micros }.justify_hours();
-            parts.ok_or_else(out_of_range)?.interval()
+        let [left, right] = [&args[0], &args[1]].map(|times| times.as_primitive::<TimestampMicrosecondType>());
+        let difference = |(left, right): (Option<i64>, Option<i64>)| -> SqlResult<_> {
+            let Some((left, right)) = left.zip(right) else { return Ok(None) };
+            if [left, right].into_iter().any(|micros| Infinity::of_micros(micros).is_some()) {
+                let message = "cannot subtract infinite timestamps";
+                return Err(SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, message));
+            }
+            let micros = left.checked_sub(right).ok_or_else(out_of_range)?;
+            Parts { months: 0, days: 0, micros }.justify_hours().ok_or_else(out_of_range)?.interval().map(Some)
         };
-        let durations = args[0].as_primitive::<DurationMicrosecondType>();
-        Ok(Arc::new(durations.try_unary::<_, IntervalMonthDayNanoType, SqlError>(interval)?))
+        let differences: SqlResult<IntervalMonthDayNanoArray> = left.iter().zip(right).map(difference).collect();
+        Ok(Arc::new(differences?))
     },
 };
-static OF_DURATION_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&OF_DURATION).into()));
+static DIFFERENCE_FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new((&DIFFERENCE).into()));
+
+/// The time after an interval, or before one. An infinite time stays what it is.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct TimeSum {
+    operator: Operator,
+    signature: Signature,
+}
+
+static SUMS: LazyLock<[Arc<ScalarUDF>; 2]> = LazyLock::new(|| {
+    [Operator::Plus, Operator::Minus].map(|operator| {
+        let signature = Signature::any(2, Volatility::Immutable);
+        Arc::new(ScalarUDF::from(TimeSum { operator, signature }))
+    })
+});
+
+impl ScalarUDFImpl for TimeSum {
+    fn name(&self) -> &str {
+        if self.operator == Operator::Plus { "timestamp_pl_interval" } else { "timestamp_mi_interval" }
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(format!("{} {} {}", args[0].schema_name(), self.operator, args[1].schema_name()))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, given: &[DataType]) -> Result<DataType> {
+        Ok(given[0].clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_infinite = match &args.args[0] {
+            ColumnarValue::Array(times) => has_infinite(times),
+            ColumnarValue::Scalar(time) => has_infinite(&time.to_array()?),
+        };
+        let operate = if self.operator == Operator::Plus { add } else { sub };
+        if !is_infinite {
+            return apply(&args.args[0], &args.args[1], operate);
+        }
+        let sums = |args: &[ArrayRef]| -> Result<ArrayRef> {
+            let (times, intervals) = (args[0].as_primitive::<TimestampMicrosecondType>(), intervals(&args[1]));
+            let finite = times.unary_opt::<_, TimestampMicrosecondType>(|time| match Infinity::of_micros(time) {
+                None => Some(time),
+                Some(_) => None,
+            });
+            let finite = finite.with_timezone_opt(times.timezone().map(Arc::from));
+            let sums = operate(&finite, intervals)?;
+            let sums = sums.as_primitive::<TimestampMicrosecondType>();
+            let sum = |row: usize| match times.is_valid(row) && intervals.is_valid(row) {
+                true if Infinity::of_micros(times.value(row)).is_some() => Some(times.value(row)),
+                true => Some(sums.value(row)),
+                false => None,
+            };
+            let sums: TimestampMicrosecondArray = (0..times.len()).map(sum).collect();
+            Ok(Arc::new(sums.with_timezone_opt(times.timezone().map(Arc::from))))
+        };
+        make_scalar_function(sums, Vec::new())(&args.args)
+    }
+}
 
 /// Break: handles `interval * number`, `number * interval`, `interval / number`, sums of intervals
 /// and differences of times. Continue: returns the operands of other operators, in sums of dates
@@ -212,8 +294,7 @@ pub(super) fn operate(
             }
             let is_point = |expr: &Expr| is(expr, |t| matches!(t, DataType::Timestamp(..)));
             if operator == Minus && is_point(&left) && is_point(&right) {
-                let difference = BinaryExpr::new(Box::new(left), Minus, Box::new(right));
-                return Break(OF_DURATION_FUNCTION.call(vec![Expr::BinaryExpr(difference)]));
+                return Break(DIFFERENCE_FUNCTION.call(vec![left, right]));
             }
             // A date and a time of day.
             let (left, right) = match operator {
@@ -223,6 +304,14 @@ pub(super) fn operate(
             };
             let left = with_time(left, &right, schema);
             let right = if operator == Plus { with_time(right, &left, schema) } else { right };
+            let sum = |time: Expr, interval: Expr| SUMS[usize::from(operator == Minus)].call(vec![time, interval]);
+            let is_micros = |expr: &Expr| is(expr, |t| matches!(t, DataType::Timestamp(TimeUnit::Microsecond, _)));
+            if is_micros(&left) && is_sum(&right) {
+                return Break(sum(left, right));
+            }
+            if operator == Plus && is_sum(&left) && is_micros(&right) {
+                return Break(sum(right, left));
+            }
             Continue((left, right))
         }
         Eq | NotEq | Lt | LtEq | Gt | GtEq => {

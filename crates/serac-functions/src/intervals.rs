@@ -10,6 +10,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{
     DataType, Float64Type, Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType, TimestampMicrosecondType,
 };
+use serac_engine::Infinity;
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval, out_of_range};
 use std::sync::Arc;
@@ -114,7 +115,9 @@ pub(super) fn ages(later: &TimestampMicrosecondArray, earlier: &TimestampMicrose
             .value_as_datetime(row)
             .ok_or_else(|| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range"))
     };
+    let is_infinite = |array: &TimestampMicrosecondArray, row| Infinity::of_micros(array.value(row)).is_some();
     let one = |row: usize| match later.is_valid(row) && earlier.is_valid(row) {
+        true if is_infinite(later, row) || is_infinite(earlier, row) => Err(out_of_range()),
         true => age(time(later, row)?, time(earlier, row)?).interval().map(Some),
         false => Ok(None),
     };

@@ -15,6 +15,7 @@ use datafusion::functions::utils::make_scalar_function;
 use datafusion::functions_nested::range::gen_series_udf;
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use serac_engine::Infinity;
 use serac_numeric::Numeric;
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, Parts, is_interval};
@@ -123,6 +124,12 @@ fn series(args: &[ArrayRef], of: &DataType, zone: &Zone) -> Result<ArrayRef, Sql
             continue;
         }
         let (mut value, last, step) = (start.value(row), stop.value(row), steps.value(row));
+        for (bound, what) in [(value, "start"), (last, "stop")] {
+            if Infinity::of_micros(bound).is_some() {
+                let message = format!("{what} value cannot be infinity");
+                return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+            }
+        }
         let Parts { months, days, micros } = Parts::of(step);
         let length = (i128::from(months) * 30 + i128::from(days)) * 86_400_000_000 + i128::from(micros);
         if length == 0 {

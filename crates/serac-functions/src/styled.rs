@@ -27,10 +27,12 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Volatility,
 };
+use serac_engine::Infinity;
 use serac_values::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals};
 use serac_values::text_types::{is_text, is_text_or_null};
 use serac_values::texts_as_intervals::parse_styled;
 use serac_values::texts_as_times::{is_relative, is_time, read_at};
+use serac_values::time_range::times_as;
 use serac_values::time_zones::Zone;
 use serac_values::wire::{
     Purpose, arrays_of_texts, dimensions, element_of, has_styled, is_list, styled_texts, type_with_texts, with_texts,
@@ -119,17 +121,23 @@ fn converted(values: &ArrayRef, to: &DataType, style: &TimeStyle, now: Option<i6
         return read_at(values, to, now, style);
     }
     if is_with_zone(to) {
-        let local = cast(values, &TIMESTAMP)?;
+        let local = times_as(values, &TIMESTAMP)?;
         let local = local.as_primitive::<TimestampMicrosecondType>();
-        let instant = |local| style.zone.instant(local).ok_or_else(out_of_range);
+        let instant = |local| match Infinity::of_micros(local) {
+            Some(_) => Ok(local),
+            None => style.zone.instant(local).ok_or_else(out_of_range),
+        };
         let instants = local.try_unary::<_, TimestampMicrosecondType, SqlError>(instant)?;
         return Ok(Arc::new(instants.with_timezone("UTC")));
     }
-    Ok(cast(&on_clocks(values, &style.zone)?, to)?)
+    times_as(&on_clocks(values, &style.zone)?, to)
 }
 
 /// The time after an interval, as clocks of a zone count days and months.
 pub(super) fn later(micros: i64, Parts { months, days, micros: time }: Parts, zone: &Zone) -> Option<i64> {
+    if Infinity::of_micros(micros).is_some() {
+        return Some(micros);
+    }
     let mut at = micros;
     if months != 0 {
         let months = IntervalMonthDayNano::new(months, 0, 0);
@@ -264,11 +272,11 @@ impl Styled {
             Kernel::Truncated => truncated_in(args, Some(zone)),
             Kernel::Ahead(_, unit, most) => {
                 let times = args.last().ok_or_else(out_of_range)?.as_primitive::<TimestampMicrosecondType>();
-                let ahead = |time| {
-                    let seconds = zone.of_utc(time) / 1_000_000;
-                    i32::try_from(seconds / unit % most).unwrap_or_default()
+                let ahead = |time| match Infinity::of_micros(time) {
+                    Some(_) => None,
+                    None => i32::try_from(zone.of_utc(time) / 1_000_000 / unit % most).ok(),
                 };
-                Ok(Arc::new(times.iter().map(|time| time.map(ahead)).collect::<Int32Array>()))
+                Ok(Arc::new(times.iter().map(|time| time.and_then(ahead)).collect::<Int32Array>()))
             }
             Kernel::Modified => modified_styled(args, self.style.intervals),
             _ => Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a function inside of another one is called by itself")),

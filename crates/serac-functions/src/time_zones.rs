@@ -7,6 +7,7 @@ use crate::sql_result::SqlResult;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringArray, TimestampMicrosecondArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, TimestampMicrosecondType};
+use serac_engine::Infinity;
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, Parts, intervals, is_interval};
 use serac_values::text_types::{is_text, is_text_or_null};
@@ -48,6 +49,9 @@ fn body(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
         let zone = &last.as_ref().expect("set above").1;
         let out_of_range = || SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
         let time = times.value(row);
+        if Infinity::of_micros(time).is_some() {
+            return Ok(Some(time));
+        }
         let moved = if is_local { zone.instant(time) } else { zone.local(time) };
         Ok(Some(moved.ok_or_else(out_of_range)?))
     };

@@ -1,5 +1,6 @@
-//! age, now, isfinite, make_timestamp, make_timestamptz and make_time; date_of_days (days), which
-//! is the date this many days after 1970-01-01.
+//! age, now, isfinite, make_timestamp, make_timestamptz and make_time; date_after (date, days), the
+//! date this many days later, days_between (date, date), the first less the second one, and
+//! frame_time, which refuses infinite times.
 
 use super::definition::{Definition, no_function};
 use super::intervals::ages;
@@ -8,9 +9,10 @@ use chrono::NaiveDate;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Date32Array, Int64Array, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{cast, try_binary};
 use datafusion::arrow::datatypes::{
-    DataType, Float64Type, Int32Type, Int64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    DataType, Date32Type, Float64Type, Int32Type, Int64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit,
+    TimestampMicrosecondType,
 };
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
@@ -20,6 +22,7 @@ use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use serac_engine::Infinity;
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals, is_interval};
 use serac_values::text_types::is_text_or_null;
@@ -90,6 +93,11 @@ fn parts_types(given: &[DataType], integers: usize, result: DataType) -> Option<
     (all && given.len() == types.len()).then_some((types, result))
 }
 
+/// An error of a kernel of Arrow.
+fn failed(error: SqlError) -> ArrowError {
+    ArrowError::from_external_error(error.into())
+}
+
 fn make_date(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let parts: Vec<_> = args.iter().map(|array| array.as_primitive::<Int32Type>()).collect();
     let day = |row: usize| -> SqlResult<Option<i32>> {
@@ -111,11 +119,15 @@ fn make_timestamp(args: &[ArrayRef]) -> SqlResult<TimestampMicrosecondArray> {
 /// 2000, from which PostgreSQL counts, or from midnight.
 fn time_rounded(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     const MICROS_TO_2000: i64 = 946_684_800_000_000;
-    let epoch = if matches!(args[0].data_type(), DataType::Timestamp(..)) { MICROS_TO_2000 } else { 0 };
+    let is_of_timestamps = matches!(args[0].data_type(), DataType::Timestamp(..));
+    let epoch = if is_of_timestamps { MICROS_TO_2000 } else { 0 };
     let digits = args[1].as_primitive::<Int64Type>();
     let micros = cast(&args[0], &DataType::Int64)?;
     let rounded = micros.as_primitive::<Int64Type>().iter().zip(digits).map(|(micros, digits)| {
         let (micros, digits) = micros.zip(digits)?;
+        if is_of_timestamps && Infinity::of_micros(micros).is_some() {
+            return Some(micros);
+        }
         let unit = 10i64.pow(6 - digits.clamp(0, 6) as u32);
         let since = micros.checked_sub(epoch)?;
         let half = if since < 0 { -unit / 2 } else { unit / 2 };
@@ -128,6 +140,12 @@ fn time_rounded(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
 fn date_bin(args: &[ArrayRef]) -> SqlResult<ArrayRef> {
     let wrong = |message: &'static str| SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, message);
     let bin = |width: IntervalMonthDayNano, time: i64, origin: i64| {
+        if Infinity::of_micros(time).is_some() {
+            return Ok(time);
+        }
+        if Infinity::of_micros(origin).is_some() {
+            return Err(wrong("origin out of range"));
+        }
         let Parts { months, days, micros } = Parts::of(width);
         if months != 0 {
             let message = "timestamps cannot be binned into intervals containing months or years";
@@ -163,14 +181,48 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         body: date_bin,
     },
     Definition {
-        name: "date_of_days",
-        types: |given| (*given == [DataType::Int64]).then(|| (vec![DataType::Int64], DataType::Date32)),
+        name: "date_after",
+        types: |given| match given {
+            [DataType::Date32, DataType::Int64] => Some((given.to_vec(), DataType::Date32)),
+            _ => None,
+        },
         body: |args| {
-            let date = |days: i64| i32::try_from(days).ok().filter(|days| DATES.contains(days));
-            let out_of_range = || ArrowError::from_external_error(time_out_of_range("date").into());
-            let days = args[0].as_primitive::<Int64Type>();
-            let dates: Date32Array = days.try_unary(|days| date(days).ok_or_else(out_of_range))?;
-            Ok(Arc::new(dates))
+            let later = |date: i32, days: i64| {
+                if Infinity::of_days(date).is_some() {
+                    return Ok(date);
+                }
+                let later = i64::from(date).checked_add(days).and_then(|days| i32::try_from(days).ok());
+                later.filter(|days| DATES.contains(days)).ok_or_else(|| failed(time_out_of_range("date")))
+            };
+            let (dates, days) = (args[0].as_primitive::<Date32Type>(), args[1].as_primitive::<Int64Type>());
+            Ok(Arc::new(try_binary::<_, _, _, Date32Type>(dates, days, later)?))
+        },
+    },
+    Definition {
+        name: "days_between",
+        types: |given| match given {
+            [DataType::Date32, DataType::Date32] => Some((given.to_vec(), DataType::Int32)),
+            _ => None,
+        },
+        body: |args| {
+            let days = |date: i32, other: i32| match (Infinity::of_days(date), Infinity::of_days(other)) {
+                (None, None) => Ok(date.wrapping_sub(other)),
+                _ => Err(failed(SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "cannot subtract infinite dates"))),
+            };
+            let [dates, others] = [&args[0], &args[1]].map(|dates| dates.as_primitive::<Date32Type>());
+            Ok(Arc::new(try_binary::<_, _, _, Int32Type>(dates, others, days)?))
+        },
+    },
+    Definition {
+        // The keys of a frame's bounds are sums of intervals and times, which are finite.
+        name: "frame_time",
+        types: |given| matches!(given, [DataType::Timestamp(..)]).then(|| (given.to_vec(), given[0].clone())),
+        body: |args| {
+            let times = args[0].as_primitive::<TimestampMicrosecondType>();
+            match times.iter().flatten().any(|micros| Infinity::of_micros(micros).is_some()) {
+                true => Err(SqlError::unsupported("an infinite time in a frame of RANGE with an offset")),
+                false => Ok(args[0].clone()),
+            }
         },
     },
     Definition {
@@ -235,14 +287,24 @@ pub(super) static DEFINITIONS: &[Definition] = &[
         body: time_rounded,
     },
     Definition {
-        // No date, time or interval is infinite here.
+        // No interval is infinite here.
         name: "isfinite",
         types: |given| {
             let of_time = |t: &DataType| is_interval(t) || matches!(t, DataType::Date32 | DataType::Timestamp(..));
             matches!(given, [t] if of_time(t)).then(|| (given.to_vec(), DataType::Boolean))
         },
         body: |args| {
-            Ok(Arc::new((0..args[0].len()).map(|row| args[0].is_valid(row).then_some(true)).collect::<BooleanArray>()))
+            Ok(Arc::new(match args[0].data_type() {
+                DataType::Date32 => {
+                    let dates = args[0].as_primitive::<Date32Type>();
+                    BooleanArray::from_unary(dates, |days| Infinity::of_days(days).is_none())
+                }
+                DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                    let times = args[0].as_primitive::<TimestampMicrosecondType>();
+                    BooleanArray::from_unary(times, |micros| Infinity::of_micros(micros).is_none())
+                }
+                _ => (0..args[0].len()).map(|row| args[0].is_valid(row).then_some(true)).collect(),
+            }))
         },
     },
 ];
@@ -317,8 +379,10 @@ pub(super) fn on_clocks(times: &ArrayRef, zone: &Zone) -> SqlResult<ArrayRef> {
     let micros = cast(times, &with_zone())?;
     let micros = micros.as_primitive::<TimestampMicrosecondType>();
     let out_of_range = || SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range");
-    let shown =
-        micros.try_unary::<_, TimestampMicrosecondType, SqlError>(|time| zone.local(time).ok_or_else(out_of_range));
+    let shown = micros.try_unary::<_, TimestampMicrosecondType, SqlError>(|time| match Infinity::of_micros(time) {
+        Some(_) => Ok(time),
+        None => zone.local(time).ok_or_else(out_of_range),
+    });
     Ok(Arc::new(shown?))
 }
 

@@ -7,6 +7,7 @@ use chrono::{DateTime, Datelike, Days, NaiveDate};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNano, TimeUnit};
+use serac_engine::Infinity;
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, MICROS_PER_DAY, Parts, intervals};
 use serac_values::text_types::{is_text, is_text_or_null};
@@ -151,6 +152,11 @@ pub(super) fn truncated_in(args: &[ArrayRef], zone: Option<&Zone>) -> Result<Arr
     let mut last: Option<(&str, Part)> = None;
     let mut begins = Vec::with_capacity(micros.len());
     for (row, (name, time)) in names.iter().zip(micros).enumerate() {
+        if !is_of_day && time.is_some_and(|time| Infinity::of_micros(time).is_some()) {
+            let is_known = name.is_some() && zones.is_none_or(|zones| zones.is_valid(row));
+            begins.push(time.filter(|_| is_known));
+            continue;
+        }
         let zone_name = zones.map(|zones| zones.is_valid(row).then(|| zones.value(row)));
         let (Some(name), Some(time), false) = (name, time, zone_name == Some(None)) else {
             begins.push(None);

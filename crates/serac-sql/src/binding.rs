@@ -36,15 +36,15 @@ use datafusion::logical_expr::{
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, ColumnOrigin, Definition, DefinitionText, Environment,
-    FileCall, Generation, IndexPart, OutputColumn, Place, Relation, StatementError, Target, UniqueIndex, arrow_type,
-    dimensions, is_registered, of_dimensions, type_of_arrow,
+    FileCall, Generation, IndexPart, OutputColumn, Place, Relation, StatementError, Target, TimeField, UniqueIndex,
+    arrow_type, dimensions, is_registered, of_dimensions, type_of_arrow,
 };
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
 use serac_engine::json_text::check as check_document;
 use serac_engine::security::Columns;
 use serac_engine::{DEFAULT_SCHEMA, EngineError, Table};
-use serac_functions::{StyledFunctions, cast_of_text, cast_value};
+use serac_functions::{StyledFunctions, cast_of_text, cast_value, is_endless_part};
 use serac_parser::tree::{Expr as Tree, Name, Query, Span, StatementKind, TypeName};
 use serac_pg::{ArrayText, ModifiedType, Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
@@ -893,14 +893,14 @@ impl Environment for InSession<'_> {
         self.scalar(name).filter(|_| is_known)
     }
 
-    fn date_part(&self, field: &str, is_extract: bool) -> Option<(Arc<ScalarUDF>, Option<String>)> {
-        let (name, part) = serac_functions::date_part_function(field, is_extract);
+    fn date_part(&self, field: &str, is_extract: bool) -> Option<TimeField> {
+        let (name, argument) = serac_functions::date_part_function(field, is_extract);
         let function = self.names.scalar(name)?;
         let function = match &self.style {
-            Some(style) => style.date_part(part.as_deref(), function),
+            Some(style) => style.date_part(argument.as_deref(), function),
             None => function,
         };
-        Some((function, part))
+        Some(TimeField { function, argument, is_endless: is_endless_part(field) })
     }
 
     fn cast_by_settings(

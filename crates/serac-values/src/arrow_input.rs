@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(given(&unused).unwrap().as_string::<i32>().value(0), "a");
         assert!(given(&words.slice(0, 1)).is_ok());
         for column in [
-            Arc::new(Date32Array::from(vec![i32::MAX])) as ArrayRef,
+            Arc::new(Date32Array::from(vec![i32::MAX - 1])) as ArrayRef,
             Arc::new(Time64MicrosecondArray::from(vec![-1])),
             Arc::new(Time64MicrosecondArray::from(vec![86_400_000_000])),
         ] {

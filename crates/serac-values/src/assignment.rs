@@ -6,6 +6,7 @@ use crate::hex::bytes_of_digits;
 use crate::text_types::{is_text, is_text_or_null};
 use crate::texts_as_intervals::interval as read_interval;
 use crate::texts_as_times::read as read_times;
+use crate::time_range::{is_conversion_of_times, times_as};
 use crate::type_names::name_of;
 use crate::wire::as_told;
 use datafusion::arrow::array::{
@@ -373,6 +374,9 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
         let interval = |micros: i64| IntervalMonthDayNano::new(0, 0, micros * 1_000);
         let times = array.as_primitive::<Time64MicrosecondType>();
         return Ok(Arc::new(times.unary::<_, IntervalMonthDayNanoType>(interval)));
+    }
+    if is_conversion_of_times(array.data_type(), &target) {
+        return times_as(array, &target).map_err(of_column);
     }
     // Fractions are rounded, not cut, on their way into integers.
     let rounded;

@@ -7,7 +7,7 @@
 //! A session's settings give the order of a date's numbers, and the zone of a time without one.
 //!
 //! `now`, `today` and their like mean the time at which the transaction began, which the planner
-//! knows: they are read in constants alone. Infinity has no value here.
+//! knows: they are read in constants alone.
 
 use crate::error::SqlError;
 use crate::time_range::{DATES, TIMES, TIMESTAMPS};
@@ -18,6 +18,7 @@ use chrono::{DateTime, Days, NaiveDate};
 use datafusion::arrow::array::{ArrayRef, AsArray, Date32Array, Time64MicrosecondArray, TimestampMicrosecondArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Date32Type, TimeUnit};
+use serac_engine::Infinity;
 use std::sync::Arc;
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
@@ -37,7 +38,6 @@ enum Wrong {
     Zone(String),
     /// The text depends on the time of reading.
     Relative,
-    Infinite,
 }
 
 type Step<T = ()> = std::result::Result<T, Wrong>;
@@ -61,6 +61,12 @@ struct Written {
     date: NaiveDate,
     micros: i64,
     zone: Option<Zone>,
+}
+
+/// The content of a text: a time or an infinite one.
+enum Moment {
+    Finite(Written),
+    Infinite(Infinity),
 }
 
 struct Reader<'s> {
@@ -582,16 +588,19 @@ impl<'s> Reader<'s> {
     }
 }
 
-fn parse(text: &str, now: Option<i64>, style: &TimeStyle) -> Step<Written> {
+fn parse(text: &str, now: Option<i64>, style: &TimeStyle) -> Step<Moment> {
     let words = words(text).ok_or(Wrong::Syntax)?;
     let mut reader = Reader::new(style, now);
     match reader.read(&words, false)? {
         None => {}
         Some(Named::Epoch) => {
             let date = DateTime::UNIX_EPOCH.date_naive();
-            return Ok(Written { date, micros: 0, zone: Some(Zone::of_micros(0)) });
+            return Ok(Moment::Finite(Written { date, micros: 0, zone: Some(Zone::of_micros(0)) }));
         }
-        Some(_) => return Err(Wrong::Infinite),
+        Some(Named::Infinity) => return Ok(Moment::Infinite(Infinity::Plus)),
+        Some(Named::MinusInfinity) => return Ok(Moment::Infinite(Infinity::Minus)),
+        // The other words are parts of a date or a time.
+        Some(_) => return Err(Wrong::Syntax),
     }
     if reader.filled & DATE != DATE {
         return Err(Wrong::Syntax);
@@ -601,7 +610,7 @@ fn parse(text: &str, now: Option<i64>, style: &TimeStyle) -> Step<Written> {
     if reader.is_relative && now.is_none() {
         return Err(Wrong::Relative);
     }
-    Ok(Written { date, micros, zone: reader.zone })
+    Ok(Moment::Finite(Written { date, micros, zone: reader.zone }))
 }
 
 impl Written {
@@ -721,7 +730,6 @@ pub fn read_at(
             format!("invalid input syntax for type {name}: \"{text}\""),
         ),
         Wrong::Relative => SqlError::unsupported(format!("the {name} \"{text}\" in what is no constant of that type")),
-        Wrong::Infinite => SqlError::unsupported(format!("the infinite {name} \"{text}\"")),
     };
     let texts = texts.as_string_view().iter();
     if matches!(wanted, DataType::Time64(_)) {
@@ -731,7 +739,10 @@ pub fn read_at(
     }
     if *wanted == DataType::Date32 {
         let days = |text: &str| -> std::result::Result<i32, SqlError> {
-            let written = parse(text, now, style).map_err(|wrong| error(wrong, text))?;
+            let written = match parse(text, now, style).map_err(|wrong| error(wrong, text))? {
+                Moment::Finite(written) => written,
+                Moment::Infinite(infinity) => return Ok(infinity.days()),
+            };
             let days = Some(Date32Type::from_naive_date(written.date)).filter(|days| DATES.contains(days));
             days.ok_or_else(|| {
                 SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\""))
@@ -744,7 +755,10 @@ pub fn read_at(
         return Err(SqlError::unsupported(format!("reading texts as {wanted}")));
     };
     let micros = |text: &str| -> std::result::Result<i64, SqlError> {
-        let written = parse(text, now, style).map_err(|wrong| error(wrong, text))?;
+        let written = match parse(text, now, style).map_err(|wrong| error(wrong, text))? {
+            Moment::Finite(written) => written,
+            Moment::Infinite(infinity) => return Ok(infinity.micros()),
+        };
         let micros = if zone.is_some() { written.instant(&style.zone) } else { written.clock() };
         let micros = micros.map_err(|wrong| error(wrong, text))?;
         let micros = Some(micros).filter(|micros| TIMESTAMPS.contains(micros));
@@ -772,7 +786,8 @@ mod tests {
         // 2020-02-03 04:05:06
         let now = Some(1_580_702_706_000_000);
         match parse(text, now, TimeStyle::usual()) {
-            Ok(written) => {
+            Ok(Moment::Infinite(infinity)) => infinity.name().into(),
+            Ok(Moment::Finite(written)) => {
                 let time = DateTime::from_timestamp_micros(written.clock().unwrap()).unwrap().naive_utc();
                 let ahead =
                     written.zone.as_ref().map(|zone| zone.of_local(time.and_utc().timestamp_micros()) / 1_000_000);
@@ -783,7 +798,6 @@ mod tests {
             Err(Wrong::MonthOrDay) => "month or day".into(),
             Err(Wrong::Displacement | Wrong::Zone(_)) => "zone".into(),
             Err(Wrong::Relative) => "relative".into(),
-            Err(Wrong::Infinite) => "infinite".into(),
         }
     }
 
@@ -827,8 +841,11 @@ mod tests {
             ("tomorrow 10:00", "2020-02-04 10:00:00 None"),
             ("now", "2020-02-03 04:05:06 Some(0)"),
             ("epoch", "1970-01-01 00:00:00 Some(0)"),
-            ("infinity", "infinite"),
-            ("-infinity", "infinite"),
+            (" Infinity", "infinity"),
+            ("-infinity", "-infinity"),
+            ("infinity 10:00", "syntax"),
+            ("+infinity", "syntax"),
+            ("inf", "syntax"),
             ("2020-01-31 10:00+16", "zone"),
             ("2020-02-30", "range"),
             ("2020-01-31 25:00", "range"),
@@ -843,6 +860,7 @@ mod tests {
             assert_eq!(shown(text), meaning, "{text:?}");
         }
         assert_eq!(parse("today", None, TimeStyle::usual()).err(), Some(Wrong::Relative));
+        assert_eq!(parse_time("infinity", None, TimeStyle::usual()), Err(Wrong::Syntax));
         assert!(is_relative("Tomorrow 10:00") && !is_relative("2020-01-31"));
     }
 

@@ -226,8 +226,6 @@ pub const MESSAGES: &[(&str, &str)] = &[
     ("numeric: \"nan\"", "NaN and infinity of NUMERIC"),
     ("numeric: \"inf", "NaN and infinity of NUMERIC"),
     ("numeric: \"-inf", "NaN and infinity of NUMERIC"),
-    (": \"infinity\"", "infinite times"),
-    (": \"-infinity\"", "infinite times"),
     (" bc\"", "years before 1"),
     ("backreferences are not supported", "regular expressions that go back or look around"),
     ("singlequotedbytestringliteral", "bit strings"),

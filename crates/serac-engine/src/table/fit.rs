@@ -6,6 +6,7 @@
 
 use crate::catalog::definition::{ColumnDefinition, SqlType};
 use crate::error::{EngineError, Result};
+use crate::infinity::Infinity;
 use crate::json::{normal_documents, normalized};
 use crate::json_text::{check, check_documents};
 use crate::table::Table;
@@ -136,6 +137,7 @@ impl SqlType {
         let Some(digits) = self.length.filter(|digits| *digits < 6) else { return Some(micros) };
         let (from, end) = match self.column_type {
             ColumnType::Time => (0, 86_400_000_000),
+            ColumnType::Timestamp { .. } if Infinity::of_micros(micros).is_some() => return Some(micros),
             ColumnType::Timestamp { .. } => (YEAR_2000, i64::MAX),
             _ => return Some(micros),
         };

@@ -23,6 +23,7 @@ use datafusion::functions::utils::make_scalar_function;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use numbers::{Number, NumberPattern};
 use pattern::{Piece, parse};
+use serac_engine::Infinity;
 use serac_numeric::Numeric;
 use serac_values::SqlError;
 use serac_values::intervals::{INTERVAL, Parts, intervals, is_interval};
@@ -210,7 +211,12 @@ impl FormatFunction {
                 let reading = || has_zone.then(|| self.zone.reading(instants.value(row)));
                 Ok(write::write(parts, time_at(times, row)?, &reading))
             };
-            let texts = each(&given, patterns, pieces, text)?;
+            // An infinite time has no text in a pattern.
+            let finite = times.unary_opt::<_, TimestampMicrosecondType>(|time| match Infinity::of_micros(time) {
+                Some(_) => None,
+                None => Some(time),
+            });
+            let texts = each(&(Arc::new(finite) as ArrayRef), patterns, pieces, text)?;
             return Ok(Arc::new(texts.into_iter().collect::<StringArray>()));
         }
         let given = cast(&args[0], &DataType::Utf8View)?;
@@ -234,10 +240,16 @@ impl FormatFunction {
 }
 
 fn from_seconds(seconds: &Float64Array) -> std::result::Result<TimestampMicrosecondArray, SqlError> {
-    let micros = seconds.iter().map(|seconds| match seconds.map(|seconds| (seconds * 1e6).round()) {
-        Some(micros) if micros.abs() < 9e18 => Ok(Some(micros as i64)),
-        Some(_) => Err(SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range")),
+    let wrong = |message| Err(SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, message));
+    let micros = seconds.iter().map(|seconds| match seconds {
         None => Ok(None),
+        Some(f64::INFINITY) => Ok(Some(Infinity::Plus.micros())),
+        Some(f64::NEG_INFINITY) => Ok(Some(Infinity::Minus.micros())),
+        Some(seconds) if seconds.is_nan() => wrong("timestamp cannot be NaN"),
+        Some(seconds) => match (seconds * 1e6).round() {
+            micros if micros.abs() < 9e18 => Ok(Some(micros as i64)),
+            _ => wrong("timestamp out of range"),
+        },
     });
     micros.collect()
 }

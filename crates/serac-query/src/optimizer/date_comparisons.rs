@@ -10,7 +10,8 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, lit};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
-use serac_functions::rewrite_typed;
+use serac_engine::Infinity;
+use serac_functions::{operand_of_cast, rewrite_typed};
 use std::cell::Cell;
 
 /// Compares dates with constants as dates.
@@ -20,7 +21,10 @@ pub struct DateComparisons;
 fn is_comparison(expr: &Expr) -> bool {
     use Operator::{Gt, GtEq, Lt, LtEq};
     matches!(expr, Expr::BinaryExpr(BinaryExpr { left, op: Lt | LtEq | Gt | GtEq | Operator::Eq, right })
-        if matches!((&**left, &**right), (Expr::Cast(_), Expr::Literal(..)) | (Expr::Literal(..), Expr::Cast(_))))
+    if match (&**left, &**right) {
+        (time, Expr::Literal(..)) | (Expr::Literal(..), time) => operand_of_cast(time).is_some(),
+        _ => false,
+    })
 }
 
 /// The day of a time, and whether the time is its beginning.
@@ -29,6 +33,9 @@ fn day(time: &ScalarValue) -> Option<(i32, bool)> {
     let (ticks, per_second) = match time {
         ScalarValue::TimestampSecond(Some(ticks), _) => (*ticks, 1),
         ScalarValue::TimestampMillisecond(Some(ticks), _) => (*ticks, 1_000),
+        ScalarValue::TimestampMicrosecond(Some(ticks), _) if let Some(infinity) = Infinity::of_micros(*ticks) => {
+            return Some((infinity.days(), true));
+        }
         ScalarValue::TimestampMicrosecond(Some(ticks), _) => (*ticks, 1_000_000),
         ScalarValue::TimestampNanosecond(Some(ticks), _) => (*ticks, 1_000_000_000),
         _ => return None,
@@ -41,12 +48,12 @@ fn day(time: &ScalarValue) -> Option<(i32, bool)> {
 fn of_dates(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else { return None };
     let (cast, op, time) = match (&**left, &**right) {
-        (Expr::Cast(cast), Expr::Literal(time, _)) => (cast, *op, time),
-        (Expr::Literal(time, _), Expr::Cast(cast)) => (cast, op.swap()?, time),
+        (cast, Expr::Literal(time, _)) => (cast, *op, time),
+        (Expr::Literal(time, _), cast) => (cast, op.swap()?, time),
         _ => return None,
     };
-    let is_time = matches!(cast.field.data_type(), DataType::Timestamp(..));
-    if !is_time || cast.expr.get_type(schema).ok()? != DataType::Date32 {
+    let (date, to) = operand_of_cast(cast)?;
+    if !matches!(to, DataType::Timestamp(..)) || date.get_type(schema).ok()? != DataType::Date32 {
         return None;
     }
     let (day, begins) = day(time)?;
@@ -56,8 +63,8 @@ fn of_dates(expr: &Expr, schema: &DFSchema) -> Option<Expr> {
         (Operator::GtEq, false) => Operator::Gt,
         _ => return None,
     };
-    let date = Box::new(lit(ScalarValue::Date32(Some(day))));
-    Some(Expr::BinaryExpr(BinaryExpr { left: cast.expr.clone(), op, right: date }))
+    let right = Box::new(lit(ScalarValue::Date32(Some(day))));
+    Some(Expr::BinaryExpr(BinaryExpr { left: Box::new(date.clone()), op, right }))
 }
 
 impl OptimizerRule for DateComparisons {

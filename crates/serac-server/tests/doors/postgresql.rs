@@ -167,10 +167,26 @@ async fn binary_times_and_dates_out_of_range_are_refused() {
     let day = |days: i32| days.to_be_bytes().to_vec();
     let long = |micros: i64| micros.to_be_bytes().to_vec();
     let bad = [
-        ("d", vec![day(i32::MAX), day(i32::MIN), day(2_145_031_949), day(-2_451_546)]),
+        ("d", vec![day(i32::MAX - 1), day(i32::MIN + 1), day(2_145_031_949), day(-2_451_546)]),
         ("m", vec![long(-1), long(86_400_000_001), long(i64::MAX), long(i64::MIN)]),
-        ("s", vec![long(i64::MAX), long(i64::MIN), long(9_223_371_331_200_000_000), long(-211_813_488_000_000_001)]),
-        ("z", vec![long(i64::MAX), long(i64::MIN), long(9_223_371_331_200_000_000), long(-211_813_488_000_000_001)]),
+        (
+            "s",
+            vec![
+                long(i64::MAX - 1),
+                long(i64::MIN + 1),
+                long(9_223_371_331_200_000_000),
+                long(-211_813_488_000_000_001),
+            ],
+        ),
+        (
+            "z",
+            vec![
+                long(i64::MAX - 1),
+                long(i64::MIN + 1),
+                long(9_223_371_331_200_000_000),
+                long(-211_813_488_000_000_001),
+            ],
+        ),
     ];
     for (column, values) in bad {
         for value in values {
@@ -179,13 +195,23 @@ async fn binary_times_and_dates_out_of_range_are_refused() {
             assert!(answer.contains(&"22008".to_owned()), "{column} {value:?}: {answer:?}");
         }
     }
-    for (column, value) in [("d", day(0)), ("m", long(86_399_999_999)), ("s", long(0)), ("z", long(-1))] {
+    // The extremes are the infinite times.
+    let good = [
+        ("d", day(0)),
+        ("d", day(i32::MAX)),
+        ("m", long(86_399_999_999)),
+        ("s", long(0)),
+        ("s", long(i64::MIN)),
+        ("z", long(-1)),
+        ("z", long(i64::MAX)),
+    ];
+    for (column, value) in good {
         let insert = parse("", &format!("INSERT INTO t ({column}) VALUES ($1)"));
         let answer = client.told(&[insert, bind_binary(&value), execute("", 0), sync()]).await;
         assert!(answer.contains(&"INSERT 0 1".to_owned()), "{column} {value:?}: {answer:?}");
     }
     let answer = client.run("SELECT count(*), max(d::text), max(m::text) FROM t").await;
-    assert_eq!(answer[1], "4|2000-01-01|23:59:59.999999");
+    assert_eq!(answer[1], "7|infinity|23:59:59.999999");
     served.end().await;
 }
 

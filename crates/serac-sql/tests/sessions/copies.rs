@@ -65,9 +65,10 @@ async fn what_goes_out_comes_in_again() {
         "'\"\"'",
     ];
     for (id, text) in texts.iter().enumerate() {
-        let rest = match id % 3 {
+        let rest = match id % 4 {
             0 => "true, 1.5, 0.1, '2020-02-29', '2020-02-29 12:34:56.789', '\\x00ff', -9223372036854775807, 1.500",
             1 => "false, -0.001, -1e300, '0001-01-01', '9999-12-31 00:00:00', '\\x', 0, 'NaN'",
+            2 => "true, 2, 'Infinity', '-infinity', 'infinity', NULL, 1, 'Infinity'",
             _ => "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL",
         };
         session.execute(&format!("INSERT INTO t VALUES ({id}, {text}, {rest})")).await.unwrap();

@@ -5,13 +5,13 @@ use super::encode::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
 use super::types::{CHAR, OID, TEXT, VOID, of_oid};
 use crate::assignment::{assign, is_lost_float, parse_bool};
 use crate::error::{Result, SqlError};
-use crate::time_range::{DATES, TIMES, TIMESTAMPS, time_out_of_range};
+use crate::time_range::{TIMES, is_date, is_timestamp, time_out_of_range};
 use crate::type_names::element_type;
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use datafusion::common::ScalarValue;
-use serac_engine::EngineError;
 use serac_engine::json_text::check;
 use serac_engine::values::{OwnedValue, array_of, value_at};
+use serac_engine::{EngineError, Infinity};
 use serac_numeric::Numeric;
 use serac_pg::char_text::char_of_text;
 use serac_storage::{ColumnType, Value};
@@ -362,8 +362,9 @@ pub fn of_binary(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
         ColumnType::Float32 => Value::Float32(f32::from_be_bytes(exactly(bytes, column_type)?)),
         ColumnType::Float64 => Value::Float64(f64::from_be_bytes(exactly(bytes, column_type)?)),
         ColumnType::Date => {
-            let days = i32::from_be_bytes(exactly(bytes, column_type)?).checked_add(EPOCH_DAYS);
-            let days = days.filter(|days| DATES.contains(days));
+            let days = i32::from_be_bytes(exactly(bytes, column_type)?);
+            let days = if Infinity::of_days(days).is_some() { Some(days) } else { days.checked_add(EPOCH_DAYS) };
+            let days = days.filter(|days| is_date(*days));
             Value::Int32(days.ok_or_else(|| time_out_of_range("date"))?)
         }
         ColumnType::Time => {
@@ -371,8 +372,10 @@ pub fn of_binary(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
             Value::Int64(micros.ok_or_else(|| time_out_of_range("time"))?)
         }
         ColumnType::Timestamp { .. } => {
-            let micros = i64::from_be_bytes(exactly(bytes, column_type)?).checked_add(EPOCH_MICROS);
-            let micros = micros.filter(|micros| TIMESTAMPS.contains(micros));
+            let micros = i64::from_be_bytes(exactly(bytes, column_type)?);
+            let is_infinite = Infinity::of_micros(micros).is_some();
+            let micros = if is_infinite { Some(micros) } else { micros.checked_add(EPOCH_MICROS) };
+            let micros = micros.filter(|micros| is_timestamp(*micros));
             Value::Int64(micros.ok_or_else(|| time_out_of_range("timestamp"))?)
         }
         ColumnType::Interval => {

@@ -2,7 +2,7 @@
 
 use crate::time_style::{DateFormat, DateOrder, IntervalStyle, TimeStyle};
 use serac_engine::float_text::{write_double, write_real};
-use serac_engine::values::format_uuid;
+use serac_engine::values::{format_uuid, infinity_of};
 use serac_numeric::Numeric;
 use serac_storage::{ColumnType, Value};
 use std::io::Write;
@@ -301,6 +301,7 @@ fn write_styled_time(out: &mut Vec<u8>, micros: i64, has_zone: bool, style: &Tim
 /// Writes the text of a value that is not NULL, in the form that a session's settings ask for.
 pub fn write_styled_text(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType, style: &TimeStyle) {
     match (column_type, value) {
+        _ if let Some(infinity) = infinity_of(value, column_type) => out.extend_from_slice(infinity.name().as_bytes()),
         (ColumnType::Date, value) => {
             if write_styled_date(out, integer(value) as i64, style) {
                 out.extend_from_slice(b" BC");
@@ -338,6 +339,7 @@ pub fn write_document_text(out: &mut Vec<u8>, value: Value<'_>, column_type: Col
     };
     match (column_type, value) {
         (ColumnType::Date, value) => write_text(out, value, ColumnType::Date),
+        _ if infinity_of(value, column_type).is_some() => write_text(out, value, column_type),
         (ColumnType::Timestamp { utc }, value) => iso(utc, integer(value) as i64, out),
         (column_type, value) => write_styled_text(out, value, column_type, style),
     }
@@ -369,6 +371,7 @@ pub fn write_text(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType) 
         },
         (_, Value::Bytes(text)) => out.extend_from_slice(text),
         (ColumnType::Decimal { scale, .. }, value) => write_decimal(out, integer(value), scale.max(0) as usize),
+        _ if let Some(infinity) = infinity_of(value, column_type) => out.extend_from_slice(infinity.name().as_bytes()),
         (ColumnType::Date, value) => {
             if write_date(out, integer(value) as i64) {
                 out.extend_from_slice(b" BC");
@@ -441,10 +444,11 @@ pub fn write_binary(out: &mut Vec<u8>, value: Value<'_>, column_type: ColumnType
         }
         (_, Value::Bytes(bytes)) => out.extend_from_slice(bytes),
         (ColumnType::Decimal { scale, .. }, value) => put_numeric(out, integer(value), scale.max(0) as usize),
-        (ColumnType::Date, value) => {
+        // PostgreSQL's infinite times are those of the same bits, too.
+        (ColumnType::Date, value) if infinity_of(value, column_type).is_none() => {
             out.extend_from_slice(&(integer(value) as i32).saturating_sub(EPOCH_DAYS).to_be_bytes());
         }
-        (ColumnType::Timestamp { .. }, value) => {
+        (ColumnType::Timestamp { .. }, value) if infinity_of(value, column_type).is_none() => {
             out.extend_from_slice(&(integer(value) as i64).saturating_sub(EPOCH_MICROS).to_be_bytes());
         }
         (ColumnType::Interval, value) => {
@@ -595,5 +599,24 @@ mod tests {
     fn binary_times_count_from_the_year_2000() {
         assert_eq!(binary(Value::Int32(EPOCH_DAYS), ColumnType::Date), [0; 4]);
         assert_eq!(binary(Value::Int64(EPOCH_MICROS + 1), ColumnType::Timestamp { utc: true }), 1i64.to_be_bytes());
+    }
+
+    #[test]
+    fn infinite_times_are_words_and_the_ends_of_their_types() {
+        let (day, time) = (ColumnType::Date, ColumnType::Timestamp { utc: true });
+        assert_eq!(text(Value::Int32(i32::MAX), day), "infinity");
+        assert_eq!(text(Value::Int64(i64::MIN), time), "-infinity");
+        let zone = crate::time_zones::Zone::of_full_name("America/New_York").unwrap();
+        let style = TimeStyle { zone, format: DateFormat::German, ..TimeStyle::default() };
+        for write in [write_styled_text, write_document_text] {
+            let mut out = Vec::new();
+            write(&mut out, Value::Int32(i32::MIN), day, &style);
+            write(&mut out, Value::Int64(i64::MAX), time, &style);
+            assert_eq!(out, b"-infinityinfinity");
+        }
+        assert_eq!(binary(Value::Int32(i32::MIN), day), i32::MIN.to_be_bytes());
+        assert_eq!(binary(Value::Int64(i64::MAX), time), i64::MAX.to_be_bytes());
+        let read = crate::wire::decode::of_binary(&i64::MAX.to_be_bytes(), time).unwrap();
+        assert_eq!(read, serac_engine::values::OwnedValue::Fixed(Value::Int64(i64::MAX)));
     }
 }
