@@ -2,7 +2,7 @@
 //! can say which row is wrong or missing.
 
 use crate::catalog::Catalog;
-use crate::constraint::end_key::key_at;
+use crate::constraint::end_key::{key_at, types_of};
 use crate::error::Result;
 use crate::table::{Table, TableIndex};
 use serac_storage::{BlockNo, RowBuffer, RowId, Snapshot, Value};
@@ -30,7 +30,8 @@ pub(crate) fn violations(catalog: &Catalog, snapshot: &Snapshot) -> Result<Vec<S
             let parent = catalog.table(&foreign_key.parent_schema, &foreign_key.parent_table)?;
             let parents = parent.index_for_key(&foreign_key.parent_columns);
             let is_orphan = |key: &[u8], values: &[Value<'_>]| {
-                let key = key_at(parent, &foreign_key.parent_columns, key, || values.iter().copied());
+                let types = types_of(table, &foreign_key.columns);
+                let key = key_at(parent, &foreign_key.parent_columns, key, || values.iter().copied(), types);
                 key.is_none_or(|key| parents.entries.rows(&key).is_empty())
             };
             let rows = count(table, table.index_of_foreign_key(i), snapshot, is_orphan)?;

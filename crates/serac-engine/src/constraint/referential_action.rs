@@ -7,7 +7,7 @@
 //! not see are no concern here: their pins made the parent's change a conflict.
 
 use crate::catalog::definition::{ColumnDefinition, ReferentialAction};
-use crate::constraint::end_key::as_kept;
+use crate::constraint::end_key::{converted, types_of};
 use crate::constraint::pending::PendingAction;
 use crate::error::{EngineError, Result};
 use crate::table::Table;
@@ -27,8 +27,6 @@ struct ChildrenUpdate {
 
 /// A value as the column keeps it.
 fn fit<'v>(table: &Table, column: &ColumnDefinition, value: Value<'v>) -> Result<Value<'v>> {
-    let out_of_range = || EngineError::OutOfRange { sql_type: column.sql_type.to_string() };
-    let value = as_kept(value, column.sql_type.column_type).ok_or_else(out_of_range)?;
     match (value, column.sql_type.length) {
         (Value::Null, _) if !column.nullable => Err(table.null_in(&column.name)),
         (Value::Int64(micros), Some(_)) => match column.sql_type.rounded(micros) {
@@ -89,9 +87,17 @@ impl Transaction {
         action: ReferentialAction,
         new_key: Option<Vec<OwnedValue>>,
     ) -> Result<Arc<[OwnedValue]>> {
-        let columns = &child.definition.foreign_keys[foreign_key].columns;
+        let definition = &child.definition.foreign_keys[foreign_key];
+        let columns = &definition.columns;
         if let (ReferentialAction::Cascade, Some(new_key)) = (action, new_key) {
-            return Ok(new_key.into());
+            let parent = self.catalog.table(&definition.parent_schema, &definition.parent_table)?;
+            let given = new_key.iter().zip(types_of(parent, &definition.parent_columns)).zip(columns);
+            let kept = given.map(|((value, from), &c)| {
+                let column = &child.definition.columns[c];
+                let out_of_range = || EngineError::OutOfRange { sql_type: column.sql_type.to_string() };
+                converted(&value.as_value(), from, column.sql_type.column_type).ok_or_else(out_of_range)
+            });
+            return kept.collect();
         }
         columns
             .iter()

@@ -4,7 +4,7 @@ use crate::catalog::Schema;
 use crate::catalog::definition::{
     BitmapDefinition, CheckDefinition, ForeignKeyDefinition, KeyDefinition, TableDefinition,
 };
-use crate::constraint::end_key::{is_integer, key_at};
+use crate::constraint::end_key::{are_comparable, key_at, types_of};
 use crate::error::{EngineError, Result, exists, missing};
 use crate::security::Privilege;
 use crate::table::{Table, TableIndex};
@@ -105,8 +105,7 @@ impl Transaction {
         };
         for (&c, &p) in columns.iter().zip(parent_columns) {
             let (c, p) = (&definition.columns[c], &parent.columns[p]);
-            let types = [c.sql_type.column_type, p.sql_type.column_type];
-            if types[0] != types[1] && !types.into_iter().all(is_integer) {
+            if !are_comparable(c.sql_type.column_type, p.sql_type.column_type) {
                 let (of_child, of_parent) = (c.sql_type, p.sql_type);
                 let detail = format!(
                     "Key columns \"{}\" and \"{}\" are of incompatible types: {of_child} and {of_parent}.",
@@ -163,11 +162,12 @@ impl Transaction {
                 if has_null {
                     continue;
                 }
-                let wanted = key_at(parent, &definition.parent_columns, &key, || values.iter().copied());
+                let types = types_of(table, &definition.columns);
+                let wanted = key_at(parent, &definition.parent_columns, &key, || values.iter().copied(), types);
                 let found = wanted.map(|wanted| self.find_latest(parent, &definition.parent_columns, &wanted));
                 if found.transpose()?.flatten().is_none() {
-                    let types = definition.columns.iter().map(|&c| table.definition.columns[c].sql_type.column_type);
-                    let shown: Vec<String> = values.iter().zip(types).map(|(value, of)| display(value, of)).collect();
+                    let shown = values.iter().zip(types_of(table, &definition.columns));
+                    let shown: Vec<String> = shown.map(|(value, of)| display(value, of)).collect();
                     return Err(self.missing_parent(table, definition, &shown.join(", ")));
                 }
             }
