@@ -13,11 +13,12 @@ use crate::selected::{Selected, WithTable};
 use crate::statement::{OutputColumn, PartBody};
 use crate::types::{arrow_type, ordered_values};
 use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{Sort, WindowFunction};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, SortExpr, WindowFrame, WindowFrameBound, WindowFrameUnits,
-    WindowFunctionDefinition, cast as cast_to, lit,
+    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, SortExpr, Volatility, WindowFrame, WindowFrameBound,
+    WindowFrameUnits, WindowFunctionDefinition, cast as cast_to, lit, when,
 };
 use serac_parser::tree::{
     CommonTable, Expr as Tree, ExprKind, Literal, OrderItem, Query, QueryBody, Relation, Select, Span, StatementKind,
@@ -293,8 +294,8 @@ impl Binder<'_> {
     }
 
     fn limited(&self, selected: Selected, query: &Query, outer: Option<&Outer<'_>>) -> Result<Selected> {
-        let offset = self.row_count("OFFSET", &query.offset, &selected, outer)?;
-        let limit = self.row_count("LIMIT", &query.limit, &selected, outer)?;
+        let offset = self.row_count("OFFSET", &query.offset, query, &selected, outer)?;
+        let limit = self.row_count("LIMIT", &query.limit, query, &selected, outer)?;
         if query.with_ties && query.order_by.is_empty() {
             let message = "WITH TIES cannot be specified without ORDER BY clause";
             return Err(BindError::without_place(sqlstate::SYNTAX_ERROR, message));
@@ -312,12 +313,37 @@ impl Binder<'_> {
                 return Err(BindError::without_place(sqlstate, format!("{clause} must not be negative")));
             }
         }
+        let is_late = |count: &Option<Expr>| count.as_ref().is_some_and(is_late);
+        if (is_late(&offset) || is_late(&limit)) && !query.with_ties {
+            let plan = self.limited_late(selected.plan, offset, limit)?;
+            return Ok(Selected { plan, ..selected });
+        }
         let (plan, limit) = match query.with_ties {
             true => (self.with_ties(selected.plan, &offset, &limit)?, None),
             false => (selected.plan, limit),
         };
         let plan = LogicalPlanBuilder::from(plan).limit_by_expr(offset, limit)?.build()?;
         Ok(Selected { plan, ..selected })
+    }
+
+    /// The rows that LIMIT and OFFSET leave if their numbers are known when the rows are computed:
+    /// those whose own number, in the order of the plan, is within these.
+    fn limited_late(&self, plan: LogicalPlan, offset: Option<Expr>, limit: Option<Expr>) -> Result<LogicalPlan> {
+        let [number, skipped, taken] = ["#number", "#offset", "#limit"].map(|name| self.qualifier(name));
+        let shown: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let row_number = WindowFunctionDefinition::WindowUDF(self.known_window("row_number")?);
+        let row_number = Expr::from(WindowFunction::new(row_number, Vec::new())).alias(&number);
+        let none = || lit(ScalarValue::Int64(None));
+        // A row of its own: each number is computed once.
+        let counts = [offset.unwrap_or_else(none).alias(&skipped), limit.unwrap_or_else(none).alias(&taken)];
+        let counts = LogicalPlanBuilder::empty(true).project(counts)?.build()?;
+        let column = |name: &str| Expr::Column(Column::new_unqualified(name));
+        let behind = when(column(&skipped).is_null(), lit(0_i64)).otherwise(column(&skipped))?;
+        let number_left = cast_to(column(&number), DataType::Int64) - behind;
+        let is_taken = column(&taken).is_null().or(number_left.clone().lt_eq(column(&taken)));
+        let rows = LogicalPlanBuilder::from(plan).window(vec![row_number])?.cross_join(counts)?;
+        let left = rows.filter(number_left.gt(lit(0_i64)).and(is_taken))?;
+        Ok(left.sort(vec![column(&number).sort(true, false)])?.project(shown)?.build()?)
     }
 
     /// The first rows of a sorted plan, with those that are equal to the last of them.
@@ -355,11 +381,12 @@ impl Binder<'_> {
         Ok(builder.filter(rank.lt_eq(lit(last)))?.sort(sort.expr.clone())?.project(shown)?.build()?)
     }
 
-    /// A number of rows: a constant or a parameter. `None` for all rows, and for OFFSET 0.
+    /// A number of rows. `None` for all rows, and for OFFSET 0.
     fn row_count(
         &self,
         clause: &'static str,
         tree: &Option<serac_parser::tree::Expr>,
+        query: &Query,
         selected: &Selected,
         outer: Option<&Outer<'_>>,
     ) -> Result<Option<Expr>> {
@@ -393,8 +420,17 @@ impl Binder<'_> {
             expr => matches!(expr, Expr::Placeholder(_)),
         };
         if !matches!(expr, Expr::Literal(..)) && !is_parameter(&expr) {
-            expr = computed(expr)
-                .ok_or_else(|| BindError::unsupported(format!("this expression in {clause}"), NO_PLACE))?;
+            expr = match computed(&expr) {
+                Some(constant) => constant,
+                None if query.locks.is_empty() && !query.with_ties => {
+                    let function = if clause == "LIMIT" { "limit_count" } else { "offset_count" };
+                    self.known_scalar(function)?.call(vec![expr])
+                }
+                None => {
+                    let what = format!("this expression in {clause} of rows that are locked, or with ties");
+                    return Err(BindError::unsupported(what, NO_PLACE));
+                }
+            };
         }
         match &expr {
             Expr::Literal(value, _) if value.is_null() => Ok(None),
@@ -484,9 +520,22 @@ pub(crate) fn is_body_alone(query: &Query) -> bool {
 }
 
 /// The value of an expression of constants, as far as numbers and their arithmetic go.
-fn computed(expr: Expr) -> Option<Expr> {
-    let value = number(&expr)?;
+fn computed(expr: &Expr) -> Option<Expr> {
+    let value = number(expr)?;
     Some(Expr::Literal(ScalarValue::Int64(value), None))
+}
+
+/// Whether a number of rows is no constant when the statement is optimized: it asks other rows, or
+/// the session.
+fn is_late(count: &Expr) -> bool {
+    let part_is_late = |part: &Expr| match part {
+        Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
+        Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_) => true,
+        Expr::OuterReferenceColumn(..) => true,
+        _ => false,
+    };
+    // The closure does not fail.
+    count.exists(|part| Ok(part_is_late(part))).unwrap_or(true)
 }
 
 /// A whole number that an expression of constants gives, or NULL.

@@ -53,6 +53,7 @@ mod records;
 mod regexes;
 mod regressions;
 mod rounding;
+mod row_counts;
 mod series;
 mod sleep;
 mod sliding;
@@ -109,6 +110,7 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         powers::DEFINITIONS,
         records::DEFINITIONS,
         regexes::DEFINITIONS,
+        row_counts::DEFINITIONS,
         texts::DEFINITIONS,
         interval_fields::DEFINITIONS,
         time_zones::DEFINITIONS,
