@@ -17,6 +17,7 @@
 //! | `unknown` | an operator that states nothing about its rows |
 //! | `given_orders`, `source_order`, `lost_orders` | orders of rows that DataFusion does not keep |
 //! | `filters`, `cross_joins`, `empty_branches` | DataFusion's `push_down_filter`, `eliminate_cross_join` and `propagate_empty_relation`, kept from what they would lose |
+//! | `subquery_errors` | errors of subqueries whose values nobody reads |
 //! | `date_comparisons` | dates compared with times, as dates |
 //! | `estimate`, `join_order` | cardinalities by samples and statistics, and the order of joins |
 //! | `text_predicates` | predicates on texts below joins |
@@ -44,6 +45,7 @@ mod null_safe;
 mod repeated_keys;
 mod set_operations;
 mod source_order;
+mod subquery_errors;
 mod text_predicates;
 mod true_keys;
 mod unknown;
@@ -72,6 +74,7 @@ pub use null_safe::NullSafe;
 pub use repeated_keys::RepeatedKeys;
 pub use set_operations::SetOperations;
 pub use source_order::SourceOrder;
+pub use subquery_errors::SubqueryErrors;
 pub use text_predicates::TextPredicates;
 pub use true_keys::TrueKeys;
 pub use unnest::Unnest;

@@ -15,13 +15,15 @@
 //!
 //! A scalar subquery's value is then a column of T, which has at most a row per d. EXISTS asks
 //! whether there is a row; LATERAL takes all. L is evaluated twice, so it must give the same rows
-//! again. If it may not (LIMIT, random numbers, sums of floats that C needs), it is an error,
+//! again. Where a branch of CASE asks for the subquery, D has the values of the rows that take it
+//! ([`guards`]). If L may not (LIMIT, random numbers, sums of floats that C needs), it is an error,
 //! 0A000. EXISTS over a filter needs no domain: it is a mark join on the filter's condition. IN,
 //! ANY and ALL are made of EXISTS first ([`predicates`]).
 //!
 //! The plan is traversed from above. So when a nested subquery is reached, its references are
 //! columns of its own query or of the one directly around it.
 
+mod guards;
 mod one_row;
 mod outer;
 mod predicates;
@@ -279,18 +281,22 @@ impl Unnest {
         let names = NamePreserver::new(&plan);
         let replace = |expr: Expr| {
             let name = names.save(&expr);
-            let replaced = expr.transform_down(|expr| {
-                if !is_ours(&expr) {
-                    return Ok(Transformed::no(expr));
+            let replaced = guards::replaced(expr, None, &mut |expr, guard| {
+                if !is_ours(expr) {
+                    return Ok(None);
                 }
-                let column = match &expr {
-                    Expr::Exists(exists) => self.exists(exists, &base, &mut joined)?,
-                    Expr::ScalarSubquery(subquery) => self.value(subquery, &base, &mut joined)?,
-                    _ => unreachable!("one of the two"),
+                // Only the rows that ask for the subquery have values in its domain.
+                let asking = match guard {
+                    None => base.clone(),
+                    Some(guard) => LogicalPlan::Filter(Filter::try_new(guard.clone(), Arc::new(base.clone()))?),
                 };
-                Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+                Ok(Some(match expr {
+                    Expr::Exists(exists) => self.exists(exists, &asking, &mut joined)?,
+                    Expr::ScalarSubquery(subquery) => self.value(subquery, &asking, &mut joined)?,
+                    _ => unreachable!("one of the two"),
+                }))
             })?;
-            Ok(name.restore(replaced.data))
+            Ok(name.restore(replaced))
         };
         let exprs = exprs.into_iter().map(replace).collect::<Result<Vec<_>>>()?;
         let joined = Arc::new(joined);
