@@ -10,6 +10,7 @@
 //! arrays; other values are their own keys.
 
 use crate::binder::Binder;
+use crate::blanks::without_blanks;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::number_forms::{MOST_DIGITS, decimal, digits, first_of_key, function_of_numbers, is_free, is_text};
 use crate::plan_parts::levels_of;
@@ -219,15 +220,23 @@ impl Binder<'_> {
         Ok(function.call(exprs))
     }
 
-    /// Rows without those that are equal to others.
-    pub(crate) fn distinct(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    /// The key of a column of a plan. A CHAR without a length is compared without its blanks.
+    fn key_of_column(&self, column: &Column, is_char: bool, schema: &DFSchema) -> Result<Expr> {
+        let column = Expr::Column(column.clone());
+        if is_char { Ok(without_blanks(column)) } else { self.key(column, schema) }
+    }
+
+    /// Rows without those that are equal to others. `chars` tells which columns are CHAR without a
+    /// length; those behind its end are not.
+    pub(crate) fn distinct(&self, plan: LogicalPlan, chars: &[bool]) -> Result<LogicalPlan> {
         let schema = plan.schema().clone();
         let columns: Vec<Column> = schema.columns();
         // Rows without columns are all equal.
         if columns.is_empty() {
             return Ok(LogicalPlanBuilder::from(plan).limit(0, Some(1))?.build()?);
         }
-        let keys = columns.iter().map(|column| self.key(Expr::Column(column.clone()), &schema));
+        let chars = chars.iter().copied().chain(std::iter::repeat(false));
+        let keys = columns.iter().zip(chars).map(|(column, is_char)| self.key_of_column(column, is_char, &schema));
         let keys: Vec<Expr> = keys.collect::<Result<_>>()?;
         let is_keyed = |(key, column): (&Expr, &Column)| *key != Expr::Column(column.clone());
         if !keys.iter().zip(&columns).any(is_keyed) {
@@ -257,19 +266,20 @@ impl Binder<'_> {
     }
 
     /// Rows with the keys of their columns beside these, where columns are no keys themselves, and
-    /// the columns by which rows are compared.
-    pub(crate) fn keyed(&self, plan: LogicalPlan) -> Result<(LogicalPlan, Vec<Column>)> {
+    /// the columns by which rows are compared. `chars` as in [`distinct`](Self::distinct).
+    pub(crate) fn keyed(&self, plan: LogicalPlan, chars: &[bool]) -> Result<(LogicalPlan, Vec<Column>)> {
         let schema = plan.schema().clone();
         let mut exprs: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
         let mut compared = Vec::new();
-        for column in schema.columns() {
-            match self.own_key(&Expr::Column(column.clone()), &schema)? {
-                Some(key) => {
+        let chars = chars.iter().copied().chain(std::iter::repeat(false));
+        for (column, is_char) in schema.columns().into_iter().zip(chars) {
+            match self.key_of_column(&column, is_char, &schema)? {
+                key if key != Expr::Column(column.clone()) => {
                     let name = self.qualifier("#key");
                     exprs.push(key.alias(&name));
                     compared.push(Column::new_unqualified(name));
                 }
-                None => compared.push(column),
+                _ => compared.push(column),
             }
         }
         match exprs.len() == compared.len() {

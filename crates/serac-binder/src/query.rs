@@ -1,7 +1,7 @@
 //! Queries: WITH, VALUES, ORDER BY and LIMIT.
 
 use crate::binder::Binder;
-use crate::blanks::read;
+use crate::blanks::{keeps_blanks, read, with_blanks};
 use crate::bound::Bound;
 use crate::change::{has_returning, is_change};
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
@@ -287,7 +287,8 @@ impl Binder<'_> {
                 Some(to) if is_other(&expr, to) => cast_to(expr, to.clone()),
                 _ => expr,
             };
-            values.push(exprs.into_iter().map(widened).collect());
+            let shown = |expr: Expr| if keeps_blanks(of) { with_blanks(expr) } else { expr };
+            values.push(exprs.into_iter().map(widened).map(shown).collect());
             columns.push(OutputColumn::new(format!("column{}", i + 1), of, span));
         }
         Ok(Selected::new(values_plan(values, rows.len())?, columns))

@@ -227,7 +227,7 @@ impl Binder<'_> {
         }
         let before = self.relations.get();
         let deepest = self.deepest.replace(self.levels.get());
-        let mut selected = self.branch(&first, outer)?.closed()?;
+        let mut selected = self.branch(&first, outer)?.without_blanks()?.closed()?;
         rename(&mut selected.columns, &table.columns, name, table.name.span)?;
         selected.columns.iter_mut().for_each(|column| column.origin = None);
         if operator.all {
@@ -288,7 +288,7 @@ impl Binder<'_> {
         if self.done_before.borrow().len() > parts {
             return Err(BindError::unsupported("a claim of rows in a recursive query", NO_PLACE));
         }
-        Ok((bound?, own))
+        Ok((bound?.without_blanks()?, own))
     }
 
     /// The recursive term with columns of the first one's types, which its untyped constants get.

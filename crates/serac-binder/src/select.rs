@@ -244,19 +244,18 @@ impl Binder<'_> {
 
         let sets = sets_of_rows(projected.exprs.iter())?;
         plan = self.with_sets(plan, sets, projected.exprs.iter_mut().collect())?;
-        // Rows that are compared as a whole have no blanks.
         let shows_blanks = |(at, item): (usize, &Item)| match given_blanks(&projected.exprs[at]) {
             Some(given) if keeps_blanks(item.bound.modified_type()) => Some((at, given.clone())),
             _ => None,
         };
-        let texts: Vec<(usize, Expr)> =
-            if is_distinct { Vec::new() } else { items.iter().enumerate().filter_map(shows_blanks).collect() };
+        let texts: Vec<(usize, Expr)> = items.iter().enumerate().filter_map(shows_blanks).collect();
         texts.iter().for_each(|(at, given)| projected.exprs[*at] = given.clone());
         let names = unique_names(&items, &projected.exprs);
         let exprs = projected.exprs.into_iter().zip(&names).map(|(expr, name)| named(expr, name));
         let mut builder = LogicalPlanBuilder::from(plan).project(exprs.collect::<Vec<_>>())?;
         if is_distinct {
-            builder = LogicalPlanBuilder::from(self.distinct(builder.build()?)?);
+            let chars: Vec<bool> = (0..shown).map(|at| texts.iter().any(|(own, _)| *own == at)).collect();
+            builder = LogicalPlanBuilder::from(self.distinct(builder.build()?, &chars)?);
         }
         let schema = builder.schema().clone();
         let column = |at: usize| Expr::Column(Column::from(schema.qualified_field(at)));

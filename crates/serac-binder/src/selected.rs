@@ -1,7 +1,7 @@
 //! The columns that a query selects, and the queries of WITH.
 
 use crate::binder::Binder;
-use crate::blanks::keeps_blanks;
+use crate::blanks::{keeps_blanks, with_blanks};
 use crate::bound::Bound;
 use crate::error::Result;
 use crate::number_forms::in_form;
@@ -85,6 +85,31 @@ impl Selected {
         let exprs: Vec<Expr> = exprs.collect();
         let plan = LogicalPlanBuilder::from(self.plan).project(exprs)?.build()?;
         Ok(Self { plan, ..self })
+    }
+
+    /// The same with the blanks of each CHAR(n) that is a CHAR without a length in `columns`.
+    pub(crate) fn with_own_blanks(self, binder: &Binder<'_>, columns: &[OutputColumn]) -> Result<Self> {
+        let is_padded = |(own, wanted): (&OutputColumn, &OutputColumn)| {
+            keeps_blanks(wanted.modified_type()) && own.modified_type().length().is_some()
+        };
+        if !self.columns.iter().zip(columns).any(is_padded) {
+            return Ok(self);
+        }
+        let all = self.plan.schema().iter().zip(self.columns.iter().zip(columns));
+        let exprs = all.map(|(field, pair)| match is_padded(pair) {
+            true => {
+                let text = binder.with_own_blanks(pair.0.read(Column::from(field)))?;
+                Ok(with_blanks(text.expr).alias(field.1.name()))
+            }
+            false => Ok(Expr::Column(Column::from(field))),
+        });
+        let exprs = exprs.collect::<Result<Vec<_>>>()?;
+        let plan = LogicalPlanBuilder::from(self.plan).project(exprs)?.build()?;
+        let columns = self.columns.into_iter().zip(columns).map(|(own, wanted)| OutputColumn {
+            modifier: if is_padded((&own, wanted)) { wanted.modifier } else { own.modifier },
+            ..own
+        });
+        Ok(Self { plan, columns: columns.collect(), ..self })
     }
 
     /// The same as columns of other types.

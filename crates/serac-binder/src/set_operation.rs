@@ -16,6 +16,7 @@
 //! ```
 
 use crate::binder::Binder;
+use crate::blanks::keeps_blanks;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::limits::MOST_IN_A_ROW;
 use crate::number_forms::common_form;
@@ -60,7 +61,7 @@ impl Binder<'_> {
     /// The rows of one of the queries.
     pub(crate) fn branch(&self, body: &QueryBody, outer: Option<&Outer<'_>>) -> Result<Selected> {
         crate::lock::check_branch(body)?;
-        self.deeper(1, || self.body(body, outer))?.without_blanks()
+        self.deeper(1, || self.body(body, outer))
     }
 
     pub(crate) fn set_operations(
@@ -107,9 +108,11 @@ impl Binder<'_> {
                 kind => {
                     let columns = left.columns.clone();
                     let one = left.all.swap_remove(0);
-                    let mut both = of_one_form(vec![one.of_types(self, &ids)?, right.of_types(self, &ids)?])?;
+                    let both = [one, right].map(|side| side.of_types(self, &ids)?.with_own_blanks(self, &columns));
+                    let mut both = of_one_form(both.into_iter().collect::<Result<_>>()?)?;
                     let right = both.swap_remove(1);
-                    let plan = self.joined_sets(both.swap_remove(0).plan, right.plan, kind, operator.all)?;
+                    let chars = chars(&columns);
+                    let plan = self.joined_sets(both.swap_remove(0).plan, right.plan, kind, operator.all, &chars)?;
                     left = Branches::new(Selected::new(plan, columns));
                 }
             }
@@ -117,8 +120,15 @@ impl Binder<'_> {
         self.united(left)
     }
 
-    /// INTERSECT and EXCEPT.
-    fn joined_sets(&self, left: LogicalPlan, right: LogicalPlan, kind: SetKind, is_all: bool) -> Result<LogicalPlan> {
+    /// INTERSECT and EXCEPT. `chars` tells which columns are CHAR without a length.
+    fn joined_sets(
+        &self,
+        left: LogicalPlan,
+        right: LogicalPlan,
+        kind: SetKind,
+        is_all: bool,
+        chars: &[bool],
+    ) -> Result<LogicalPlan> {
         let aliased = |plan: LogicalPlan| -> Result<LogicalPlan> {
             let qualifier = TableReference::bare(self.qualifier("set"));
             Ok(LogicalPlanBuilder::from(plan).alias(qualifier)?.build()?)
@@ -126,10 +136,10 @@ impl Binder<'_> {
         let (mut left, right) = (aliased(left)?, aliased(right)?);
         let shown: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
         if !is_all {
-            left = self.distinct(left)?;
+            left = self.distinct(left, chars)?;
         }
-        let (mut left, mut left_keys) = self.keyed(left)?;
-        let (mut right, mut right_keys) = self.keyed(right)?;
+        let (mut left, mut left_keys) = self.keyed(left, chars)?;
+        let (mut right, mut right_keys) = self.keyed(right, chars)?;
         let is_wider = is_all || left.schema().fields().len() > shown.len();
         if is_all {
             let last = |plan: &LogicalPlan| plan.schema().columns().into_iter().next_back();
@@ -204,12 +214,18 @@ impl Binder<'_> {
         let Branches { mut all, columns, is_all, .. } = branches;
         let Some(is_all) = is_all else { return Ok(all.swap_remove(0)) };
         let ids: Vec<TypeId> = columns.iter().map(|column| column.id).collect();
-        let all: Vec<Selected> = all.into_iter().map(|branch| branch.of_types(self, &ids)).collect::<Result<_>>()?;
+        let all = all.into_iter().map(|branch| branch.of_types(self, &ids)?.with_own_blanks(self, &columns));
+        let all: Vec<Selected> = all.collect::<Result<_>>()?;
         let all = of_one_form(all)?;
         let inputs = all.into_iter().map(|branch| Arc::new(branch.plan)).collect();
         let plan = LogicalPlan::Union(Union::try_new(inputs)?);
-        Ok(Selected::new(if is_all { plan } else { self.distinct(plan)? }, columns))
+        Ok(Selected::new(if is_all { plan } else { self.distinct(plan, &chars(&columns))? }, columns))
     }
+}
+
+/// The columns that are CHAR without a length.
+fn chars(columns: &[OutputColumn]) -> Vec<bool> {
+    columns.iter().map(|column| keeps_blanks(column.modified_type())).collect()
 }
 
 /// Columns of numbers in one form for all branches.

@@ -5,6 +5,7 @@
 //! together, and are columns above that.
 
 use crate::binder::Binder;
+use crate::blanks::{with_blanks, without_blanks};
 use crate::bound::Bound;
 use crate::calls::{AggregateCall, chosen, of_aggregates};
 use crate::error::{BindError, NO_PLACE, Result};
@@ -54,6 +55,8 @@ struct Computed {
     /// The value if there is no row at the requested distance; then the last function tells whether
     /// there is one.
     default: Option<Expr>,
+    /// The value is the text of a CHAR with its blanks.
+    has_blanks: bool,
     result: TypeId,
 }
 
@@ -84,7 +87,7 @@ impl Binder<'_> {
             };
             return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, span));
         }
-        let mut default = None;
+        let (mut default, mut has_blanks) = (None, false);
         let (functions, filter, finish, result) = match is_aggregate {
             true => {
                 let AggregateCall { parts, filter, finish, result, .. } = self.aggregate(name, call, span, inside)?;
@@ -95,7 +98,7 @@ impl Binder<'_> {
             }
             false => {
                 let computed = self.window_function(name, call, span, inside)?;
-                default = computed.default;
+                (default, has_blanks) = (computed.default, computed.has_blanks);
                 (computed.functions, None, None, computed.result)
             }
         };
@@ -175,6 +178,7 @@ impl Binder<'_> {
                 Expr::Case(Case::new(None, whens, Some(Box::new(calls.swap_remove(0)))))
             }
         };
+        let value = if has_blanks { without_blanks(value) } else { value };
         checked(value, result, span, context.schema)
     }
 
@@ -200,9 +204,12 @@ impl Binder<'_> {
         }
         arguments.iter().try_for_each(Bound::exact)?;
         let result = found.signature.result;
+        let has_blanks = result == TypeId::BPCHAR;
         let mut exprs = Vec::new();
         for (argument, to) in arguments.into_iter().zip(&found.signature.arguments) {
-            exprs.push(self.implicitly(argument, *to, context.schema)?.expr);
+            let argument = if has_blanks { self.with_own_blanks(argument)? } else { argument };
+            let expr = self.implicitly(argument, *to, context.schema)?.expr;
+            exprs.push(if has_blanks { with_blanks(expr) } else { expr });
         }
         if let [value, distance, default] = &exprs[..] {
             let both = vec![value.clone(), default.clone()];
@@ -262,7 +269,7 @@ impl Binder<'_> {
             let is_there = Expr::Literal(ScalarValue::Boolean(Some(true)), None);
             functions.push((function, std::iter::once(is_there).chain(exprs.into_iter().skip(1)).collect()));
         }
-        Ok(Computed { functions, default, result })
+        Ok(Computed { functions, default, has_blanks, result })
     }
 
     fn window(&self, over: &Over, context: Context<'_>) -> Result<Bounds> {
