@@ -44,7 +44,8 @@ impl Session {
         Roomy::new(is_deep, look).await
     }
 
-    /// The number of columns in the data of a COPY.
+    /// The number of columns in the data of a COPY, before which a COPY from the client is checked:
+    /// its data is asked for only if the table takes it.
     ///
     /// # Errors
     /// The errors of the statement.
@@ -52,6 +53,11 @@ impl Session {
         let StatementKind::Copy(copy) = statement.statement() else { return Ok(0) };
         self.check_not_failed()?;
         match &copy.subject {
+            CopySubject::Table { .. } if copy.from => {
+                let source = statement.source();
+                let columns = async |session: &mut Self| Ok(session.copy_target(copy, source)?.columns.len());
+                self.looking(columns).await
+            }
             CopySubject::Table { columns, .. } if !columns.is_empty() => Ok(columns.len()),
             CopySubject::Table { name, .. } => {
                 let columns = async |session: &mut Self| Ok(generated::parts(&session.table(name)?.definition).1.len());

@@ -691,6 +691,7 @@ impl Connection {
     }
 
     async fn copy_in(&mut self, statement: Parsed) -> Result<StatementResult, Stop> {
+        self.session.copied_columns(&statement).await?;
         self.wire.put(&HolderFrame::CopyIn);
         self.wire.flush(&self.running).await?;
         self.owes_data = true;

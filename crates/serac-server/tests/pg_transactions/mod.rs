@@ -474,6 +474,19 @@ async fn a_copy_is_committed_when_the_client_says_that_it_is_done() {
                 "",
             ),
             (&[extended("COPY TABLE1 FROM STDIN"), marked(), refused(), sync()], "<G>, error 57014, I.", ""),
+            // What the table does not take is told before data is asked for.
+            (&[query("COPY TABLE1 (nothing) FROM STDIN")], "error 42703, I.", ""),
+            (&[query("COPY TABLE1 (a, a) FROM STDIN")], "error 42701, I.", ""),
+            (&[query("COPY TABLE1 FROM STDIN WHERE nothing > 1")], "error 42703, I.", ""),
+            (&[query("COPY TABLE1 (a) FROM STDIN (FORCE_NULL (nothing), FORMAT csv)")], "error 42703, I.", ""),
+            (&[query("COPY nothing FROM STDIN")], "error 42P01, I.", ""),
+            (&[query("COPY nothing (a) FROM STDIN")], "error 42P01, I.", ""),
+            (&[extended("COPY TABLE1 (nothing) FROM STDIN"), sync()], "error 42703, I.", ""),
+            (
+                &[query("BEGIN READ ONLY"), query("COPY TABLE1 FROM STDIN"), query("ROLLBACK")],
+                "BEGIN, T., error 25006, E., ROLLBACK, I.",
+                "",
+            ),
         ],
     )
     .await;

@@ -9,7 +9,7 @@ pub(crate) mod streams;
 use crate::conflicts::Conflicts;
 use crate::error::{Result, SqlError};
 use crate::generated;
-use crate::identifiers::name_of;
+use crate::identifiers::{TEMPORARY_SCHEMA, name_of};
 use crate::kept_expression::KeptExpression;
 use crate::parsed::{Parsed, Source as Query};
 use crate::result::StatementResult;
@@ -70,6 +70,16 @@ impl Output {
             Self::Stream(sink) => sink.finish(),
         }
     }
+}
+
+/// What COPY … FROM writes to.
+pub(crate) struct CopyTarget {
+    table: Arc<Table>,
+    /// The columns of the data, by their places in the table.
+    pub(crate) columns: Vec<usize>,
+    options: Options,
+    /// The condition of the rows that are kept.
+    filter: Option<String>,
 }
 
 /// The default columns of a COPY: all but the generated ones. Empty if no column is generated.
@@ -139,7 +149,8 @@ impl Session {
 
     /// The COPY at `source`.
     pub(crate) async fn copy(&mut self, copy: &Copy, source: &Query) -> Result<StatementResult> {
-        let Copy { subject, from, program, file, options, filter } = copy;
+        // The target of a COPY from somewhere has its condition.
+        let Copy { subject, from, program, file, options, filter: _ } = copy;
         self.copy_streams.progress.restart();
         if *program {
             return Err(SqlError::unsupported("COPY with a program"));
@@ -154,20 +165,19 @@ impl Session {
             check_server_files(&self.access(), of_files, "COPY to or from a file")
                 .map_err(|error| error.also("STDIN and STDOUT are for everybody."))?;
         }
-        let options = read_options(name, options, self.copy_streams.format)?;
-        let options = Options { style: self.time_style(), ..options };
         let rows = match subject {
-            CopySubject::Table { name: table, columns } if *from => {
+            CopySubject::Table { .. } if *from => {
+                let target = self.copy_target(copy, source)?;
                 let input = if stream {
                     Input::Stream(self.copy_streams.input.get_mut().take().ok_or_else(|| missing(name))?)
                 } else {
                     Input::File(name.to_owned())
                 };
-                let written = |span: Span| &source.text()[span.start as usize..span.end as usize];
-                let filter = filter.as_ref().map(|filter| written(filter.span));
-                self.copy_from(table, columns, name, input, options, filter).await?
+                self.copy_from(target, name, input).await?
             }
             subject => {
+                let options = read_options(name, options, self.copy_streams.format)?;
+                let options = Options { style: self.time_style(), ..options };
                 options.check_output()?;
                 let query = match subject {
                     CopySubject::Query(_) => source.clone(),
@@ -199,15 +209,17 @@ impl Session {
         Ok(Query::of_relation(table, &all))
     }
 
-    async fn copy_from(
-        &mut self,
-        table: &Name,
-        columns: &[Ident],
-        name: &str,
-        input: Input,
-        options: Options,
-        filter: Option<&str>,
-    ) -> Result<u64> {
+    /// The target of the COPY … FROM at `source`, whose statement may run.
+    ///
+    /// # Errors
+    /// The errors that PostgreSQL tells before it asks for data.
+    pub(crate) fn copy_target(&self, copy: &Copy, source: &Query) -> Result<CopyTarget> {
+        let CopySubject::Table { name: table, columns } = &copy.subject else {
+            return Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a query is no target of COPY"));
+        };
+        let name = copy.file.as_ref().map_or("STDIN", |file| file.text.as_str());
+        let options = read_options(name, &copy.options, self.copy_streams.format)?;
+        let options = Options { style: self.time_style(), ..options };
         let table = self.table(table)?;
         let mut targets = Vec::new();
         for Ident { name: column, span: _ } in columns {
@@ -230,15 +242,28 @@ impl Session {
             targets = generated::parts(&table.definition).1;
         }
         self.check_privilege(&table, Privilege::Insert, &targets)?;
-        self.check_copy_filter(&table, filter)?;
-        let progress = self.copy_progress();
+        let filter = copy.filter.as_ref().map(|filter| {
+            let Span { start, end } = filter.span;
+            source.text()[start as usize..end as usize].to_owned()
+        });
+        self.check_copy_filter(&table, filter.as_deref())?;
         let names: Vec<&str> = targets.iter().map(|&at| all[at].name.as_str()).collect();
         let options = options.for_columns(&table, &names)?;
+        if self.shared.values.modes().read_only && table.definition.schema != TEMPORARY_SCHEMA {
+            let message = "cannot execute COPY FROM in a read-only transaction";
+            return Err(SqlError::new(sqlstate::READ_ONLY_SQL_TRANSACTION, message));
+        }
         if options.freeze && self.running.as_ref().expect("it runs").had_data(&table) {
             let message = "cannot perform COPY FREEZE because the table was not created or truncated in the \
                            current subtransaction";
             return Err(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
+        Ok(CopyTarget { table, columns: targets, options, filter })
+    }
+
+    async fn copy_from(&mut self, target: CopyTarget, name: &str, input: Input) -> Result<u64> {
+        let CopyTarget { table, columns: targets, options, filter } = target;
+        let (filter, progress) = (filter.as_deref(), self.copy_progress());
         let types = targets.iter().map(|&at| table.definition.columns[at].sql_type.column_type).collect();
         let mut source = Source::start(input, options, types, progress.clone())?;
         let (mut read_rows, mut rows, mut run, mut run_rows) = (0u64, 0, Vec::new(), 0);
