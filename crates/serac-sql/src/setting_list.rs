@@ -10,6 +10,7 @@ use crate::identifiers::{quote_ident, split_list};
 use crate::session_env::SessionEnv;
 use crate::setting_values::{SessionValues, invalid, memory_of, on_or_off, shown_memory, switch};
 use datafusion::execution::context::SessionState;
+use serac_storage::Durability;
 use serac_values::TimeStyle;
 use serac_values::time_style::{IntervalStyle, date_style, session_zone, shown_date_style};
 use std::sync::atomic::Ordering;
@@ -69,6 +70,8 @@ const OTHER_PLANNER: &str = "Query Tuning / Other Planner Options";
 const COMPATIBILITY: &str = "Version and Platform Compatibility / Previous PostgreSQL Versions";
 
 const INTERVAL_STYLE_NAMES: &[&str] = &["postgres", "postgres_verbose", "sql_standard", "iso_8601"];
+/// The values of `synchronous_commit`.
+const SYNCHRONOUS: &[&str] = &["local", "remote_write", "remote_apply", "on", "off"];
 const LEVELS: Kind = Kind::OneOf(&["serializable", "repeatable read", "read committed", "read uncommitted"]);
 
 const fn set(name: &'static str, kind: Kind, category: &'static str, description: &'static str) -> Setting {
@@ -83,15 +86,17 @@ const fn preset(name: &'static str, kind: Kind, description: &'static str) -> Se
 const SETTINGS: &[Setting] = &[
     preset("allow_system_table_mods", Kind::Switch, "Whether system tables can be changed."),
     set("application_name", Kind::Text, "Reporting and Logging / What to Log", "What the client calls itself."),
+    set("array_nulls", Kind::Switch, COMPATIBILITY, "NULL without quotes in an array is NULL."),
     preset("block_size", Kind::Number, "Size of the disk blocks in which sizes are told."),
     set("bytea_output", Kind::OneOf(&["hex"]), STATEMENT, "The output format for bytea."),
     set("check_function_bodies", Kind::Switch, STATEMENT, "Changes nothing: the bodies of procedures are checked."),
     set("client_encoding", Kind::Text, LOCALE, "The client's character set encoding."),
     set("client_min_messages", Kind::Text, STATEMENT, "The least severe messages that are sent."),
+    set("constraint_exclusion", Kind::OneOf(&["partition", "on", "off"]), OTHER_PLANNER, "Changes nothing: no table has others below it."),
     set("DateStyle", Kind::Text, LOCALE, "The display format for date and time values."),
     set("default_statistics_target", Kind::Number, PLANNER, "Changes nothing: statistics are sampled for each query."),
-    preset("default_table_access_method", Kind::Text, "The access method of tables."),
-    preset("default_tablespace", Kind::Text, "The default tablespace to create tables and indexes in."),
+    set("default_table_access_method", Kind::OneOf(&["heap"]), STATEMENT, "The access method of tables."),
+    set("default_tablespace", Kind::Text, STATEMENT, "The default tablespace to create tables and indexes in."),
     set("default_transaction_deferrable", Kind::Switch, STATEMENT, "Whether new transactions wait for a safe snapshot."),
     set("default_transaction_isolation", LEVELS, STATEMENT, "The isolation level of new transactions."),
     set("default_transaction_read_only", Kind::Switch, STATEMENT, "Whether new transactions only read."),
@@ -103,16 +108,18 @@ const SETTINGS: &[Setting] = &[
     set("extra_float_digits", Kind::Number, LOCALE, "Floats have as many digits as tell them apart."),
     set("idle_in_transaction_session_timeout", Kind::Time, STATEMENT, "How long a session may be idle in a transaction."),
     set("idle_session_timeout", Kind::Time, STATEMENT, "How long a session may be idle."),
+    preset("in_hot_standby", Kind::Switch, "Whether the server only repeats another one."),
     set("integer_datetimes", Kind::Switch, PRESET, "Times are integers."),
     set("IntervalStyle", Kind::OneOf(INTERVAL_STYLE_NAMES), LOCALE, "The display format for interval values."),
     preset("is_superuser", Kind::Switch, "Whether the current user may do everything."),
     set("jit", Kind::Switch, OTHER_PLANNER, "Changes nothing: queries are not compiled to machine code."),
     preset("lc_collate", Kind::Text, "The collation order."),
     preset("lc_ctype", Kind::Text, "The character classification."),
-    preset("lc_messages", Kind::Text, "The language of messages."),
-    preset("lc_monetary", Kind::Text, "The format of amounts of money."),
+    set("lc_messages", Kind::OneOf(&["C", "POSIX"]), LOCALE, "The language of messages."),
+    set("lc_monetary", Kind::OneOf(&["C", "POSIX"]), LOCALE, "The format of amounts of money."),
     set("lc_numeric", Kind::OneOf(&["C", "POSIX"]), LOCALE, "The format of numbers."),
-    preset("lc_time", Kind::Text, "The language of names of days and months."),
+    set("lc_time", Kind::OneOf(&["C", "POSIX"]), LOCALE, "The language of names of days and months."),
+    set("lo_compat_privileges", Kind::Switch, COMPATIBILITY, "There are no large objects."),
     set("lock_timeout", Kind::Time, STATEMENT, "How long a statement waits for another transaction."),
     preset("max_connections", Kind::Number, "Connections at a time."),
     preset("max_identifier_length", Kind::Number, "The length of names that PostgreSQL keeps."),
@@ -120,6 +127,8 @@ const SETTINGS: &[Setting] = &[
     preset("max_prepared_transactions", Kind::Number, "There is no two-phase commit."),
     preset("memory_limit", Kind::Memory, "The memory of all queries together."),
     set("password_encryption", Kind::OneOf(&["scram-sha-256"]), "Connections and Authentication / Authentication", "What is kept of passwords."),
+    set("plan_cache_mode", Kind::OneOf(&["auto", "force_generic_plan", "force_custom_plan"]), OTHER_PLANNER, "Changes nothing: plans are kept before they are optimized."),
+    set("quote_all_identifiers", Kind::Switch, COMPATIBILITY, "Names have quotes where they need them."),
     set("role", Kind::Text, STATEMENT, "The current user, if it is not the session's."),
     set("row_security", Kind::Switch, STATEMENT, "There is no row security."),
     set("search_path", Kind::Text, STATEMENT, "The schemas in which unqualified names are looked up."),
@@ -128,15 +137,22 @@ const SETTINGS: &[Setting] = &[
     preset("server_version", Kind::Text, "The version of PostgreSQL whose catalog this is."),
     preset("server_version_num", Kind::Number, "The same as a number."),
     set("session_authorization", Kind::Text, STATEMENT, "The session's user."),
+    set("session_replication_role", Kind::OneOf(&["origin"]), STATEMENT, "Constraints are checked for all sessions."),
     set("shared_scans", Kind::OneOf(&["auto", "on", "off"]), PLANNER, "Whether scans of a table go together."),
     set("standard_conforming_strings", Kind::Switch, COMPATIBILITY, "Backslashes in strings are notifications."),
     set("statement_timeout", Kind::Time, STATEMENT, "How long a statement may take."),
+    set("synchronize_seqscans", Kind::Switch, COMPATIBILITY, "Changes nothing: see shared_scans."),
+    set("synchronous_commit", Kind::OneOf(SYNCHRONOUS), "Write-Ahead Log / Settings", "Whether a commit waits until it is on the disk: see durability."),
+    set("temp_tablespaces", Kind::Text, STATEMENT, "The tablespaces of temporary tables."),
     set("threads", Kind::Number, "Resource Usage / Asynchronous Behavior", "How many threads a query may use."),
     set("TimeZone", Kind::Text, LOCALE, "The time zone."),
     set("transaction_deferrable", Kind::Switch, STATEMENT, "Whether the transaction waits for a safe snapshot."),
     set("transaction_isolation", LEVELS, STATEMENT, "The isolation level of the transaction."),
     set("transaction_read_only", Kind::Switch, STATEMENT, "Whether the transaction only reads."),
+    set("transform_null_equals", Kind::Switch, COMPATIBILITY, "A comparison with NULL is NULL."),
     set("work_mem", Kind::Memory, "Resource Usage / Memory", "The memory of a session's queries."),
+    set("xmlbinary", Kind::OneOf(&["base64"]), STATEMENT, "There is no XML."),
+    set("xmloption", Kind::OneOf(&["content", "document"]), STATEMENT, "Changes nothing: there is no XML."),
 ];
 
 /// A setting that nothing changes.
@@ -144,9 +160,8 @@ fn preset_value(name: &str) -> Option<&'static str> {
     Some(match name {
         "allow_system_table_mods" => "off",
         "block_size" => "8192",
-        "default_table_access_method" => "heap",
-        "default_tablespace" => "",
-        "lc_collate" | "lc_ctype" | "lc_messages" | "lc_monetary" | "lc_time" => "C",
+        "in_hot_standby" => "off",
+        "lc_collate" | "lc_ctype" => "C",
         "max_identifier_length" => "63",
         "max_index_keys" => "32",
         "max_prepared_transactions" => "0",
@@ -192,10 +207,18 @@ impl SessionEnv {
         };
         let of_client = || {
             let made = self.client_settings.read();
-            made.get(name).map(String::as_str).or_else(|| usual_setting(name)).map(str::to_owned)
+            made.get(name).map(String::as_str).or_else(|| self.usual_setting(name)).map(str::to_owned)
         };
         let of_nobody = || preset_value(name).map(str::to_owned);
         self.values.value(name).or_else(of_session).or_else(of_nobody).or_else(of_client)
+    }
+
+    /// The value of a setting of clients that has not been made.
+    fn usual_setting(&self, name: &str) -> Option<&'static str> {
+        match name {
+            SYNCHRONOUS_COMMIT if self.database.storage().options().durability != Durability::Full => Some("off"),
+            name => usual_setting(name),
+        }
     }
 
     /// A setting of DataFusion's.
@@ -228,7 +251,7 @@ impl SessionEnv {
             DISABLED_PASSES => Some(""),
             "threads" => return Some(self.sql.threads.to_string()),
             "work_mem" => return Some(shown_memory(self.sql.defaults.work_mem.or(self.sql.defaults.max_work_mem))),
-            _ => usual_setting(name).or_else(|| preset_value(name)),
+            _ => self.usual_setting(name).or_else(|| preset_value(name)),
         };
         let of_session = || self.values.usual(&self.sql.defaults).value(name);
         value.map(str::to_owned).or_else(of_session).or_else(|| self.setting(name))
@@ -311,6 +334,8 @@ enum Accepts {
     Words(&'static [&'static str]),
     /// A switch, from which nothing follows.
     Switch,
+    /// A switch, or one of these words.
+    SwitchOr(&'static [&'static str]),
     /// Any text.
     Text,
     /// A list of names.
@@ -347,6 +372,17 @@ impl ClientSetting {
                     .ok_or_else(|| invalid(self.name, &value).explained(format!("It can be {}.", words.join(", "))))?;
                 Ok(Some((*word).to_owned()))
             }
+            Accepts::SwitchOr(words) => {
+                let word = words.iter().find(|word| word.eq_ignore_ascii_case(&value));
+                let shown = match (word, switch(self.name, Some(&value), false)) {
+                    (Some(word), _) => (*word).to_owned(),
+                    (None, Ok(on)) => on_or_off(on),
+                    (None, Err(_)) => {
+                        return Err(invalid(self.name, &value).explained(format!("It can be {}.", words.join(", "))));
+                    }
+                };
+                Ok(Some(shown))
+            }
             Accepts::Switch => switch(self.name, Some(&value), false).map(|on| Some(on_or_off(on))),
             Accepts::Text => Ok(Some(value)),
             Accepts::Names => {
@@ -357,7 +393,11 @@ impl ClientSetting {
     }
 }
 
-pub(crate) const CLIENT_SETTINGS: [ClientSetting; 19] = [
+/// The words for a switch that is on, and for one that is off.
+const ON: &[&str] = &["on", "true", "tru", "tr", "t", "yes", "ye", "y", "1"];
+const OFF: &[&str] = &["off", "of", "false", "fals", "fal", "fa", "f", "no", "n", "0"];
+
+pub(crate) const CLIENT_SETTINGS: &[ClientSetting] = &[
     fixed("client_encoding", "UTF8", &["UTF8", "unicode"]),
     noted("datestyle", "ISO, MDY"),
     noted("intervalstyle", "postgres"),
@@ -384,9 +424,37 @@ pub(crate) const CLIENT_SETTINGS: [ClientSetting; 19] = [
     // Strings in which a backslash would be worth a warning are no strings here.
     switched("escape_string_warning", "on"),
     noted("default_statistics_target", "100"),
-    fixed("default_with_oids", "off", &["off", "of", "false", "fals", "fal", "fa", "f", "no", "n", "0"]),
+    fixed("default_with_oids", "off", OFF),
+    fixed("lc_messages", "C", &["C", "POSIX"]),
+    fixed("lc_monetary", "C", &["C", "POSIX"]),
     fixed("lc_numeric", "C", &["C", "POSIX"]),
+    fixed("lc_time", "C", &["C", "POSIX"]),
+    fixed("array_nulls", "on", ON),
+    fixed("default_table_access_method", "heap", &["heap"]),
+    fixed("default_tablespace", "", &[""]),
+    fixed("temp_tablespaces", "", &[""]),
+    fixed("lo_compat_privileges", "off", OFF),
+    fixed("quote_all_identifiers", "off", OFF),
+    fixed("session_replication_role", "origin", &["origin"]),
+    fixed("transform_null_equals", "off", OFF),
+    fixed("xmlbinary", "base64", &["base64"]),
+    switched("synchronize_seqscans", "on"),
+    ClientSetting {
+        name: "constraint_exclusion",
+        usual: "partition",
+        accepts: Accepts::SwitchOr(&["partition", "on", "off"]),
+    },
+    ClientSetting {
+        name: "plan_cache_mode",
+        usual: "auto",
+        accepts: Accepts::Words(&["auto", "force_generic_plan", "force_custom_plan"]),
+    },
+    ClientSetting { name: SYNCHRONOUS_COMMIT, usual: "on", accepts: Accepts::SwitchOr(SYNCHRONOUS) },
+    ClientSetting { name: "xmloption", usual: "content", accepts: Accepts::Words(&["content", "document"]) },
 ];
+
+/// The name of the setting.
+const SYNCHRONOUS_COMMIT: &str = "synchronous_commit";
 
 /// The settings that RESET ALL resets.
 pub(crate) const RESETTABLE: [&str; 14] = [
@@ -458,10 +526,14 @@ pub(crate) fn set_for_client(shared: &SessionEnv, name: &str, value: Option<&str
         shared.client_settings.write().remove(known.name);
         return Some(Ok(()));
     };
-    Some(known.shown(value).map(|shown| {
-        if let Some(shown) = shown {
-            shared.client_settings.write().insert(known.name.to_owned(), shown);
+    Some(known.shown(value).and_then(|shown| {
+        let Some(shown) = shown else { return Ok(()) };
+        // A commit may wait longer than is asked for, and not shorter.
+        if known.name == SYNCHRONOUS_COMMIT && shown != "off" && shared.usual_setting(known.name) == Some("off") {
+            return Err(invalid(known.name, &shown).explained("Commits do not wait for the disk here: see durability."));
         }
+        shared.client_settings.write().insert(known.name.to_owned(), shown);
+        Ok(())
     }))
 }
 

@@ -190,8 +190,6 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("track_*", "settings of PostgreSQL's processes"),
     ("stats_*", "settings of PostgreSQL's processes"),
     ("compute_query_id", "settings of PostgreSQL's processes"),
-    ("synchronous_commit", "settings of PostgreSQL's processes"),
-    ("synchronize_seqscans", "settings of PostgreSQL's processes"),
     ("maintenance_work_mem", "settings of PostgreSQL's processes"),
     ("logical_decoding_work_mem", "settings of PostgreSQL's processes"),
     ("temp_buffers", "settings of PostgreSQL's processes"),
