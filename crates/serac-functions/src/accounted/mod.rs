@@ -8,6 +8,8 @@
 //! dropped. So a query's functions hold no more than the memory for queries and, for each batch
 //! that is under way, [`FREE`].
 //!
+//! Aggregates over window frames whose values grow are wrapped, too ([`windows`]).
+//!
 //! The operator `||` of texts becomes a wrapped function, too: nested, it doubles its input with
 //! every level.
 //!
@@ -22,6 +24,7 @@
 
 mod sizes;
 mod textcat;
+mod windows;
 
 use datafusion::arrow::array::{ArrayData, ArrayRef, make_array};
 use datafusion::arrow::buffer::Buffer;
@@ -327,6 +330,10 @@ impl Accounts {
                 let function = wrapped(function, size, share, &self.0);
                 Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, call.args))))
             }
+            Expr::WindowFunction(window) if windows::is_growing(&window) => {
+                let counted = windows::counted(*window, &self.0);
+                Ok(Transformed::yes(Expr::WindowFunction(Box::new(counted))))
+            }
             other => Ok(Transformed::no(other)),
         }
     }
@@ -339,6 +346,7 @@ fn may_be_large(expr: &Expr) -> bool {
         Expr::ScalarFunction(call) => {
             call.func.inner().is::<Accounted>() || SIZES.iter().any(|(name, _)| *name == call.func.name())
         }
+        Expr::WindowFunction(window) => windows::is_growing(window),
         _ => false,
     }
 }
