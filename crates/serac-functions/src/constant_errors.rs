@@ -6,6 +6,9 @@
 //! behind one that is false, the branches of CASE that are not reached, the arguments of COALESCE
 //! behind a value. A strict call of NULL is NULL. Columns of subqueries that nobody reads are left out, and so are the columns of
 //! EXISTS. The values are of no use here: `simplify_expressions` computes them again.
+//!
+//! Few plans have constants that may fail. So a plan is first looked through for an expression that
+//! [`may_be_computed`] from its own operands, and left alone without one.
 
 use crate::accounted::folding;
 use crate::strict_nulls::is_strict;
@@ -41,12 +44,82 @@ impl OptimizerRule for ConstantErrors {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if !has_computed(&plan)? {
+            return Ok(Transformed::no(plan));
+        }
         let mut properties = ExecutionProps::new();
         properties.config_options = Some(config.options());
         let constants = Constants { properties };
         let all = vec![true; plan.schema().fields().len()];
         folding(|| constants.check(&plan, &all))?;
         Ok(Transformed::no(plan))
+    }
+}
+
+/// Whether an expression of a plan, or of its subqueries, [`may_be_computed`].
+fn has_computed(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|plan| {
+        plan.apply_expressions(|expr| {
+            found = found || expr.exists(|part| Ok(may_be_computed(part)))?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    })?;
+    Ok(found)
+}
+
+/// Whether an expression may be a constant though it is not written as one, by its direct operands.
+/// Every larger constant has such a part. Of those that may, casts to wider numbers do not fail.
+fn may_be_computed(expr: &Expr) -> bool {
+    let is_literal = |expr: &Expr| matches!(expr, Expr::Literal(..));
+    match expr {
+        Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
+            is_literal(&binary.left) || is_literal(&binary.right)
+        }
+        Expr::Case(case) => match &case.expr {
+            Some(operand) => is_literal(operand),
+            None => case.when_then_expr.iter().any(|(when, _)| is_literal(when)),
+        },
+        Expr::ScalarFunction(call) if call.func.name() == "coalesce" => call.args.first().is_some_and(is_literal),
+        Expr::ScalarFunction(call) if call.func.signature().volatility != Volatility::Immutable => false,
+        Expr::Cast(cast) => match cast.expr.as_ref() {
+            Expr::Literal(value, _) => !is_widened(&value.data_type(), cast.field.data_type()),
+            _ => false,
+        },
+        Expr::ScalarFunction(_)
+        | Expr::BinaryExpr(_)
+        | Expr::Not(_)
+        | Expr::Negative(_)
+        | Expr::IsNull(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsTrue(_)
+        | Expr::IsFalse(_)
+        | Expr::IsUnknown(_)
+        | Expr::IsNotTrue(_)
+        | Expr::IsNotFalse(_)
+        | Expr::IsNotUnknown(_)
+        | Expr::Between(_)
+        | Expr::InList(_)
+        | Expr::Like(_) => {
+            let mut all = true;
+            let walked = expr.apply_children(|operand| {
+                all = all && is_literal(operand);
+                Ok(if all { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+            });
+            all || walked.is_err()
+        }
+        _ => false,
+    }
+}
+
+/// Whether numbers of one type all have a place in the other.
+fn is_widened(from: &DataType, to: &DataType) -> bool {
+    let integer = |of: &DataType| of.is_signed_integer().then(|| of.primitive_width()).flatten();
+    match (integer(from), to) {
+        (Some(from), to) if integer(to).is_some_and(|to| to >= from) => true,
+        (Some(_), DataType::Float64) => true,
+        (Some(_), DataType::Decimal128(precision, scale)) => i16::from(*precision) - i16::from(*scale) >= 19,
+        _ => false,
     }
 }
 
@@ -329,4 +402,47 @@ fn mark(expr: &Expr, schema: &DFSchema, is_read: &mut [bool]) {
         }
         Ok(TreeNodeRecursion::Continue)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::common::Column;
+    use datafusion::logical_expr::{LogicalPlanBuilder, cast, col, lit, table_scan, when};
+    use datafusion::scalar::ScalarValue;
+
+    /// The plan of `SELECT … FROM a, b, … WHERE …` over as many tables.
+    fn joined(tables: usize, condition: impl Fn(Expr) -> Expr) -> LogicalPlan {
+        let schema = Schema::new(vec![datafusion::arrow::datatypes::Field::new("id", DataType::Int32, true)]);
+        let scan = |at: usize| table_scan(Some(format!("t{at}")), &schema, None).unwrap().build().unwrap();
+        let id = |at: usize| Column::new(Some(format!("t{at}")), "id");
+        let mut plan = LogicalPlanBuilder::from(scan(0));
+        for at in 1..tables {
+            plan = plan.join(scan(at), JoinType::Inner, (vec![id(at - 1)], vec![id(at)]), None).unwrap();
+        }
+        let filtered = plan.filter(condition(Expr::Column(id(0)))).unwrap();
+        filtered.project(vec![Expr::Column(id(0)).alias("x")]).unwrap().build().unwrap()
+    }
+
+    #[test]
+    fn plans_without_computed_constants_are_left_alone() {
+        for tables in [1, 10] {
+            let plain = joined(tables, |id| id.clone().gt(lit(10)).and((id.clone() + lit(1)).eq(lit(3))));
+            assert!(!has_computed(&plain).unwrap());
+            let chosen = |id: Expr| when(id.clone().gt(lit(1)), lit(1)).otherwise(lit(0)).unwrap().eq(lit(1));
+            assert!(!has_computed(&joined(tables, chosen)).unwrap());
+            let wide = |id: Expr| cast(id, DataType::Int64).gt(cast(lit(1), DataType::Int64));
+            assert!(!has_computed(&joined(tables, wide)).unwrap());
+            for computed in [
+                lit(1) / lit(0),
+                lit(1) / (lit(0) * col("t0.id")) + -lit(1),
+                cast(lit(70_000), DataType::Int16),
+                when(lit(true), lit(0)).otherwise(col("t0.id")).unwrap(),
+                Expr::Literal(ScalarValue::Boolean(Some(true)), None).or(col("t0.id").gt(lit(1))),
+            ] {
+                let plan = joined(tables, |id| id.is_null().or(computed.clone().is_null()));
+                assert!(has_computed(&plan).unwrap(), "{computed}");
+            }
+        }
+    }
 }
