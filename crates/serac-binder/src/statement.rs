@@ -240,6 +240,8 @@ pub struct ConflictUpdate {
     pub plan: LogicalPlan,
     /// SET.
     pub set: Vec<SetColumn>,
+    /// The columns of SET that get the values that were to be inserted into them.
+    pub as_excluded: Vec<usize>,
 }
 
 /// UPDATE and DELETE.

@@ -5,11 +5,11 @@ use super::returning::column_of;
 use super::to_come;
 use super::update::{numbered, projected};
 use crate::binder::Binder;
-use crate::blanks::read;
+use crate::blanks::{read, with_blanks};
 use crate::error::{BindError, Result};
 use crate::from::Rows;
 use crate::scope::{Context, Scope, ScopeColumn, ScopeItem};
-use crate::statement::{BoundConflict, ConflictUpdate};
+use crate::statement::{BoundConflict, ConflictUpdate, SetColumn};
 use crate::target::{IndexPart, Target, UniqueIndex};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Column, DFSchema, TableReference};
@@ -144,9 +144,10 @@ impl Binder<'_> {
                 ..column.clone()
             })
             .collect();
+        let of_excluded: Vec<Expr> = excluded.columns.iter().map(|column| with_blanks(column.expr.clone())).collect();
         self.item_names.borrow_mut().push("excluded".into());
-        let of_excluded = DFSchema::try_from_qualified_schema(qualifier, &Schema::new(target.fields()))?;
-        let schema = own.plan.schema().join(&of_excluded)?;
+        let excluded_schema = DFSchema::try_from_qualified_schema(qualifier, &Schema::new(target.fields()))?;
+        let schema = own.plan.schema().join(&excluded_schema)?;
         let scope = own.scope.clone().beside(excluded, conflict.span).map_err(BindError::unplaced)?;
         let context = Context::new(&scope, &schema, None);
         let assignments = Assignments::of(assignments, target)?;
@@ -175,7 +176,13 @@ impl Binder<'_> {
         renamed.push(number.alias("#row"));
         let plan = plan.project(renamed)?.build()?;
         let mut exprs = vec![Expr::Column(Column::new_unqualified("#row"))];
+        let set = assignments.set();
+        let is_excluded = |set: &&SetColumn| match set.value {
+            Some(value) => values.get(value).is_some_and(|value| of_excluded.get(set.column) == Some(value)),
+            None => false,
+        };
+        let as_excluded = set.iter().filter(is_excluded).map(|set| set.column).collect();
         exprs.extend(numbered("#value", values));
-        Ok(ConflictUpdate { rows, plan: projected(plan, filter, exprs)?, set: assignments.set() })
+        Ok(ConflictUpdate { rows, plan: projected(plan, filter, exprs)?, set, as_excluded })
     }
 }

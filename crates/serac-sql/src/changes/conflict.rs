@@ -36,6 +36,34 @@ fn told_columns(table: &TableDefinition, key: &KeyDefinition) -> Result<Vec<usiz
     Ok(told)
 }
 
+/// Whether an update may change a key of a unique index, so that a later row of the statement finds
+/// another conflict.
+fn changes_keys(table: &Table, conflict: &BoundConflict) -> Result<bool> {
+    let Some(update) = &conflict.update else { return Ok(false) };
+    let (definition, all) = (&table.definition, Target::set_columns(&update.set));
+    let unique = table.indexes.iter().map(|index| &index.definition).filter(|index| index.unique);
+    for (at, index) in unique.enumerate() {
+        // The key of the conflict is that of both rows.
+        let is_kept = |column: &usize| conflict.index == Some(at) && update.as_excluded.contains(column);
+        let set: Vec<usize> = all.iter().copied().filter(|column| !is_kept(column)).collect();
+        let is_set = |column: usize| -> Result<bool> {
+            Ok(match &definition.columns[column].generation {
+                Some(values) => named_columns(definition, values)?.iter().any(|column| set.contains(column)),
+                None => set.contains(&column),
+            })
+        };
+        if index.predicate.is_some() && !set.is_empty() {
+            return Ok(true);
+        }
+        for &column in &index.columns {
+            if is_set(column)? {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 fn second_time() -> SqlError {
     let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
     let hint = "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.";
@@ -62,12 +90,32 @@ impl Session {
         conflict: BoundConflict,
         rows: &RecordBatch,
     ) -> Result<RecordBatch> {
-        let index = index_of(table, &conflict);
+        // Rows that this statement has inserted or is to update.
+        let mut own = HashSet::new();
+        if !changes_keys(table, &conflict)? {
+            return self.insert_or_at_once(table, &conflict, rows, &mut own).await;
+        }
+        // One row after the other: each finds the keys that the one before has left.
+        let mut done = Vec::with_capacity(rows.num_rows());
+        for row in 0..rows.num_rows() {
+            done.push(self.insert_or_at_once(table, &conflict, &rows.slice(row, 1), &mut own).await?);
+        }
+        Ok(concat_batches(&rows.schema(), &done)?)
+    }
+
+    /// The same where no update changes a key: conflicts of all rows are found before one is
+    /// updated.
+    async fn insert_or_at_once(
+        &mut self,
+        table: &Arc<Table>,
+        conflict: &BoundConflict,
+        rows: &RecordBatch,
+        own: &mut HashSet<RowId>,
+    ) -> Result<RecordBatch> {
+        let index = index_of(table, conflict);
         let updates = conflict.update.is_some();
         let types: Vec<_> = table.definition.columns.iter().map(|c| c.sql_type.column_type).collect();
         let (mut inserted, mut conflicting) = (Vec::new(), Vec::new());
-        // Rows that this statement has inserted or is to update.
-        let mut own = HashSet::new();
         let checks_newest = !updates && !self.is_read_committed();
         for i in 0..rows.num_rows() {
             let values: Vec<_> = rows.columns().iter().zip(&types).map(|(c, t)| value_at(c, i, *t)).collect();
@@ -90,7 +138,7 @@ impl Session {
         let inserted_at = |place: usize| (0, place);
         let mut places: Vec<(usize, (usize, usize))> = inserted.iter().map(|&i| (i, inserted_at(i))).collect();
         let mut now = rows.slice(0, 0);
-        if let (Some(update), false) = (conflict.update, conflicting.is_empty()) {
+        if let (Some(update), false) = (&conflict.update, conflicting.is_empty()) {
             let ids: Vec<RowId> = conflicting.iter().map(|(_, row)| *row).collect();
             let before = visible_rows(table, &self.rows_now(table, &ids)?)?;
             let at = UInt32Array::from_iter_values(conflicting.iter().map(|(i, _)| *i as u32));
@@ -102,7 +150,7 @@ impl Session {
                 |(at, array): (usize, &ArrayRef)| Field::new(format!("c{at}"), array.data_type().clone(), true);
             let fields: Vec<Field> = columns.iter().enumerate().map(number).collect();
             fill(&update.rows, vec![RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?])?;
-            let (schema, found) = self.collect_with_schema(DataFrame::new(self.state(), update.plan)).await?;
+            let (schema, found) = self.collect_with_schema(DataFrame::new(self.state(), update.plan.clone())).await?;
             fill(&update.rows, Vec::new())?;
             let found = concat_batches(&schema, &found)?;
             let numbers = found.column(0).as_primitive::<Int64Type>().values().to_vec();
