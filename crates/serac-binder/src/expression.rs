@@ -1378,6 +1378,19 @@ impl Binder<'_> {
         {
             return checked(function.call(vec![bound.expr]), to, span, schema);
         }
+        if to.element() == Some(TypeId::NUMERIC) {
+            let texts = match (from.category(), from.element()) {
+                (Category::String, _) => match TypeId::TEXT.array() {
+                    Some(texts) => self.environment.cast(&bound.expr, from, texts, schema)?,
+                    None => None,
+                },
+                (_, Some(element)) if stored_as(element) == TypeId::TEXT => Some(bound.expr.clone()),
+                _ => None,
+            };
+            if let Some(texts) = texts {
+                return Ok(Bound::new(serac_numeric_functions::lists::free(texts), to, span));
+            }
+        }
         // Arrow makes bytes of a text that is a number. It keeps blanks that a CHAR(n) does not
         // have, and takes a text for an element of an array.
         let is_read =

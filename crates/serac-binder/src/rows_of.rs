@@ -352,7 +352,8 @@ impl Binder<'_> {
         for (number, definition) in definitions.iter().enumerate() {
             let id = type_of(&definition.type_name)?;
             let is_document = matches!(id, TypeId::JSON | TypeId::JSONB);
-            let function = match (*of, is_document) {
+            let element = id.element();
+            let function = match (*of, is_document || element.is_some()) {
                 (TypeId::JSON, true) => "json_get",
                 (TypeId::JSON, false) => "json_get_text",
                 (_, true) => "jsonb_get",
@@ -363,6 +364,12 @@ impl Binder<'_> {
             let member = function.call(vec![document.clone(), lit(definition.name.name.clone())]);
             let span = definition.name.span;
             let expr = match is_document {
+                _ if let Some(element) = element => {
+                    let are_documents = matches!(element, TypeId::JSON | TypeId::JSONB);
+                    let text = self.known_scalar("json_array_text")?.call(vec![member, lit(are_documents)]);
+                    let text = checked(text, TypeId::TEXT, span, &schema)?;
+                    self.explicit(text, &definition.type_name, span, &schema)?.expr
+                }
                 true => {
                     // A `null` in the document is NULL.
                     let member = self.known_scalar("json_not_null")?.call(vec![member]);

@@ -14,6 +14,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use serac_numeric::Numeric;
 use std::sync::{Arc, LazyLock};
 
 /// The form that elements get.
@@ -36,7 +37,7 @@ fn elements(form: Form) -> Arc<ScalarUDF> {
 static FREE: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| elements(Form::Free));
 static KEYS: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| elements(Form::Key));
 
-/// An array of numbers, of any depth, as one of free numbers.
+/// An array of numbers, or of their texts, of any depth, as one of free numbers.
 pub fn free(expr: Expr) -> Expr {
     FREE.call(vec![expr])
 }
@@ -103,7 +104,13 @@ impl Form {
         let column = Column::new(array.as_ref())?;
         let number = |row: usize| {
             wanted.map_or(Ok(()), IsWanted::check)?;
-            column.number(row)
+            match column.value(row)? {
+                Some(Value::Text(text)) => {
+                    let number = text.parse::<Numeric>();
+                    number.map(Some).map_err(crate::external)
+                }
+                _ => column.number(row),
+            }
         };
         match self {
             Self::Free => {

@@ -3,7 +3,9 @@
 
 use super::documents::{Form, documents, is_document, of_document};
 use crate::definition::{Definition, Types};
-use datafusion::arrow::array::{ArrayRef, AsArray, LargeStringBuilder, ListBuilder, StringViewBuilder};
+use datafusion::arrow::array::{
+    ArrayRef, AsArray, LargeStringBuilder, ListBuilder, StringViewArray, StringViewBuilder,
+};
 use datafusion::arrow::datatypes::{DataType, Field};
 use serac_engine::json::as_text;
 use serac_values::SqlError;
@@ -148,6 +150,62 @@ fn object_values_text(args: &[ArrayRef], form: Form, function: &str) -> Result<A
     })
 }
 
+/// Dimensions that PostgreSQL's arrays have at the most.
+const MOST_DIMENSIONS: usize = 6;
+
+/// Writes the elements of a document that is an array as the text of an array: elements that are
+/// strings as their texts, or as documents.
+fn write_array(document: &str, are_documents: bool, dimension: usize, out: &mut String) -> Result<(), SqlError> {
+    if dimension > MOST_DIMENSIONS {
+        let message = format!("number of array dimensions exceeds the maximum allowed ({MOST_DIMENSIONS})");
+        return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    out.push('{');
+    for (at, element) in Form::Text.elements(document).enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        match (Form::Text.first(element), as_text(element)) {
+            (Some(b'['), _) => write_array(element, are_documents, dimension + 1, out)?,
+            (_, None) => out.push_str("NULL"),
+            (_, Some(text)) => {
+                let shown = if are_documents { element } else { &*text };
+                out.push('"');
+                for character in shown.chars() {
+                    if matches!(character, '"' | '\\') {
+                        out.push('\\');
+                    }
+                    out.push(character);
+                }
+                out.push('"');
+            }
+        }
+    }
+    out.push('}');
+    Ok(())
+}
+
+/// Documents as texts of arrays: arrays, and strings that are such texts already. The second
+/// argument tells whether the elements are documents.
+fn array_texts(args: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
+    let are_documents = args[1].as_boolean().iter().flatten().next().unwrap_or(false);
+    let text = |document: &str| match Form::Text.first(document) {
+        Some(b'[') => {
+            Form::Text.check_escapes(document)?;
+            let mut out = String::new();
+            write_array(document, are_documents, 1, &mut out)?;
+            Ok(Some(out))
+        }
+        Some(b'"' | b'n') => {
+            Form::Text.check_escapes(document)?;
+            Ok(as_text(document).map(Cow::into_owned))
+        }
+        _ => Err(SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, "expected JSON array")),
+    };
+    let texts = documents(&args[0]).iter().map(|document| document.map_or(Ok(None), text));
+    Ok(Arc::new(texts.collect::<Result<StringViewArray, SqlError>>()?))
+}
+
 fn rows_types(given: &[DataType]) -> Option<Types> {
     match given {
         [document, name] if is_document(document) && is_document(name) => {
@@ -164,6 +222,16 @@ fn texts_types(given: &[DataType]) -> Option<Types> {
 }
 
 pub(super) static DEFINITIONS: &[Definition] = &[
+    Definition {
+        name: "json_array_text",
+        types: |given| match given {
+            [document, DataType::Boolean] if is_document(document) => {
+                Some((vec![super::documents::JSON, DataType::Boolean], DataType::Utf8View))
+            }
+            _ => None,
+        },
+        body: array_texts,
+    },
     Definition {
         name: "json_row",
         types: |given| of_document(given, super::documents::JSON),
