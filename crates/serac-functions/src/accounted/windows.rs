@@ -4,7 +4,8 @@
 //! it comes. So 10,000 rows of 10 bytes have values of half a gigabyte together, before an operator
 //! can count them. Here each value takes its bytes from the session's memory as it is made, or the
 //! statement fails (53200). A window that gives its rows batch by batch holds the values of some
-//! thousand rows at a time: these count. Another window holds all values of a partition.
+//! thousand rows at a time: these count. Another window holds all values of a partition. If its
+//! frame is the whole partition, the value is computed once, and each row gets a copy.
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
@@ -38,18 +39,34 @@ pub(super) fn is_growing(window: &WindowFunction) -> bool {
 /// The window function within `memory`.
 pub(super) fn counted(mut window: WindowFunction, memory: &Arc<dyn MemoryPool>) -> WindowFunction {
     if let WindowFunctionDefinition::AggregateUDF(function) = &window.fun {
-        // DataFusion gives the rows of other frames once the whole partition is there.
-        let is_streamed = !window.params.window_frame.end_bound.is_unbounded();
-        let function = Growing { function: function.clone(), is_streamed, memory: memory.clone() };
+        let frame = &window.params.window_frame;
+        // DataFusion gives the rows of a frame without an end once the whole partition is there.
+        let held = match (frame.start_bound.is_unbounded(), frame.end_bound.is_unbounded()) {
+            (_, false) => Held::Newest,
+            (false, true) => Held::All,
+            (true, true) => Held::Copies,
+        };
+        let function = Growing { function: function.clone(), held, memory: memory.clone() };
         window.fun = WindowFunctionDefinition::AggregateUDF(Arc::new(AggregateUDF::from(function)));
     }
     window
 }
 
+/// The values that an operator holds at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// Those of some thousand rows.
+    Newest,
+    /// Those of all rows of a partition.
+    All,
+    /// A copy of one value for each row of a partition.
+    Copies,
+}
+
 /// An aggregate over frames whose values are counted.
 struct Growing {
     function: Arc<AggregateUDF>,
-    is_streamed: bool,
+    held: Held,
     memory: Arc<dyn MemoryPool>,
 }
 
@@ -60,7 +77,7 @@ impl fmt::Debug for Growing {
 }
 impl PartialEq for Growing {
     fn eq(&self, other: &Self) -> bool {
-        self.function == other.function && self.is_streamed == other.is_streamed
+        self.function == other.function && self.held == other.held
     }
 }
 impl Eq for Growing {}
@@ -127,7 +144,7 @@ impl AggregateUDFImpl for Growing {
 impl Growing {
     fn values(&self, inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
         let reservation = MemoryConsumer::new(self.name()).register(&self.memory);
-        Box::new(Values { inner, held: VecDeque::new(), is_streamed: self.is_streamed, reservation })
+        Box::new(Values { inner, held: self.held, rows: 0, newest: VecDeque::new(), reservation })
     }
 }
 
@@ -135,26 +152,34 @@ impl Growing {
 #[derive(Debug)]
 struct Values {
     inner: Box<dyn Accumulator>,
-    /// The bytes of the newest values, if the window is streamed.
-    held: VecDeque<usize>,
-    is_streamed: bool,
+    held: Held,
+    /// The rows so far.
+    rows: usize,
+    /// The bytes of the newest values, if only these are held.
+    newest: VecDeque<usize>,
     /// Given back when the accumulator is dropped, with its partition.
     reservation: MemoryReservation,
 }
 
 impl Accumulator for Values {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.rows += values.first().map_or(0, |values| values.len());
         self.inner.update_batch(values)
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let value = self.inner.evaluate()?;
         let bytes = value.size();
-        self.reservation.try_grow(bytes)?;
-        if self.is_streamed {
-            self.held.push_back(bytes);
-            if self.held.len() > HELD
-                && let Some(oldest) = self.held.pop_front()
+        let copies = match self.held {
+            // Rows share a text.
+            Held::Copies if !matches!(value, ScalarValue::Utf8View(_) | ScalarValue::BinaryView(_)) => self.rows,
+            _ => 1,
+        };
+        self.reservation.try_grow(bytes.saturating_mul(copies))?;
+        if self.held == Held::Newest {
+            self.newest.push_back(bytes);
+            if self.newest.len() > HELD
+                && let Some(oldest) = self.newest.pop_front()
             {
                 self.reservation.shrink(oldest);
             }
@@ -217,9 +242,9 @@ mod tests {
     #[test]
     fn values_count_while_they_are_held() {
         let function = datafusion::functions_aggregate::string_agg::string_agg_udaf();
-        for (is_streamed, most) in [(true, None), (false, Some(20_000))] {
+        for (held, most) in [(Held::Newest, None), (Held::All, Some(20_000))] {
             let memory: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(20_000_000));
-            let growing = Growing { function: function.clone(), is_streamed, memory: memory.clone() };
+            let growing = Growing { function: function.clone(), held, memory: memory.clone() };
             let mut values = growing.values(Box::new(Thousands));
             let failed = (0..30_000).find(|_| values.evaluate().is_err());
             assert_eq!(failed.is_some(), most.is_some());
