@@ -1,12 +1,13 @@
 //! Results and progress, for people and for programs.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Date32Type, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use console::measure_text_width;
 use indicatif::{ProgressBar, ProgressStyle};
+use serac_engine::Infinity;
 use serac_server::folder::FolderProgress;
 use serac_sql::TimeStyle;
 use serac_sql::wire::{Purpose, style_of_schema, to_wire, with_texts};
@@ -36,6 +37,19 @@ pub enum Mode {
     Expanded,
 }
 
+/// The text of an infinite date or time; `None` for other values.
+fn infinite_time(array: &ArrayRef, row: usize) -> Option<&'static str> {
+    let infinity = match array.data_type() {
+        _ if array.is_null(row) => None,
+        DataType::Date32 => Infinity::of_days(array.as_primitive::<Date32Type>().value(row)),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            Infinity::of_micros(array.as_primitive::<TimestampMicrosecondType>().value(row))
+        }
+        _ => None,
+    };
+    infinity.map(Infinity::name)
+}
+
 fn text_of(array: &ArrayRef, null: &'static str) -> Vec<String> {
     match array.data_type() {
         DataType::FixedSizeBinary(16) => {
@@ -61,7 +75,11 @@ fn text_of(array: &ArrayRef, null: &'static str) -> Vec<String> {
                 .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
                 .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f%:z"));
             match ArrayFormatter::try_new(array, &options) {
-                Ok(formatter) => (0..array.len()).map(|i| formatter.value(i).to_string()).collect(),
+                Ok(formatter) => {
+                    let finite = |row| formatter.value(row).to_string();
+                    let text = |row| infinite_time(array, row).map_or_else(|| finite(row), str::to_owned);
+                    (0..array.len()).map(text).collect()
+                }
                 Err(error) => vec![error.to_string(); array.len()],
             }
         }

@@ -2,8 +2,9 @@
 //! integers, truth values, dates and times, BYTEA (`\x00ff`), intervals (`1 day 02:03:04`) and
 //! JSON. Casts of numbers that lose digits round and do not truncate, and numbers that are too
 //! large or too small for a float fail. Arrays are cast element by element. Times, floats and
-//! arrays have PostgreSQL's texts. Infinite times stay infinite. Each of these casts becomes a function, which the optimizer does
-//! not unwrap in comparisons: `n::INTEGER = 2` holds for 2.3, too.
+//! arrays have PostgreSQL's texts. Infinite times stay infinite. Each of these casts becomes a
+//! function, which the optimizer does not unwrap in comparisons: `n::INTEGER = 2` holds for 2.3,
+//! too.
 //!
 //! Casts whose results may be far larger than their arguments become functions as well, so that
 //! [`accounted`](mod@super::accounted) counts them. These are casts of arrays, and of views of

@@ -1,9 +1,9 @@
 //! Parts of times that have fractions, and those that DataFusion does not know:
 //! `extract (second FROM t)` is 1.25, not 1. A date counts as its midnight.
 //!
-//! An infinite time has no parts of a year or of a day: they are NULL. Its years, and what else goes
-//! on with time, are infinite: so `date_part` has them. EXTRACT gives decimals, which are never
-//! infinite, and fails.
+//! An infinite time has no parts of a year or of a day: they are NULL. Its years, and what else
+//! goes on with time, are infinite: so `date_part` has them. EXTRACT gives decimals, which are
+//! never infinite, and fails.
 
 use super::definition::{Definition, Types, no_function, strict_results};
 use super::interval_operators::as_intervals;

@@ -138,10 +138,20 @@ impl SqlError {
     /// The error of a number out of a type's range.
     pub fn out_of_range(column_type: ColumnType) -> Self {
         let message = match column_type {
-            ColumnType::Decimal { .. } => "numeric field overflow".into(),
+            ColumnType::Decimal { precision, .. } => return Self::of_digits(precision == 38),
             other => format!("{} out of range", SqlType::from(other).to_string().to_lowercase()),
         };
         Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, message)
+    }
+
+    /// The error of a decimal with too many digits: for any decimal (`are_all`), or for its own
+    /// type.
+    fn of_digits(are_all: bool) -> Self {
+        let overflow = Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow");
+        match are_all {
+            true => overflow.explained("Numbers of fixed digits that are computed have 38 digits at the most."),
+            false => overflow,
+        }
     }
 
     /// The error of an unsupported feature (0A000).
@@ -213,7 +223,7 @@ impl From<&ArrowError> for SqlError {
             ArrowError::InvalidArgumentError(m)
                 if m.contains("too large to store") || m.contains("too small to store") =>
             {
-                Self::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "numeric field overflow")
+                Self::of_digits(m.contains("precision 38"))
             }
             ArrowError::CsvError(m) => Self::new(sqlstate::BAD_COPY_FILE_FORMAT, m.clone()),
             ArrowError::IoError(m, _) => Self::new(sqlstate::IO_ERROR, m.clone()),

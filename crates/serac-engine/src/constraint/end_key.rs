@@ -1,8 +1,8 @@
 //! The key of one end of a foreign key, and the same key at the other end.
 //!
 //! The ends may have different types whose values are compared: integers of any width, numbers of
-//! any digits, floats of both widths, dates and timestamps. A key is then encoded anew for the other
-//! end's index. No row there has a value for which the column has no room.
+//! any digits, floats of both widths, dates and timestamps. A key is then encoded anew for the
+//! other end's index. No row there has a value for which the column has no room.
 
 use crate::infinity::Infinity;
 use crate::table::Table;
