@@ -12,7 +12,7 @@ use adbc_core::schemas::GET_TABLE_TYPES_SCHEMA;
 use arrow::array::{AsArray, RecordBatch, RecordBatchIterator, RecordBatchReader, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema};
-use serac_connection::{Connection, Outcome, Statement};
+use serac_connection::{Connection, Outcome, RowReader, Statement};
 use seracdb::wire;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl AdbcConnection {
 
     /// Runs a statement. Returns the first value of its first row, as a text.
     fn run(&self, statement: &str) -> Result<Option<String>> {
-        let Outcome::Rows(mut rows) = self.connection.execute(statement).map_err(of_sql)? else { return Ok(None) };
-        let Some(batch) = rows.next().transpose()? else { return Ok(None) };
+        let Outcome::Rows(rows) = self.connection.execute(statement).map_err(of_sql)? else { return Ok(None) };
+        let Some(batch) = RowReader::new(rows).next().transpose()? else { return Ok(None) };
         let first = cast(batch.column(0), &DataType::Utf8)?;
         Ok(first.as_string::<i32>().iter().next().flatten().map(ToOwned::to_owned))
     }

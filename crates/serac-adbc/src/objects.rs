@@ -14,7 +14,7 @@ use arrow::array::{
 };
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use serac_connection::{Connection, Outcome, Statement};
+use serac_connection::{Connection, Outcome, RowReader, Statement};
 use seracdb::{ScalarValue, SqlError};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,11 +62,11 @@ const CONSTRAINTS: &str = "SELECT k.conrelid, k.conname, k.contype, pg_catalog.a
 /// The rows of a query as texts.
 fn rows(connection: &Connection, query: &str, parameters: &[Option<&str>]) -> Result<Vec<Row>, SqlError> {
     let parameters: Vec<_> = parameters.iter().map(|text| ScalarValue::Utf8(text.map(ToOwned::to_owned))).collect();
-    let Outcome::Rows(reader) = Statement::new(connection, query)?.execute(&parameters)? else {
+    let Outcome::Rows(found) = Statement::new(connection, query)?.execute(&parameters)? else {
         return Ok(Vec::new());
     };
     let mut rows = Vec::new();
-    for batch in reader.collect_all()? {
+    for batch in RowReader::new(found).collect_all()? {
         let columns = batch.columns().iter().map(|column| cast(column, &DataType::Utf8));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let text =

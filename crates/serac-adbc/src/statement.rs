@@ -10,7 +10,7 @@ use adbc_core::{CancelHandle, PartitionedResult, constants as names};
 use arrow::array::{RecordBatch, RecordBatchIterator};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use serac_connection::{Connection, Outcome, Statement};
+use serac_connection::{Connection, Outcome, RowReader, Statement};
 use seracdb::{IfExists, IngestTarget, SqlError, TransactionStatus, wire};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -79,8 +79,8 @@ impl AdbcStatement {
 
     fn run_work(&mut self) -> Result<Given> {
         let given = |outcome: Outcome| match outcome {
-            Outcome::Changed(changed) => Given::Changed(changed),
-            Outcome::Rows(rows) => Given::Rows(Box::new(rows)),
+            Outcome::Changed(changed) => Given::Changed(changed.unwrap_or(0)),
+            Outcome::Rows(rows) => Given::Rows(Box::new(RowReader::new(rows))),
         };
         let bound = self.bound.take();
         match (&mut self.work, bound) {
@@ -130,15 +130,15 @@ struct All {
 impl All {
     fn add(&mut self, outcome: Outcome) -> Result<(), SqlError> {
         match outcome {
-            Outcome::Changed(changed) => self.changed += changed,
+            Outcome::Changed(changed) => self.changed += changed.unwrap_or(0),
             Outcome::Rows(rows) => {
-                let schema = wire::shown_schema(rows.stored_schema());
+                let schema = wire::shown_schema(rows.schema());
                 let known = self.schema.get_or_insert_with(|| schema.clone());
                 if *known != schema {
                     let message = "the columns of the result depend on the parameters: execute one row at a time";
                     return Err(SqlError::new(sqlstate::DATATYPE_MISMATCH, message));
                 }
-                self.batches.extend(rows.collect_all()?);
+                self.batches.extend(RowReader::new(rows).collect_all()?);
             }
         }
         Ok(())

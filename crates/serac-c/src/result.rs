@@ -38,8 +38,8 @@ struct Batch {
 impl SeracResult {
     fn new(outcome: Outcome) -> Self {
         let (changed, rows) = match outcome {
-            Outcome::Changed(changed) => (changed, None),
-            Outcome::Rows(rows) => (0, Some(rows)),
+            Outcome::Changed(changed) => (changed.unwrap_or(0), None),
+            Outcome::Rows(rows) => (0, Some(RowReader::new(rows))),
         };
         let schema = rows.as_ref().map(|rows| rows.stored_schema().clone());
         let names = schema.iter().flat_map(|schema| schema.fields()).map(|field| c_text(field.name())).collect();

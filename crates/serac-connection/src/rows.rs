@@ -1,7 +1,7 @@
 //! The rows of a query: a queue that the session's stream fills, batch by batch, as they are asked
 //! for.
 
-use crate::connection::Connection;
+use crate::session::SharedSession;
 use arrow::array::{RecordBatch, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
@@ -30,23 +30,76 @@ struct Queue {
     rest: Rest,
 }
 
-/// The rows of a query, as its connection has them.
-pub(crate) struct QueryRows(Mutex<Queue>);
+/// The error of a query, once it has failed. It outlives the query's rows.
+pub type Failure = Arc<Mutex<Option<SqlError>>>;
+
+/// What a queue of rows has at a moment.
+pub enum Next {
+    /// A batch with rows.
+    Batch(RecordBatch),
+    /// No more rows.
+    End,
+    /// Nothing yet: the session's stream has more ([`SharedSession::advance`]).
+    Later,
+}
+
+/// The rows of a query, as the database has them. Any thread may read them, also while the session
+/// runs other statements: the first of these moves the rest of the rows here. They keep their
+/// session.
+pub struct QueryRows {
+    session: Arc<SharedSession>,
+    schema: SchemaRef,
+    queue: Mutex<Queue>,
+    failure: Failure,
+}
+
+impl fmt::Debug for QueryRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryRows").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
 
 impl QueryRows {
+    fn with(session: &Arc<SharedSession>, schema: SchemaRef, batches: VecDeque<RecordBatch>, rest: Rest) -> Arc<Self> {
+        let queue = Mutex::new(Queue { batches, rest });
+        Arc::new(Self { session: session.clone(), schema, queue, failure: Failure::default() })
+    }
+
     /// Rows that a stream of the session gives.
-    pub fn new() -> Self {
-        Self(Mutex::new(Queue { batches: VecDeque::new(), rest: Rest::Stream }))
+    pub(crate) fn streamed(session: &Arc<SharedSession>, schema: SchemaRef) -> Arc<Self> {
+        Self::with(session, schema, VecDeque::new(), Rest::Stream)
+    }
+
+    /// Rows that have all come.
+    pub fn whole(session: &Arc<SharedSession>, schema: SchemaRef, batches: Vec<RecordBatch>) -> Arc<Self> {
+        Self::with(session, schema, batches.into(), Rest::Nothing)
+    }
+
+    /// Their columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
     /// Whether the stream gives no more.
-    pub fn has_ended(&self) -> bool {
-        !matches!(self.0.lock().rest, Rest::Stream)
+    pub(crate) fn has_ended(&self) -> bool {
+        !matches!(self.queue.lock().rest, Rest::Stream)
+    }
+
+    /// How many rows there are, if all have come and none was read.
+    pub fn known_count(&self) -> Option<u64> {
+        let queue = self.queue.lock();
+        let rows = || queue.batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        matches!(queue.rest, Rest::Nothing).then(rows)
+    }
+
+    /// Where the error of the query stands, if it has failed.
+    pub fn failure(&self) -> &Failure {
+        &self.failure
     }
 
     /// The error of a query that has failed before it gave a row.
-    pub fn early_error(&self) -> Option<SqlError> {
-        match &*self.0.lock() {
+    pub(crate) fn early_error(&self) -> Option<SqlError> {
+        match &*self.queue.lock() {
             Queue { batches, rest: Rest::Failed(error) } if batches.iter().all(|batch| batch.num_rows() == 0) => {
                 Some(error.clone())
             }
@@ -55,13 +108,13 @@ impl QueryRows {
     }
 
     /// Takes the next batch from the stream. Returns its rows; `None` if no more come.
-    pub fn take_one(&self, next: impl FnOnce() -> Result<Option<RecordBatch>, SqlError>) -> Option<usize> {
+    pub(crate) fn take_one(&self, next: impl FnOnce() -> Result<Option<RecordBatch>, SqlError>) -> Option<usize> {
         if self.has_ended() {
             return None;
         }
-        // Without the lock: it may take long.
+        // Without the lock: it may take long, and others look at the queue meanwhile.
         let next = next();
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         match next {
             Ok(Some(batch)) => {
                 let rows = batch.num_rows();
@@ -69,73 +122,72 @@ impl QueryRows {
                 return Some(rows);
             }
             Ok(None) => queue.rest = Rest::Nothing,
-            Err(error) => queue.rest = Rest::Failed(error),
+            Err(error) => {
+                *self.failure.lock() = Some(error.clone());
+                queue.rest = Rest::Failed(error);
+            }
         }
         None
     }
 
     /// Takes all rows from the stream.
-    pub fn take_all(&self, mut next: impl FnMut() -> Result<Option<RecordBatch>, SqlError>) {
+    pub(crate) fn take_all(&self, mut next: impl FnMut() -> Result<Option<RecordBatch>, SqlError>) {
         while self.take_one(&mut next).is_some() {}
     }
 
     /// Notes that the connection is closed.
-    pub fn end_by_closing(&self) {
-        self.0.lock().rest = Rest::Closed;
+    pub(crate) fn end_by_closing(&self) {
+        self.queue.lock().rest = Rest::Closed;
     }
 
-    /// The next batch with rows, or what comes instead of one.
-    fn pop(&self) -> Result<RecordBatch, Rest> {
-        let mut queue = self.0.lock();
+    /// What is there now.
+    ///
+    /// # Errors
+    /// The error of the query; 08006 if the connection was closed before all rows were read.
+    pub fn now(&self) -> Result<Next, SqlError> {
+        let mut queue = self.queue.lock();
         while let Some(batch) = queue.batches.pop_front() {
             if batch.num_rows() > 0 {
-                return Ok(batch);
+                return Ok(Next::Batch(batch));
             }
         }
-        Err(queue.rest.clone())
+        match &queue.rest {
+            Rest::Stream => Ok(Next::Later),
+            Rest::Nothing => Ok(Next::End),
+            Rest::Failed(error) => Err(error.clone()),
+            Rest::Closed => {
+                let message = "the connection was closed before all rows were read";
+                Err(SqlError::new(sqlstate::CONNECTION_FAILURE, message))
+            }
+        }
     }
 }
 
-/// Where the rows of a reader come from.
-enum Source {
-    Query { rows: Arc<QueryRows>, connection: Connection },
-    Whole(VecDeque<RecordBatch>),
+impl Drop for QueryRows {
+    fn drop(&mut self) {
+        if matches!(self.queue.get_mut().rest, Rest::Stream) {
+            self.session.abandon(self);
+        }
+    }
 }
 
-/// The rows of a statement. Any thread may read them, also while the connection runs other
-/// statements: the first of these moves the rest of the rows to the reader's memory. The reader
-/// keeps its session.
+/// A reader of the rows of a query. It waits for them in the thread that reads.
+#[derive(Debug)]
 pub struct RowReader {
-    /// The columns as the database has them.
-    schema: SchemaRef,
+    rows: Arc<QueryRows>,
     /// The columns as they leave.
     shown: SchemaRef,
-    source: Source,
-}
-
-impl fmt::Debug for RowReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowReader").field("schema", &self.schema).finish_non_exhaustive()
-    }
 }
 
 impl RowReader {
-    fn new(schema: SchemaRef, source: Source) -> Self {
-        Self { shown: wire::shown_schema(&schema), schema, source }
-    }
-
-    pub(crate) fn of_query(schema: SchemaRef, rows: Arc<QueryRows>, connection: Connection) -> Self {
-        Self::new(schema, Source::Query { rows, connection })
-    }
-
-    /// Rows that have all come.
-    pub fn whole(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
-        Self::new(schema, Source::Whole(batches.into()))
+    /// A reader of the rows that are left.
+    pub fn new(rows: Arc<QueryRows>) -> Self {
+        Self { shown: wire::shown_schema(rows.schema()), rows }
     }
 
     /// The columns as the database has them: its `LargeBinary` holds numbers.
     pub fn stored_schema(&self) -> &SchemaRef {
-        &self.schema
+        self.rows.schema()
     }
 
     /// The next batch with rows, as the database has it; `None` after the last.
@@ -143,20 +195,11 @@ impl RowReader {
     /// # Errors
     /// The error of the query; 08006 if the connection was closed before all rows were read.
     pub fn next_stored(&mut self) -> Result<Option<RecordBatch>, SqlError> {
-        let (rows, connection) = match &mut self.source {
-            Source::Whole(batches) => return Ok(batches.pop_front()),
-            Source::Query { rows, connection } => (rows, connection),
-        };
         loop {
-            match rows.pop() {
-                Ok(batch) => return Ok(Some(batch)),
-                Err(Rest::Nothing) => return Ok(None),
-                Err(Rest::Failed(error)) => return Err(error),
-                Err(Rest::Closed) => {
-                    let message = "the connection was closed before all rows were read";
-                    return Err(SqlError::new(sqlstate::CONNECTION_FAILURE, message));
-                }
-                Err(Rest::Stream) => connection.advance(rows)?,
+            match self.rows.now()? {
+                Next::Batch(batch) => return Ok(Some(batch)),
+                Next::End => return Ok(None),
+                Next::Later => self.rows.session.advance(&self.rows)?,
             }
         }
     }
@@ -192,13 +235,5 @@ impl Iterator for RowReader {
 impl RecordBatchReader for RowReader {
     fn schema(&self) -> SchemaRef {
         self.shown.clone()
-    }
-}
-
-impl Drop for RowReader {
-    fn drop(&mut self) {
-        if let Source::Query { rows, connection } = &self.source {
-            connection.abandon(rows);
-        }
     }
 }

@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 
 /// The state of a statement that has been started.
 pub enum Started {
-    /// It has ended: the rows that it changed or found.
-    Ended(u64),
+    /// It has ended: its tag, and the rows that it changed or found.
+    Ended(String, u64),
     /// It gives rows: the slot streams them.
     Rows,
 }
@@ -69,7 +69,7 @@ impl SessionSlot {
         // it, and until then `check_idle` refuses a second reference.
         let session: &'static mut Session = unsafe { self.session.as_mut() };
         match run(session)? {
-            StatementStream::Command { rows, .. } => Ok(Started::Ended(rows)),
+            StatementStream::Command { tag, rows } => Ok(Started::Ended(tag, rows)),
             StatementStream::Rows(rows) => {
                 self.stream = Some(rows);
                 Ok(Started::Rows)

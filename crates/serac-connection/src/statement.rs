@@ -1,7 +1,7 @@
 //! Prepared statements. On keys they run in the calling thread, without planning.
 
-use crate::connection::{Connection, Outcome};
-use crate::rows::RowReader;
+use crate::connection::Connection;
+use crate::session::Outcome;
 use seracdb::{
     ColumnType, Description, ParameterMarks, Prepared, Rows, ScalarValue, SqlError, TransactionStatus, Value, located,
     mark_parameters,
@@ -126,16 +126,14 @@ impl Statement {
         let fits = |(parameter, column_type): (&ScalarValue, &ColumnType)| {
             matches!(parameter, ScalarValue::Utf8(_)) || exact(parameter, *column_type).is_some()
         };
+        let mut locked = connection.lock()?;
         let outcome = if prepared.parameter_types().is_some_and(|types| parameters.iter().zip(types).all(fits)) {
-            let statement = prepared.parsed().clone();
-            connection
-                .with_session_for(&statement, |session, runtime| {
-                    runtime.block_on(session.execute_prepared(prepared, parameters))
-                })
-                .map(Outcome::of_result)
+            locked.begin_for(prepared.parsed()).and_then(|()| {
+                let result = connection.runtime().block_on(locked.idle().execute_prepared(prepared, parameters))?;
+                Ok(locked.outcome_of(result))
+            })
         } else {
-            let (statement, runtime) = (prepared.parsed().clone(), connection.runtime().clone());
-            connection.start(&statement, |session| runtime.block_on(session.stream_prepared(prepared, parameters)))
+            locked.run_prepared(prepared, parameters)
         };
         outcome.map_err(|error| located(error, text, 0))
     }
@@ -153,26 +151,26 @@ impl Statement {
         }
         let values = parameters.iter().zip(&wanted).map(|(parameter, column_type)| exact(parameter, *column_type));
         let Some(values) = values.collect::<Option<SmallVec<[Value<'_>; 8]>>>() else { return Ok(None) };
-        let statement = prepared.parsed().clone();
-        connection.with_session_for(&statement, |session, _| {
-            let was_idle = session.transaction_status() == TransactionStatus::Idle;
-            let affected = match session.run_prepared(prepared, &values, rows) {
-                Ok(Some(affected)) => affected,
-                Ok(None) => return Ok(None),
-                // DDL has given its parameters other types meanwhile; it has had no effect.
-                Err(error)
-                    if error.sqlstate == sqlstate::PROTOCOL_VIOLATION
-                        && was_idle
-                        && prepared.parameter_types() != Some(&wanted[..]) =>
-                {
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
-            };
-            Ok(Some(match prepared.schema() {
-                Some(schema) => Outcome::Rows(RowReader::whole(schema.clone(), vec![prepared.batch(rows)?])),
-                None => Outcome::Changed(affected),
-            }))
-        })
+        let mut locked = connection.lock()?;
+        locked.begin_for(prepared.parsed())?;
+        let session = locked.idle();
+        let was_idle = session.transaction_status() == TransactionStatus::Idle;
+        let affected = match session.run_prepared(prepared, &values, rows) {
+            Ok(Some(affected)) => affected,
+            Ok(None) => return Ok(None),
+            // DDL has given its parameters other types meanwhile; it has had no effect.
+            Err(error)
+                if error.sqlstate == sqlstate::PROTOCOL_VIOLATION
+                    && was_idle
+                    && prepared.parameter_types() != Some(&wanted[..]) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Some(match prepared.schema() {
+            Some(schema) => locked.outcome_of_rows(schema.clone(), vec![prepared.batch(rows)?]),
+            None => Outcome::Changed(Some(affected)),
+        }))
     }
 }

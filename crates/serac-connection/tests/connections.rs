@@ -11,7 +11,7 @@ fn connection() -> Connection {
 
 fn rows(outcome: Outcome) -> RowReader {
     match outcome {
-        Outcome::Rows(rows) => rows,
+        Outcome::Rows(rows) => RowReader::new(rows),
         Outcome::Changed(_) => panic!("it gives rows"),
     }
 }
@@ -75,7 +75,7 @@ fn without_autocommit_reads_begin_a_transaction() {
     assert_eq!(count(&connection, "SELECT n::BIGINT FROM t"), 0);
     assert_eq!(connection.transaction_status().unwrap(), TransactionStatus::Open);
     let mut update = Statement::new(&other, "UPDATE t SET n = $1 WHERE id = $2").unwrap();
-    assert!(matches!(update.execute(&[5i64.into(), 1i64.into()]), Ok(Outcome::Changed(1))));
+    assert!(matches!(update.execute(&[5i64.into(), 1i64.into()]), Ok(Outcome::Changed(Some(1)))));
     assert_eq!(count(&connection, "SELECT n::BIGINT FROM t"), 0);
     // What it would write rests on a row that has changed.
     let error = connection.execute("UPDATE t SET n = n + 1").unwrap_err();

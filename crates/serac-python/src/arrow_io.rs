@@ -2,7 +2,7 @@
 //! in.
 
 use crate::error::{self, IntoPython};
-use crate::rows::QueryRows;
+use crate::rows::ResultRows;
 use crate::wait;
 use arrow::array::{
     Array, ArrayRef, AsArray, ListArray, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader,
@@ -20,6 +20,7 @@ use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
+use serac_connection::validated;
 use seracdb::engine::ArrowScan;
 use seracdb::wire;
 use std::collections::VecDeque;
@@ -43,13 +44,13 @@ fn plain(error: impl ToString) -> ArrowError {
 pub struct QueryReader {
     /// Those that the cursor has taken from `rows` and not given.
     first: Option<RecordBatch>,
-    rows: Arc<QueryRows>,
+    rows: ResultRows,
     schema: SchemaRef,
 }
 
 impl QueryReader {
     /// A reader of `first` and of the rest of `rows`.
-    pub fn new(first: Option<RecordBatch>, rows: Arc<QueryRows>) -> Self {
+    pub fn new(first: Option<RecordBatch>, rows: ResultRows) -> Self {
         let schema = wire::shown_schema(rows.schema());
         Self { first, rows, schema }
     }
@@ -346,13 +347,6 @@ impl Iterator for Batches {
         };
         next.map(|batch| batch.and_then(validated))
     }
-}
-
-/// A batch whose texts are UTF-8, and whose offsets and keys stay within their columns: Arrow's C
-/// interface promises it, and our code relies on it.
-fn validated(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
-    batch.columns().iter().try_for_each(|column| column.to_data().validate_full())?;
-    Ok(batch)
 }
 
 fn of_stream(capsule: &Bound<'_, PyAny>) -> PyResult<Frame> {

@@ -1,14 +1,15 @@
 //! The class `Batches`: rows in memory, which can be read again and again.
 
 use crate::arrow_io::{self, Reader};
+use crate::error::IntoPython;
 use crate::objects::BatchRows;
-use crate::process::OfProcess;
 use crate::python_types::PythonTypes;
 use arrow::array::{RecordBatch, RecordBatchIterator};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
+use serac_connection::OfProcess;
 use seracdb::{SqlError, wire};
 
 /// Rows of a query that have all come.
@@ -24,8 +25,8 @@ impl Batches {
         Self { schema, batches: OfProcess::new(batches) }
     }
 
-    fn reader(&self) -> PyResult<Reader> {
-        self.batches.check()?;
+    fn reader(&self, py: Python<'_>) -> PyResult<Reader> {
+        self.batches.check().python(py)?;
         let shown =
             |batch: RecordBatch| wire::shown(batch).map_err(|error: SqlError| ArrowError::CastError(error.message));
         let batches = Vec::clone(&self.batches);
@@ -38,7 +39,7 @@ impl Batches {
 impl Batches {
     /// The first rows, as tuples: at most `most`.
     fn rows<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
-        self.batches.check()?;
+        self.batches.check().python(py)?;
         let (types, list) = (PythonTypes::get(py)?, PyList::empty(py));
         for batch in self.batches.iter() {
             let rows = BatchRows::new(py, batch)?;
@@ -66,12 +67,12 @@ impl Batches {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        arrow_io::capsule(py, self.reader()?, requested_schema)
+        arrow_io::capsule(py, self.reader(py)?, requested_schema)
     }
 
     /// The same, with durations in the place of intervals.
     fn _stream_of_durations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        arrow_io::capsule_of_durations(py, self.reader()?)
+        arrow_io::capsule_of_durations(py, self.reader(py)?)
     }
 
     /// The columns as a schema of Arrow.

@@ -33,9 +33,9 @@ impl Compiled {
     /// The error of the text.
     pub fn new(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Option<Arc<Self>>> {
         let own = text.to_owned();
-        core.run(py, move |state, runtime| {
+        core.run(py, move |locked, runtime| {
             let marked = mark_parameters(&own)?;
-            let session = state.idle(runtime);
+            let session = locked.idle();
             let prepared = runtime.block_on(session.prepare_elsewhere(&marked.text, &[]));
             let prepared = prepared.map_err(|error| located(error, &own, 0))?;
             let marks = marked.marks;

@@ -1,7 +1,6 @@
 //! The class `Connection`: a session of a database.
 
 use crate::compiled::Statements;
-use crate::database::{DatabaseUse, Options};
 use crate::error::{self, IntoPython};
 use crate::execution;
 use crate::server::{self, ServeOptions, Server};
@@ -11,7 +10,8 @@ use crate::table::{self, Condition, Scan};
 use crate::work::Progress;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use seracdb::{CheckpointReport, Durability, IfExists, IngestTarget, StatementResult, TransactionStatus};
+use serac_connection::{DatabaseUse, Locked, Options, check_committed};
+use seracdb::{CheckpointReport, IfExists, IngestTarget, TransactionStatus};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,15 +47,6 @@ fn report(written: CheckpointReport) -> Report {
     (written.tables, written.rows, written.blocks_written, written.blocks_kept, written.bytes)
 }
 
-fn durability_of(name: &str) -> PyResult<Durability> {
-    match name {
-        "full" => Ok(Durability::Full),
-        "relaxed" => Ok(Durability::Relaxed),
-        "off" => Ok(Durability::Off),
-        other => Err(PyValueError::new_err(format!("durability is \"full\", \"relaxed\" or \"off\", not \"{other}\""))),
-    }
-}
-
 fn if_exists_of(name: &str) -> PyResult<IfExists> {
     match name {
         "append" => Ok(IfExists::Append),
@@ -88,17 +79,20 @@ impl Connection {
         if threads == Some(0) {
             return Err(PyValueError::new_err("a query has at least one thread"));
         }
-        let options = Options { durability: durability.map(durability_of).transpose()?, memory_limit, threads };
+        let mut options = Options { memory_limit, threads, ..Options::default() };
+        if let Some(durability) = durability {
+            options.set("durability", durability).map_err(|error| PyValueError::new_err(error.message))?;
+        }
         let of = match of {
             Some(of) => {
-                of.get().core.check()?;
+                of.get().core.check(py)?;
                 Some(of.get().core.clone())
             }
             None => None,
         };
         let core = py.detach(|| {
             let usage = match of {
-                Some(of) => of.another_use()?,
+                Some(of) => of.session().another_use()?,
                 None if path.as_os_str() == IN_MEMORY => DatabaseUse::in_memory(options)?,
                 None => DatabaseUse::in_folder(&path, options, !read_only)?,
             };
@@ -114,34 +108,35 @@ impl Connection {
 
     /// Whether each statement outside of transactions is one.
     #[getter]
-    fn get_autocommit(&self) -> PyResult<bool> {
-        self.core.check()?;
-        Ok(self.core.autocommit())
+    fn get_autocommit(&self, py: Python<'_>) -> PyResult<bool> {
+        self.core.check(py)?;
+        Ok(self.core.session().autocommit())
     }
 
     #[setter]
     fn set_autocommit(&self, py: Python<'_>, autocommit: bool) -> PyResult<()> {
-        let mut state = self.core.lock(py)?;
-        let is_open = |state: &mut crate::session::State| {
-            state.idle_now().is_none_or(|session| session.transaction_status() != TransactionStatus::Idle)
+        let mut locked = self.core.lock(py)?;
+        let is_open = |locked: &mut Locked<'_>| {
+            locked.idle_now().is_none_or(|session| session.transaction_status() != TransactionStatus::Idle)
         };
-        if autocommit != self.core.autocommit() && is_open(&mut state) {
+        if autocommit != self.core.session().autocommit() && is_open(&mut locked) {
+            drop(locked);
             let message = "autocommit cannot be changed inside a transaction, or while rows are being read";
             return Err(error::programming(sqlstate::ACTIVE_SQL_TRANSACTION, message));
         }
-        self.core.set_autocommit(autocommit);
+        locked.set_autocommit(autocommit);
         Ok(())
     }
 
     /// The state of the transaction: "idle", "open" or "failed".
     #[getter]
     fn transaction_status(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.core.check()?;
+        self.core.check(py)?;
         let status = self.core.lock(py)?.idle_now().map(|session| session.transaction_status());
         let status = match status {
             Some(status) => status,
             // The rows of a query still come: it is looked at when they have.
-            None => self.core.run(py, |state, runtime| Ok(state.idle(runtime).transaction_status()))?,
+            None => self.core.run(py, |locked, _| Ok(locked.idle().transaction_status()))?,
         };
         Ok(match status {
             TransactionStatus::Idle => "idle",
@@ -161,13 +156,7 @@ impl Connection {
             return Ok(());
         }
         let results = execution::control(py, &self.core, "COMMIT")?;
-        let is_rolled_back =
-            |result: &StatementResult| matches!(result, StatementResult::Command { tag, .. } if tag == "ROLLBACK");
-        if results.iter().any(is_rolled_back) {
-            let message = "a statement of the transaction has failed, so it was rolled back";
-            return Err(error::internal(sqlstate::IN_FAILED_SQL_TRANSACTION, message));
-        }
-        Ok(())
+        check_committed(&results).python(py)
     }
 
     /// Rolls back the open transaction; without one, does nothing.
@@ -236,13 +225,13 @@ impl Connection {
 
     /// Writes a copy of the database into a folder. Returns what `report` gives.
     fn _backup(&self, py: Python<'_>, folder: PathBuf) -> PyResult<Report> {
-        let written = self.core.run(py, move |state, runtime| runtime.block_on(state.idle(runtime).backup(&folder)));
+        let written = self.core.run(py, move |locked, runtime| runtime.block_on(locked.idle().backup(&folder)));
         written.map(report)
     }
 
     /// Writes a checkpoint. Returns what `report` gives.
     fn _checkpoint(&self, py: Python<'_>) -> PyResult<Report> {
-        self.core.run(py, |state, runtime| runtime.block_on(state.idle(runtime).checkpoint())).map(report)
+        self.core.run(py, |locked, runtime| runtime.block_on(locked.idle().checkpoint())).map(report)
     }
 
     /// How far the connection's statement is: the seconds since it began, whether it computes now,
@@ -253,17 +242,17 @@ impl Connection {
     }
 
     /// Cancels the statement that another thread runs on this connection.
-    fn cancel(&self) -> PyResult<()> {
-        self.core.check()?;
-        self.core.cancel_handle().cancel();
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        self.core.check(py)?;
+        self.core.session().cancel_handle().cancel();
         Ok(())
     }
 
     /// What statements have said beside their results since the last call: (severity, SQLSTATE,
     /// message).
     fn notices(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, &'static str, String)>> {
-        let mut state = self.core.lock(py)?;
-        let notices = state.idle_now().map(|session| session.notices().take()).unwrap_or_default();
+        let mut locked = self.core.lock(py)?;
+        let notices = locked.idle_now().map(|session| session.notices().take()).unwrap_or_default();
         let told = notices.into_iter().map(|notice| (notice.severity.name(), notice.sqlstate, notice.message));
         Ok(told.collect())
     }
@@ -276,6 +265,6 @@ impl Connection {
     /// Whether the connection is closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.core.is_closed()
+        self.core.session().is_closed()
     }
 }

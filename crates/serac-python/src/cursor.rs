@@ -8,14 +8,15 @@ use crate::error::{self, IntoPython};
 use crate::execution::{self, Execution};
 use crate::objects::{self, BatchRows};
 use crate::python_types::PythonTypes;
-use crate::rows::{Failure, QueryRows};
-use crate::session::{Core, Outcome};
+use crate::rows::ResultRows;
+use crate::session::Core;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use parking_lot::Mutex;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
+use serac_connection::{Failure, Outcome};
 use seracdb::{ColumnType, Prepared, Rows, wire};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ enum ResultSet {
     /// Rows of the point path.
     Point { rows: Rows, types: Vec<ColumnType>, prepared: Box<Prepared>, at: usize },
     /// Rows of a query.
-    Query { rows: Arc<QueryRows>, batch: Option<Batch> },
+    Query { rows: ResultRows, batch: Option<Batch> },
 }
 
 /// The batch that is being read.
@@ -136,14 +137,14 @@ fn description(py: Python<'_>, schema: &Schema) -> PyResult<Py<PyAny>> {
 }
 
 impl Cursor {
-    fn check(&self) -> PyResult<()> {
-        self.core.check()?;
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.core.check(py)?;
         if self.state.lock().is_closed { Err(error::interface("the cursor is closed")) } else { Ok(()) }
     }
 
     /// Forgets the last result.
-    fn reset(&self) -> PyResult<u64> {
-        self.check()?;
+    fn reset(&self, py: Python<'_>) -> PyResult<u64> {
+        self.check(py)?;
         let mut state = self.state.lock();
         let old = (std::mem::replace(&mut state.held, Held::Nothing), state.description.take());
         state.failure = None;
@@ -162,6 +163,7 @@ impl Cursor {
         let (held, description, rowcount, failure) = match outcome {
             Outcome::Changed(rows) => (Held::Nothing, None, rows.map_or(-1, count), None),
             Outcome::Rows(rows) => {
+                let rows = ResultRows::new(&self.core, rows);
                 let description = description(py, rows.schema())?;
                 let failure = Some(rows.failure().clone());
                 // The rows that are known to be all.
@@ -180,7 +182,7 @@ impl Cursor {
     }
 
     fn run_compiled(&self, py: Python<'_>, compiled: &Arc<Compiled>, parameters: &Bound<'_, PyAny>) -> PyResult<()> {
-        let statement = self.reset()?;
+        let statement = self.reset(py)?;
         let given = compiled.bind(parameters)?;
         let mut rows = Rows::default();
         match execution::run(py, &self.core, compiled, &given, &mut rows)? {
@@ -206,7 +208,7 @@ impl Cursor {
     /// Reads from the result. It is out of the cursor meanwhile, so that code which Python runs in
     /// between, or another thread, cannot wait for it for ever.
     fn read<T>(&self, py: Python<'_>, read: impl FnOnce(&mut ResultSet, &PythonTypes) -> PyResult<T>) -> PyResult<T> {
-        self.check()?;
+        self.check(py)?;
         let types = PythonTypes::get(py)?;
         let mut state = self.state.lock();
         let mut result = match std::mem::replace(&mut state.held, Held::InUse) {
@@ -307,7 +309,7 @@ impl Cursor {
     #[new]
     fn new(connection: &Bound<'_, Connection>) -> PyResult<Self> {
         let core = connection.get().core().clone();
-        core.check()?;
+        core.check(connection.py())?;
         let state = State {
             held: Held::Nothing,
             statement: 0,
@@ -362,20 +364,20 @@ impl Cursor {
     #[pyo3(signature = (operation, parameters=None))]
     fn _execute(&self, py: Python<'_>, operation: &str, parameters: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let Some(parameters) = parameters.filter(|parameters| !parameters.is_none()) else {
-            let statement = self.reset()?;
+            let statement = self.reset(py)?;
             let outcome = execution::run_text(py, &self.core, operation)?;
             return self.take_over(py, statement, outcome);
         };
-        self.check()?;
+        self.check(py)?;
         match self.connection.get().statements().get(py, &self.core, operation)? {
             Some(compiled) => self.run_compiled(py, &compiled, parameters),
-            None => self.reset().map(drop),
+            None => self.reset(py).map(drop),
         }
     }
 
     /// Runs a statement for each parameters of a sequence, as a whole or not at all.
     fn _execute_many(&self, py: Python<'_>, operation: &str, parameters: &Bound<'_, PyAny>) -> PyResult<()> {
-        let statement = self.reset()?;
+        let statement = self.reset(py)?;
         let Some(compiled) = self.connection.get().statements().get(py, &self.core, operation)? else { return Ok(()) };
         let mut rows = Rows::default();
         let mut changed = Some(0);
@@ -386,7 +388,7 @@ impl Cursor {
                 Execution::Other(Outcome::Changed(affected)) => affected,
                 Execution::Other(Outcome::Rows(rows)) => {
                     // DB-API gives no results of many statements.
-                    let mut found = 0;
+                    let (rows, mut found) = (ResultRows::new(&self.core, rows), 0);
                     while let Some(batch) = rows.next(py)? {
                         found += batch.num_rows() as u64;
                     }
@@ -502,6 +504,6 @@ impl Cursor {
     /// Whether the cursor or its connection is closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.core.is_closed() || self.state.lock().is_closed
+        self.core.session().is_closed() || self.state.lock().is_closed
     }
 }

@@ -51,11 +51,6 @@ pub fn programming(sqlstate: &str, message: &str) -> PyErr {
     of_class("ProgrammingError", sqlstate, message)
 }
 
-/// The error of a transaction that is not in the state it should be in.
-pub fn internal(sqlstate: &str, message: &str) -> PyErr {
-    of_class("InternalError", sqlstate, message)
-}
-
 /// The error of a value that Python or SQL cannot represent.
 pub fn data(sqlstate: &str, message: &str) -> PyErr {
     of_class("DataError", sqlstate, message)

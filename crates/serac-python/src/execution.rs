@@ -4,12 +4,11 @@ use crate::compiled::{Compiled, Given};
 use crate::error::{self, IntoPython};
 use crate::parameters;
 use crate::python_types::PythonTypes;
-use crate::rows::QueryRows;
-use crate::session::{Core, Outcome};
-use crate::slot::counted;
+use crate::session::Core;
 use crate::wait;
 use pyo3::prelude::*;
-use seracdb::{ColumnType, Rows, Start, StatementResult, TransactionStatus, Value, acts_in_transaction, located};
+use serac_connection::{Outcome, begins_transaction};
+use seracdb::{ColumnType, Rows, Start, StatementResult, TransactionStatus, Value, located};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -39,11 +38,10 @@ pub fn run(
     }
     let scalars = given.iter().map(|object| parameters::scalar(types, object)).collect::<PyResult<Vec<_>>>()?;
     let compiled = compiled.clone();
-    let whole = core.clone();
-    core.run(py, move |state, _| {
+    core.run(py, move |locked, _| {
         // A copy: others may prepare to run the statement while this runs.
         let mut prepared = compiled.prepared.lock().clone();
-        let outcome = state.run_prepared(&whole, &mut prepared, &scalars);
+        let outcome = locked.run_prepared(&mut prepared, &scalars);
         *compiled.prepared.lock() = prepared;
         outcome.map(Execution::Other).map_err(|error| located(error, &compiled.text, 0))
     })
@@ -58,7 +56,7 @@ fn run_point(
     types: &PythonTypes,
     rows: &mut Rows,
 ) -> PyResult<Option<u64>> {
-    core.check()?;
+    core.check(py)?;
     let wanted: SmallVec<[ColumnType; 8]> = match compiled.prepared.lock().parameter_types() {
         Some(wanted) => wanted.into(),
         None => return Ok(None),
@@ -76,15 +74,16 @@ fn run_point(
         }
     }
     let values: SmallVec<[Value<'_>; 8]> = exact.iter().map(parameters::Exact::value).collect();
-    let mut state = core.lock(py)?;
+    let mut locked = core.lock(py)?;
     // The rows of a query that still come are moved to their result on the other path.
-    let Some(session) = state.idle_now() else { return Ok(None) };
-    if !core.autocommit()
-        && session.transaction_status() == TransactionStatus::Idle
-        && acts_in_transaction(compiled.prepared.lock().parsed())
-    {
-        core.runtime().block_on(session.execute("BEGIN")).python(py)?;
+    if locked.idle_now().is_none() {
+        return Ok(None);
     }
+    if !core.session().autocommit() && begins_transaction(compiled.prepared.lock().parsed()) {
+        let begun = locked.begin_if_needed();
+        begun.python(py)?;
+    }
+    let session = locked.idle();
     let mut prepared = compiled.prepared.lock();
     if prepared.parameter_types() != Some(&wanted[..]) {
         // Another thread has run it meanwhile, after DDL.
@@ -101,24 +100,24 @@ fn run_point(
             let mut own = prepared.clone();
             drop(prepared);
             let resumed = session.resume_prepared(blocked, &mut own, &values, rows);
-            match wait::here(py, core.runtime(), core.cancel_handle(), resumed)? {
+            match wait::here(py, core.session(), resumed)? {
                 Some(started) => started,
                 None => return Ok(None),
             }
         }
         Err(error) => {
             drop(prepared);
-            let durable = wait::here(py, core.runtime(), core.cancel_handle(), session.error_is_durable());
+            let durable = wait::here(py, core.session(), session.error_is_durable());
             // An exception that is made may have Python collect, and run finalizers.
-            drop(state);
+            drop(locked);
             durable?;
             return Err(error).python(py);
         }
     };
-    drop(state);
+    drop(locked);
     let affected = started.affected;
     if !started.is_durable() {
-        wait::here(py, core.runtime(), core.cancel_handle(), started.durable())?;
+        wait::here(py, core.session(), started.durable())?;
     }
     Ok(Some(affected))
 }
@@ -128,17 +127,17 @@ fn run_point(
 /// # Errors
 /// The error of the first statement that fails.
 pub fn run_text(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Outcome> {
-    if let Some(result) = run_known(py, core, text)? {
-        return Ok(outcome_of(core, result));
+    if let Some(outcome) = run_known(py, core, text)? {
+        return Ok(outcome);
     }
-    let (whole, text) = (core.clone(), text.to_owned());
-    core.run(py, move |state, runtime| {
-        let statements = runtime.block_on(state.idle(runtime).parse_elsewhere(&text))?;
+    let text = text.to_owned();
+    core.run(py, move |locked, runtime| {
+        let statements = runtime.block_on(locked.idle().parse_elsewhere(&text))?;
         let mut outcome = Outcome::Changed(None);
         for (at, statement) in statements.into_iter().enumerate() {
             // What is left of the rows before is not wanted.
             drop(std::mem::replace(&mut outcome, Outcome::Changed(None)));
-            outcome = state.run_statement(&whole, statement).map_err(|error| located(error, &text, at))?;
+            outcome = locked.run(statement).map_err(|error| located(error, &text, at))?;
         }
         Ok(outcome)
     })
@@ -146,24 +145,15 @@ pub fn run_text(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Outcom
 
 /// Runs a text on the point path, in this thread, if a text that differs from it in constants alone
 /// has been run before.
-fn run_known(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Option<StatementResult>> {
-    core.check()?;
-    let mut state = core.lock(py)?;
-    let Some(session) = state.idle_now() else { return Ok(None) };
-    if !core.autocommit() && session.transaction_status() == TransactionStatus::Idle {
+fn run_known(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Option<Outcome>> {
+    let mut locked = core.lock(py)?;
+    let Some(session) = locked.idle_now() else { return Ok(None) };
+    if !core.session().autocommit() && session.transaction_status() == TransactionStatus::Idle {
         // Whether it needs a transaction is known when it is parsed.
         return Ok(None);
     }
-    wait::here(py, core.runtime(), core.cancel_handle(), session.execute_known(text))
-}
-
-fn outcome_of(core: &Arc<Core>, result: StatementResult) -> Outcome {
-    match result {
-        StatementResult::Command { tag, rows } => Outcome::Changed(counted(&tag, rows)),
-        StatementResult::Rows { schema, batches, .. } => {
-            Outcome::Rows(Arc::new(QueryRows::whole(core, schema, batches)))
-        }
-    }
+    let result = wait::here(py, core.session(), session.execute_known(text))?;
+    Ok(result.map(|result| locked.outcome_of(result)))
 }
 
 /// A statement about transactions, as BEGIN and COMMIT.
@@ -171,12 +161,11 @@ fn outcome_of(core: &Arc<Core>, result: StatementResult) -> Outcome {
 /// # Errors
 /// That of the statement.
 pub fn control(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Vec<StatementResult>> {
-    core.check()?;
-    let mut state = core.lock(py)?;
-    if let Some(session) = state.idle_now() {
-        return wait::here(py, core.runtime(), core.cancel_handle(), session.execute(text));
+    let mut locked = core.lock(py)?;
+    if let Some(session) = locked.idle_now() {
+        return wait::here(py, core.session(), session.execute(text));
     }
-    drop(state);
+    drop(locked);
     let text = text.to_owned();
-    core.run(py, move |state, runtime| runtime.block_on(state.idle(runtime).execute(&text)))
+    core.run(py, move |locked, runtime| runtime.block_on(locked.idle().execute(&text)))
 }

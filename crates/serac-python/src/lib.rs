@@ -2,15 +2,15 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `process` `error` `wait` | forks, exceptions, Python's lock and signals |
+//! | `error` `wait` | exceptions, Python's lock and signals |
 //! | `python_types` `objects` `parameters` | values of SQL as objects of Python, and back |
-//! | `database` | databases that the process has open |
-//! | `slot` `session` `rows` | a session, one statement at a time, and the rows that it streams |
+//! | `session` `rows` | a session of `serac_connection`, and its rows, beside Python's lock |
 //! | `compiled` `execution` | statements that are kept, and how one runs |
 //! | `arrow_io` | Arrow's C interface |
 //! | `work` | what a session is doing, for progress bars |
 //! | `batches` `connection` `cursor` `server` `statement` `table` | the classes |
 //!
+//! The library is an ADBC driver, too ([`serac_adbc`]), of the databases that the package has open.
 //! The package has its own code in Python where no speed is needed: `connect`, contexts of
 //! transactions, conversions to frames, the classes of exceptions.
 
@@ -19,21 +19,21 @@ mod batches;
 mod compiled;
 mod connection;
 mod cursor;
-mod database;
 mod error;
 mod execution;
 mod objects;
 mod parameters;
-mod process;
 mod python_types;
 mod rows;
 mod server;
 mod session;
-mod slot;
 mod statement;
 mod table;
 mod wait;
 mod work;
+
+// The entry points of ADBC leave with the library.
+pub use serac_adbc::{AdbcDriverInit, AdbcSeracdbInit};
 
 /// The module. Nothing starts when it is imported: threads begin with the first database.
 ///
@@ -75,6 +75,6 @@ mod _seracdb {
     /// Ends all servers and closes all databases in folders: what they owe to the disk is written.
     #[pyfunction]
     fn close_all(py: Python<'_>) -> PyResult<()> {
-        py.detach(|| crate::server::stop_all().and(crate::database::close_all())).python(py)
+        py.detach(|| crate::server::stop_all().and(serac_connection::close_all())).python(py)
     }
 }

@@ -3,14 +3,13 @@
 //! A server has threads and a use of the database of its own, so it outlives the connection that
 //! has started it. It ends by `stop()`, or with the process ([`stop_all`]).
 
-use crate::database::DatabaseUse;
 use crate::error::IntoPython;
-use crate::process::OfProcess;
 use crate::session::Core;
 use crate::wait;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use serac_connection::{DatabaseUse, OfProcess};
 use serac_server::{
     FlightOptions, FlightServer, FlightSql, FlightSqlOptions, HttpAccess, HttpServer, Listener, PgOptions, PgServer,
     Readiness, Services, TlsConfig, Token, Verifier, tls_config,
@@ -319,12 +318,12 @@ impl Server {
     /// # Errors
     /// `ValueError` for wrong options; `OperationalError` if an address cannot be used.
     pub fn start(py: Python<'_>, core: &Arc<Core>, options: ServeOptions) -> PyResult<Self> {
-        core.check()?;
+        core.check(py)?;
         let plan = Plan::new(options)?;
         let has_tls = plan.tls.is_some();
         let (core, (told, addresses), (stop, stopped)) = (core.clone(), sync_channel(1), oneshot::channel());
         let started = py.detach(move || {
-            let usage = core.another_use()?;
+            let usage = core.session().another_use()?;
             let thread = std::thread::Builder::new().name("serac-server".into());
             let thread = thread.spawn(move || run(&plan, usage, &told, stopped));
             let thread = thread.map_err(|error| SqlError::new(sqlstate::IO_ERROR, error.to_string()))?;
@@ -389,14 +388,14 @@ impl Server {
     /// Ends the server: takes no new clients, lets statements go on for the shutdown timeout,
     /// cancels the rest, and waits for the server's threads. Later calls do nothing.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared.check()?;
+        self.shared.check().python(py)?;
         let shared = Arc::clone(&self.shared);
         py.detach(move || shared.stop()).python(py)
     }
 
     /// Waits until another thread stops the server, or until Ctrl-C, which stops it.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        self.shared.check()?;
+        self.shared.check().python(py)?;
         while self.running() {
             py.detach(|| std::thread::sleep(wait::BETWEEN_LOOKS));
             if let Err(interrupt) = py.check_signals() {

@@ -6,10 +6,12 @@ use crate::error;
 use crate::execution::{self, Execution};
 use crate::objects::BatchRows;
 use crate::python_types::PythonTypes;
-use crate::session::{Core, Outcome};
+use crate::rows::ResultRows;
+use crate::session::Core;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyTuple};
+use serac_connection::Outcome;
 use seracdb::{ColumnType, Rows};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -52,7 +54,7 @@ impl Statement {
         let result = match execution::run(py, &self.core, &self.compiled, &given, &mut rows) {
             Err(exception) => Err(exception),
             Ok(Execution::Point(affected)) => self.point(py, affected, &rows, most),
-            Ok(Execution::Other(outcome)) => other(py, outcome, most),
+            Ok(Execution::Other(outcome)) => self.other(py, outcome, most),
         };
         *self.rows.lock() = rows;
         result
@@ -75,25 +77,25 @@ impl Statement {
         }
         Ok(Given::Rows(list))
     }
-}
 
-/// The result of the path for any statement.
-fn other(py: Python<'_>, outcome: Outcome, most: usize) -> PyResult<Given<'_>> {
-    let rows = match outcome {
-        Outcome::Changed(changed) => return Ok(Given::Changed(changed.unwrap_or(0))),
-        Outcome::Rows(rows) => rows,
-    };
-    let types = PythonTypes::get(py)?;
-    let list = PyList::empty(py);
-    while list.len() < most
-        && let Some(batch) = rows.next(py)?
-    {
-        let batch = BatchRows::new(py, &batch)?;
-        for row in 0..batch.len().min(most - list.len()) {
-            list.append(batch.row(py, types, row)?)?;
+    /// The result of the path for any statement.
+    fn other<'py>(&self, py: Python<'py>, outcome: Outcome, most: usize) -> PyResult<Given<'py>> {
+        let rows = match outcome {
+            Outcome::Changed(changed) => return Ok(Given::Changed(changed.unwrap_or(0))),
+            Outcome::Rows(rows) => ResultRows::new(&self.core, rows),
+        };
+        let types = PythonTypes::get(py)?;
+        let list = PyList::empty(py);
+        while list.len() < most
+            && let Some(batch) = rows.next(py)?
+        {
+            let batch = BatchRows::new(py, &batch)?;
+            for row in 0..batch.len().min(most - list.len()) {
+                list.append(batch.row(py, types, row)?)?;
+            }
         }
+        Ok(Given::Rows(list))
     }
-    Ok(Given::Rows(list))
 }
 
 #[pymethods]

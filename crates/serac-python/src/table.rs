@@ -2,16 +2,16 @@
 //! into tables.
 
 use crate::arrow_io::{self, Frame, TableReader};
+use crate::error::IntoPython;
 use crate::parameters;
-use crate::process::OfProcess;
 use crate::python_types::PythonTypes;
 use crate::session::Core;
-use crate::wait;
 use arrow::array::RecordBatchReader;
 use futures::{StreamExt, stream};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use serac_connection::OfProcess;
 use seracdb::engine::{ArrowScan, ColumnFilter, Comparison, Table};
 use seracdb::{ColumnType, IngestTarget, SqlError};
 use std::iter;
@@ -66,8 +66,8 @@ impl Scan {
         let compared: Vec<String> = conditions.iter().map(|(column, _, _)| column.clone()).collect();
         let column_types: Vec<ColumnType> = {
             let (schema, table) = (schema.clone(), table.clone());
-            core.run(py, move |state, runtime| {
-                runtime.block_on(state.idle(runtime).read_snapshot(|reading| {
+            core.run(py, move |locked, runtime| {
+                runtime.block_on(locked.idle().read_snapshot(|reading| {
                     let table = reading.transaction().catalog().table(&schema, &table)?;
                     let stored = &table.data.schema().columns;
                     compared.iter().map(|column| Ok(stored[position(table, column)?].column_type)).collect()
@@ -81,8 +81,8 @@ impl Scan {
             let constant = arrow_io::checked(py, constant.to_array().map_err(Into::into))?;
             filter.push((column.clone(), comparison(symbol)?, constant));
         }
-        let scan = core.run(py, move |state, runtime| {
-            runtime.block_on(state.idle(runtime).read_snapshot(|reading| {
+        let scan = core.run(py, move |locked, runtime| {
+            runtime.block_on(locked.idle().read_snapshot(|reading| {
                 let table = reading.transaction().catalog().table(&schema, &table)?;
                 let columns = match columns {
                     Some(columns) => columns.iter().map(|column| position(table, column)).collect::<Result<_, _>>()?,
@@ -110,19 +110,19 @@ impl Scan {
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        self.scan.check()?;
+        self.scan.check().python(py)?;
         arrow_io::capsule(py, Box::new(TableReader(ArrowScan::clone(&self.scan))), requested_schema)
     }
 
     /// The same, with durations in the place of intervals.
     fn _stream_of_durations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        self.scan.check()?;
+        self.scan.check().python(py)?;
         arrow_io::capsule_of_durations(py, Box::new(TableReader(ArrowScan::clone(&self.scan))))
     }
 
     /// The columns as a schema of Arrow.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        self.scan.check()?;
+        self.scan.check().python(py)?;
         arrow_io::schema_capsule(py, &RecordBatchReader::schema(&*self.scan))
     }
 }
@@ -132,16 +132,14 @@ impl Scan {
 /// # Errors
 /// The errors of the table, of the rows, or of the frame.
 pub fn append(py: Python<'_>, core: &Arc<Core>, target: IngestTarget, frame: &Bound<'_, PyAny>) -> PyResult<u64> {
-    core.check()?;
+    core.check(py)?;
     let Frame { schema, mut batches } = arrow_io::frame(frame)?;
-    let whole = core.clone();
-    core.run(py, move |state, runtime| {
-        if !whole.autocommit() {
-            state.begin(runtime)?;
-        }
+    let id = core.session().id();
+    core.run(py, move |locked, runtime| {
+        locked.begin_if_needed()?;
         // The frame may be made by Python code, as it is read.
-        let batches = iter::from_fn(|| wait::amid(|| batches.next()));
+        let batches = iter::from_fn(|| id.amid(|| batches.next()));
         let batches = stream::iter(batches).map(|batch| batch.map_err(SqlError::from));
-        runtime.block_on(state.idle(runtime).ingest(&target, &schema, batches))
+        runtime.block_on(locked.idle().ingest(&target, &schema, batches))
     })
 }

@@ -5,18 +5,15 @@
 //! thread does the work ([`elsewhere`]): a statement may compute for long without a pause in which
 //! the main thread could look. A wait in which nothing computes stays in its thread
 //! ([`here`]).
-//!
-//! No thread waits for a session while it has Python's lock ([`crate::session::Core::lock`]). So a
-//! thread that has a session may take Python's lock.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use seracdb::{CancelHandle, SqlError};
+use serac_connection::SharedSession;
+use seracdb::SqlError;
 use std::pin::pin;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
-use tokio::runtime::Handle;
 
 /// The time between two looks at signals.
 pub const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -43,15 +40,14 @@ fn outcome<T>(py: Python<'_>, result: Result<T, SqlError>, interrupted: Option<P
 }
 
 /// Does the work of a statement with Python's lock released. If this is the main thread, a handler
-/// of a signal that raises an exception, as that of Ctrl-C does, has `cancel` cancel the work; the
-/// exception is raised when the work has ended.
+/// of a signal that raises an exception, as that of Ctrl-C does, cancels the session's statement.
+/// The exception is raised when the work has ended.
 ///
 /// # Errors
 /// The error of the work, or the exception of the handler.
 pub fn elsewhere<T: Send + 'static>(
     py: Python<'_>,
-    runtime: &Handle,
-    cancel: &CancelHandle,
+    session: &SharedSession,
     work: impl FnOnce() -> Result<T, SqlError> + Send + 'static,
 ) -> PyResult<T> {
     if !is_main_thread(py)? {
@@ -60,7 +56,7 @@ pub fn elsewhere<T: Send + 'static>(
     }
     let (sender, mut receiver) = sync_channel(1);
     // The thread of the last statement does it, if it still waits for work.
-    runtime.spawn_blocking(move || {
+    session.runtime().spawn_blocking(move || {
         let _ = sender.send(work());
     });
     let mut interrupted = None;
@@ -78,7 +74,7 @@ pub fn elsewhere<T: Send + 'static>(
                 }
                 // Again and again: the first time the statement may not have begun.
                 if interrupted.is_some() {
-                    cancel.cancel();
+                    session.cancel_handle().cancel();
                 }
             }
         }
@@ -92,13 +88,12 @@ pub fn elsewhere<T: Send + 'static>(
 /// As there.
 pub fn here<T: Send>(
     py: Python<'_>,
-    runtime: &Handle,
-    cancel: &CancelHandle,
+    session: &SharedSession,
     part: impl Future<Output = Result<T, SqlError>> + Send,
 ) -> PyResult<T> {
     let looks = is_main_thread(py)?;
     let (result, interrupted) = py.detach(|| {
-        runtime.block_on(async {
+        session.runtime().block_on(async {
             let mut part = pin!(part);
             let mut interrupted = None;
             loop {
@@ -106,9 +101,9 @@ pub fn here<T: Send>(
                     Ok(result) => return (result, interrupted),
                     Err(_) if !looks => {}
                     Err(_) => {
-                        if let Err(exception) = amid(|| Python::attach(|py| py.check_signals())) {
+                        if let Err(exception) = session.id().amid(|| Python::attach(|py| py.check_signals())) {
                             interrupted = Some(exception);
-                            cancel.cancel();
+                            session.cancel_handle().cancel();
                         }
                     }
                 }
@@ -116,12 +111,6 @@ pub fn here<T: Send>(
         })
     });
     outcome(py, result, interrupted)
-}
-
-/// Runs Python code in the middle of a statement. It may run statements of other connections, which
-/// block the thread until they end.
-pub fn amid<T>(work: impl FnOnce() -> T) -> T {
-    tokio::task::block_in_place(work)
 }
 
 /// Does work that a consumer of Arrow asks for, in a thread that may or may not have Python's lock:

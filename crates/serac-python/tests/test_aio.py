@@ -65,7 +65,7 @@ def test_the_everyday_surface(tmp_path):
 
 def test_the_event_loop_goes_on():
     async def main():
-        async with await aio.connect() as con:
+        async with await aio.connect(autocommit=True) as con:
             running = asyncio.create_task(con.execute(LONG))
             ticks, end = 0, time.monotonic() + 0.5
             longest = 0.0

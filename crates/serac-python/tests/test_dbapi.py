@@ -158,6 +158,26 @@ def test_scripts_give_the_last_result(con):
         con.execute("SELECT 1; SELECT 2", ())
 
 
+@pytest.mark.parametrize("parameters", [None, (1,)])
+def test_the_first_statement_begins_a_transaction(con, parameters):
+    con.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT); INSERT INTO t VALUES (1, 0)")
+    own = con.connect(autocommit=False)
+    read = "SELECT n FROM t WHERE id = " + ("1" if parameters is None else "$1")
+    for _ in range(3):
+        assert own.transaction_status == "idle"
+        (n,) = own.execute(read, parameters).fetchone()
+        assert own.transaction_status == "open"
+        con.execute("UPDATE t SET n = n + 10")
+        assert own.execute(read, parameters).fetchone() == (n,)
+        # What it would write rests on a value that is no more.
+        with pytest.raises(seracdb.SerializationFailure):
+            own.execute("UPDATE t SET n = $1 WHERE id = 1", (n + 1,))
+        own.rollback()
+    assert con.execute("SELECT n FROM t").fetchall() == [(30,)]
+    own.execute("SHOW work_mem")
+    assert own.transaction_status == "idle"
+
+
 def test_changes_last_after_commit_alone(tmp_path):
     path = tmp_path / "db"
     with seracdb.connect(path) as con, seracdb.connect(path) as other:
@@ -168,10 +188,9 @@ def test_changes_last_after_commit_alone(tmp_path):
         assert other.execute("SELECT count(*) FROM t").fetchone() == (0,)
         con.rollback()
         assert con.execute("SELECT count(*) FROM t").fetchone() == (0,)
-        # Whoever only reads does not hold a transaction open.
-        assert con.transaction_status == "idle"
         con.execute("INSERT INTO t VALUES ($1)", (2,))
         con.commit()
+        other.commit()
         assert other.execute("SELECT a FROM t").fetchall() == [(2,)]
         con.commit()
         con.rollback()

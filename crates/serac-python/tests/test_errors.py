@@ -88,3 +88,6 @@ def test_a_failed_transaction_waits_for_its_end():
         assert con.transaction_status == "idle"
         with pytest.raises(seracdb.ProgrammingError):
             con.execute("SELECT * FROM t")
+        # Also a query that failed.
+        assert con.transaction_status == "failed"
+        con.rollback()

@@ -160,6 +160,9 @@ class TestConnection:
         other = shop.connect()
         assert other.execute("SELECT count(*) FROM drink").fetchone() == (3,)
         shop.commit()
+        # Its transaction has one snapshot.
+        assert other.execute("SELECT count(*) FROM drink").fetchone() == (3,)
+        other.commit()
         assert other.execute("SELECT count(*) FROM drink").fetchone() == (2,)
 
     def test_a_rollback_goes_back_to_the_start(self, shop):

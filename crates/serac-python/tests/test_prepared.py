@@ -103,11 +103,13 @@ def test_statements_in_transactions(t):
     con = t.connect(autocommit=False)
     update = con.prepare("UPDATE t SET n = $2 WHERE id = $1")
     select = con.prepare("SELECT n FROM t WHERE id = $1")
-    assert select.one(1) == (0,) and con.transaction_status == "idle"
+    assert select.one(1) == (0,) and con.transaction_status == "open"
     update(1, 5)
-    assert con.transaction_status == "open" and select.one(1) == (5,)
+    assert select.one(1) == (5,)
     con.rollback()
+    assert con.transaction_status == "idle"
     assert select.one(1) == (0,)
+    con.rollback()
     with con.transaction():
         update(1, 6)
     assert t.execute("SELECT n FROM t WHERE id = 1").fetchone() == (6,)

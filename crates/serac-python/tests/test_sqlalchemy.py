@@ -331,6 +331,12 @@ def test_a_closed_connection_leaves_the_pool(engine):
     beneath.close()
     with engine.connect() as connection:
         assert connection.scalar(sa.select(1)) == 1
+    # The query that finds out whether it is alive has left no transaction, in which the level could
+    # not be set.
+    for _ in range(2):
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            assert connection.scalar(sa.select(sa.literal(2))) == 2
+            assert connection.connection.driver_connection.transaction_status == "idle"
 
 
 def test_statements_are_cached(engine, item):

@@ -197,9 +197,13 @@ class Connection(_seracdb.Connection):
         that freeze. The result has a row for each: ``schema_name``, ``table_name``,
         ``frozen_blocks`` and ``blocks``. A block stays hot if a running transaction holds it.
         """
-        all_tables = self.execute(_TABLES_WITH_BLOCKS).fetchall() if table is None else [(schema, table)]
+        if table is None:
+            known_tables = self._asked(_TABLES_WITH_BLOCKS)
+            tables = known_tables.rows(len(known_tables))
+        else:
+            tables = [(schema, table)]
         frozen = []
-        for names in all_tables:
+        for names in tables:
             try:
                 self.execute("FREEZE TABLE " + ".".join(_quoted(name) for name in names))
             except _errors.DatabaseError as error:
@@ -213,17 +217,26 @@ class Connection(_seracdb.Connection):
     def blocks(self, table: str | None = None, *, schema: str = "public") -> BlockMap:
         """The blocks of a table, or of all, with their states: a map when it is shown."""
         if table is None:
-            return BlockMap(self.execute(f"{_BLOCKS} ORDER BY 1, 2, 3")._batches())
-        self.execute(f"SELECT 1 FROM {_quoted(schema)}.{_quoted(table)} LIMIT 0")
+            return BlockMap(self._asked(f"{_BLOCKS} ORDER BY 1, 2, 3"))
+        self._asked(f"SELECT 1 FROM {_quoted(schema)}.{_quoted(table)} LIMIT 0")
         query = f"{_BLOCKS} WHERE schema_name = $1 AND table_name = $2 ORDER BY 3"
-        return BlockMap(self.execute(query, (schema, table))._batches())
+        return BlockMap(self._asked(query, (schema, table)))
 
     def metrics(self) -> Result:
         """The figures of the database: those that monitors get, by name and labels."""
         return self._result("SELECT * FROM serac_metrics")
 
+    def _asked(self, query: str, parameters: Any = None) -> _seracdb.Batches:
+        """The rows of a query of the package itself, which leaves no transaction open."""
+        was_idle = self.transaction_status == "idle"
+        try:
+            return self.execute(query, parameters)._batches()
+        finally:
+            if was_idle:
+                self.rollback()
+
     def _result(self, query: str, parameters: Any = None) -> Result:
-        return Result(self.execute(query, parameters)._batches())
+        return Result(self._asked(query, parameters))
 
     def _report(self, report: tuple[int, ...], unchanged: str) -> Result:
         names = ("tables", "rows", "blocks_written", unchanged, "bytes")
@@ -267,8 +280,8 @@ def connect(
     ``read_only``: transactions of the connection only read, whatever SQL says, and a missing
     database is not made.
     ``autocommit``: each statement is a transaction of its own. By default, as DB-API has it, the
-    first statement that changes something begins a transaction, which lasts until ``commit()`` or
-    ``rollback()``. Statements that only read begin none.
+    first statement begins a transaction, also one that only reads; it lasts until ``commit()`` or
+    ``rollback()``, and its statements see one snapshot.
 
     ``progress``: bars for statements that take longer than two seconds; by default in terminals
     and notebooks.

@@ -139,6 +139,7 @@ _BY_SQLSTATE = {
 }
 
 _BY_CLASS = {
+    "08": InterfaceError,
     "0A": NotSupportedError,
     "20": ProgrammingError,
     "21": ProgrammingError,

@@ -101,7 +101,7 @@ def transact(connection: Connection, fn: Callable[[Connection], T], attempts: in
     if attempts < 1:
         raise ValueError("a transaction is tried at least once")
     if connection.transaction_status != "idle":
-        raise ProgrammingError("a transaction that may run again cannot run inside another", sqlstate="25001")
+        raise ProgrammingError("a transaction that may run again cannot run inside another: commit() ends that", sqlstate="25001")
     pause = 0.0005
     for attempt in range(1, attempts + 1):
         try:

@@ -100,7 +100,7 @@ class Connection:
         """Does work in the connection's thread, for a task that holds ``_statement``. ``cancels``:
         whether the end of the task cancels the work, or only waits for its end."""
         if self._connection.closed:
-            raise InterfaceError("the connection is closed", sqlstate="08P01")
+            raise InterfaceError("the connection is closed", sqlstate="08006")
         running = asyncio.wrap_future(self._thread.submit(work, *arguments, **named))
         try:
             # Unlike `await running`, it does not give up the work when the task is cancelled.

@@ -323,17 +323,6 @@ class SeracdbDialect(PGDialect):
             (value,) = cursor.execute(f"SHOW {setting}").fetchone()
         return str(value)
 
-    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        # The package itself begins a transaction at the first change. A transaction of SQLAlchemy
-        # has one snapshot: that of its first statement.
-        connection = cursor.connection
-        if not connection.autocommit and connection.transaction_status == "idle":
-            connection._control("BEGIN")
-        cursor.execute(statement, parameters)
-
-    def do_execute_no_params(self, cursor: Any, statement: str, context: Any = None) -> None:
-        self.do_execute(cursor, statement, None)
-
     # Constraints have no comments, so reflection tells none.
 
     def get_multi_pk_constraint(self, *arguments: Any, **kw: Any) -> Any:
@@ -363,6 +352,8 @@ class SeracdbDialect(PGDialect):
     def do_ping(self, dbapi_connection: Any) -> bool:
         with dbapi_connection.cursor() as cursor:
             cursor.execute(self._dialect_specific_select_one)
+        # In the transaction of that query the isolation level could not be set.
+        dbapi_connection.rollback()
         return True
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
