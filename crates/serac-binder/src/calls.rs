@@ -3,6 +3,7 @@
 use crate::binder::Binder;
 use crate::blanks::{given_blanks, without_blanks};
 use crate::bound::Bound;
+use crate::environment::{LentFunction, LentImplementation};
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
 use crate::expression::depends_on_settings;
 use crate::number_forms::{arrays_of_one_form, free, function_of_numbers, has_free};
@@ -84,13 +85,13 @@ fn function_for<'n>(name: &'n str, signature: &Signature) -> &'n str {
 }
 
 /// A call as PostgreSQL writes it: `f(integer, text)`.
-fn shown(name: &str, given: &[TypeId]) -> String {
+pub(crate) fn shown(name: &str, given: &[TypeId]) -> String {
     let given: Vec<String> = given.iter().map(TypeId::to_string).collect();
     format!("{name}({})", given.join(", "))
 }
 
 /// The error of a missing function with this name and these arguments.
-fn no_function(call: &str, is_ordered: bool, span: Span) -> BindError {
+pub(crate) fn no_function(call: &str, is_ordered: bool, span: Span) -> BindError {
     let hint = match is_ordered {
         true => {
             "No aggregate function matches the given name and argument types. Perhaps you misplaced ORDER BY; \
@@ -268,6 +269,17 @@ impl Binder<'_> {
         };
         let functions = of_name(name);
         let is_kind = |kind| functions.iter().any(|function| function.kind == kind);
+        let lent = self.lent(name, span)?;
+        match &lent {
+            Some(LentFunction { signature, computed_by: LentImplementation::Scalar(function) }) => {
+                return self.lent_call(name, (signature, function), call, span, context);
+            }
+            Some(LentFunction { computed_by: LentImplementation::Rows, .. }) => {
+                let message = format!("function {name} gives rows: it stands in FROM");
+                return Err(BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, span));
+            }
+            Some(LentFunction { computed_by: LentImplementation::Aggregate(_), .. }) | None => {}
+        }
         if let Some(over) = &call.over {
             return self.window_call(name, call, over, span, context);
         }
@@ -276,7 +288,7 @@ impl Binder<'_> {
         }
         let is_window = is_kind(FunctionKind::Window);
         let has_row = !call.arguments.is_empty() || !call.within_group.is_empty();
-        let is_own = functions.is_empty() && self.own_aggregate(name).is_some();
+        let is_own = lent.is_some() || functions.is_empty() && self.own_aggregate(name).is_some();
         if is_own || (is_kind(FunctionKind::Aggregate) && (!is_window || has_row)) {
             return self.aggregate_call(name, call, span, context);
         }
@@ -731,6 +743,9 @@ impl Binder<'_> {
         let what = format!("function {}", shown(name, &given));
         if call.arguments.iter().any(|argument| argument.name.is_some()) || call.ignores_nulls.is_some() {
             return Err(BindError::unsupported(what, span));
+        }
+        if let Some(lent) = self.lent_aggregate(name, span)? {
+            return self.of_lent_aggregate(name, lent, call, arguments, order_by, filter, span, context);
         }
         if let Some(function) = self.own_aggregate(name) {
             return self.of_own_aggregate(function, arguments, order_by, filter, span, context);

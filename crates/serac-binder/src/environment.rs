@@ -61,6 +61,27 @@ pub struct TimeField {
     pub is_endless: bool,
 }
 
+/// A function that the program around the database lends the session. Its types are exact: its name
+/// is its own.
+#[derive(Clone)]
+pub struct LentFunction {
+    /// The types of its arguments and of its value.
+    pub signature: Signature,
+    /// What computes it.
+    pub computed_by: LentImplementation,
+}
+
+/// What computes a function that the program lends.
+#[derive(Clone)]
+pub enum LentImplementation {
+    /// A function of rows.
+    Scalar(Arc<ScalarUDF>),
+    /// An aggregate.
+    Aggregate(Arc<AggregateUDF>),
+    /// Rows in FROM ([`Environment::lent_rows`]).
+    Rows,
+}
+
 /// The binder's questions to the session.
 pub trait Environment {
     /// The relation of a name.
@@ -162,6 +183,25 @@ pub trait Environment {
     /// # Errors
     /// If the function exists but cannot be called with these arguments.
     fn table_function(&self, name: &str, arguments: &[Expr]) -> Result<Option<Relation>>;
+
+    /// The function of a name that the program lends the session, if it lends one.
+    ///
+    /// # Errors
+    /// If it cannot be called at this place of a statement, or in what is kept.
+    fn lent_function(&self, name: &str, span: tree::Span) -> Result<Option<LentFunction>> {
+        let _ = (name, span);
+        Ok(None)
+    }
+
+    /// The rows of such a function in FROM, for arguments of its types.
+    ///
+    /// # Errors
+    /// If the arguments are no constants.
+    fn lent_rows(&self, name: &str, arguments: &[Expr], span: tree::Span) -> Result<Relation> {
+        let _ = arguments;
+        Err(BindError::unsupported(format!("function {name} in FROM"), span))
+    }
+
     /// Whether it is the name of a function that reads files in FROM.
     fn reads_files(&self, name: &str) -> bool {
         let _ = name;

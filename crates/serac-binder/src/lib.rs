@@ -18,6 +18,7 @@
 //! | `scope` | which columns a name may mean |
 //! | `expression` | expressions |
 //! | `calls` | functions and aggregates |
+//! | `lent` | functions that the program lends |
 //! | `operators` | which operator is meant, and results of calls |
 //! | `change`, `target` | INSERT, UPDATE, DELETE, MERGE, and their table |
 //! | `lock`, `claims` | FOR UPDATE and its kin |
@@ -61,6 +62,7 @@ mod expression;
 mod files;
 mod from;
 mod group;
+mod lent;
 mod limits;
 mod lock;
 mod names;
@@ -90,7 +92,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 pub use definition::{
     Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,
 };
-pub use environment::{Environment, FileCall, Relation, TimeField};
+pub use environment::{Environment, FileCall, LentFunction, LentImplementation, Relation, TimeField};
 pub use error::{BindError, Result, StatementError};
 pub use expression::{type_of, type_with_modifiers};
 use serac_parser::tree;

@@ -225,6 +225,9 @@ impl Binder<'_> {
             [schema, name] if matches!(schema.name.as_str(), "pg_catalog" | "public") => &name.name,
             _ => return Ok(None),
         };
+        if let Some(relation) = self.lent_table(name, call, span, context)? {
+            return Ok(Some(relation));
+        }
         if name == "generate_series" || !self.environment.has_table_function(name) {
             return Ok(None);
         }

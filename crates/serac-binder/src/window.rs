@@ -72,8 +72,9 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let kinds: Vec<FunctionKind> = of_name(name).iter().map(|function| function.kind).collect();
         let is_window = kinds.contains(&FunctionKind::Window);
-        let is_aggregate =
-            !is_window && (kinds.contains(&FunctionKind::Aggregate) || self.own_aggregate(name).is_some());
+        let is_own = || self.own_aggregate(name).is_some();
+        let is_aggregate = !is_window
+            && (kinds.contains(&FunctionKind::Aggregate) || is_own() || self.lent_aggregate(name, span)?.is_some());
         let inside = match context.without_windows {
             None => context.without_windows("a window"),
             Some(_) => context,

@@ -1,4 +1,5 @@
-//! Files by name as relations of queries: CSV, JSON, Parquet and Arrow IPC.
+//! Files by name as relations of queries: CSV, JSON, Parquet and Arrow IPC; and frames of Arrow
+//! that the program lends.
 //!
 //! | module | what |
 //! |---|---|
@@ -12,6 +13,7 @@
 //! | `text_scan` | the operator that reads CSV, JSON and Arrow IPC |
 //! | `parquet` | Parquet for DataFusion's operator, and the operator that gives values SQL types |
 //! | `table` | the relation, for DataFusion |
+//! | `frame` | the same of a frame of the program |
 //!
 //! [`FileTable::open`] looks at the files when a statement is planned: the columns and their types
 //! are those of that moment. A file is read as it was then ([`serac_copy::KnownFile`]), or the
@@ -25,6 +27,7 @@
 
 mod csv;
 mod found;
+mod frame;
 mod guess;
 mod json;
 mod open;
@@ -35,5 +38,7 @@ mod table;
 mod text_scan;
 mod value_type;
 
+pub use frame::{Frame, FrameProvider, FrameRows, FrameTable, is_frame_scan};
 pub use request::{Assign, FileFormat, FileRequest, Given};
 pub use table::{FileTable, is_file_scan};
+pub use value_type::ValueType;

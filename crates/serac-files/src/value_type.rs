@@ -1,4 +1,4 @@
-//! The SQL type of a column of a file, and its values as values of that type.
+//! The SQL type of a column of a file or a frame, and its values as values of that type.
 
 use crate::request::Assign;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, new_null_array};
@@ -15,18 +15,18 @@ use std::sync::Arc;
 
 /// The type of a column.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum ValueType {
+pub enum ValueType {
     /// A type that columns of tables have.
     Plain(SqlType),
     /// An array of values of such a type.
     List(SqlType),
-    /// None: the column may stand in a file, and cannot be read. The Arrow type that it has.
+    /// No type: the column may be there, and cannot be read. The Arrow type that it has.
     Refused(DataType),
 }
 
 impl ValueType {
     /// The type for values of an Arrow type.
-    pub(crate) fn of_arrow(data_type: &DataType) -> Self {
+    pub fn of_arrow(data_type: &DataType) -> Self {
         let refused = || Self::Refused(data_type.clone());
         match data_type {
             DataType::List(element) | DataType::LargeList(element) | DataType::FixedSizeList(element, _) => {
@@ -42,7 +42,7 @@ impl ValueType {
     }
 
     /// The Arrow type of its values in a plan.
-    pub(crate) fn arrow(&self) -> DataType {
+    pub fn arrow(&self) -> DataType {
         match self {
             Self::Plain(sql_type) => sql_type.column_type.arrow(),
             Self::List(element) => DataType::new_list(element.column_type.arrow(), true),
@@ -51,7 +51,7 @@ impl ValueType {
     }
 
     /// A column of a plan.
-    pub(crate) fn field(&self, name: &str) -> Field {
+    pub fn field(&self, name: &str) -> Field {
         let field = marked(Field::new(name, self.arrow(), true));
         match self {
             Self::Plain(sql_type) => {
@@ -62,8 +62,11 @@ impl ValueType {
         }
     }
 
-    /// The error of a column that cannot be read.
-    pub(crate) fn check(&self, column: &str) -> Result<()> {
+    /// Refuses a column that cannot be read.
+    ///
+    /// # Errors
+    /// 0A000.
+    pub fn check(&self, column: &str) -> Result<()> {
         match self {
             Self::Refused(data_type) => {
                 let what = format!("column \"{column}\" of the Arrow type {data_type}");
@@ -73,11 +76,11 @@ impl ValueType {
         }
     }
 
-    /// Values that have come from a file as values of this type.
+    /// Values that have come from outside as values of this type.
     ///
     /// # Errors
     /// The error of a value that is none.
-    pub(crate) fn values(&self, came: &ArrayRef, column: &str, assign: &Assign) -> Result<ArrayRef> {
+    pub fn values(&self, came: &ArrayRef, column: &str, assign: &Assign) -> Result<ArrayRef> {
         let plain = |values: &ArrayRef, of: SqlType| {
             // Words of a dictionary need not be used.
             let values = match values.data_type() {

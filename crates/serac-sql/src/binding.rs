@@ -8,8 +8,10 @@ use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::expressions::replaced;
 use crate::files;
+use crate::frames::frame_table;
 use crate::identifiers::{CATALOG_SCHEMA, SEARCH_PATH, TEMPORARY_SCHEMA, quote};
 use crate::kept_expression::KeptExpression;
+use crate::lent_calls;
 use crate::limits::cancelled;
 use crate::parsed::Source;
 use crate::pg_catalog::image::{relation_number, table_number};
@@ -36,8 +38,8 @@ use datafusion::logical_expr::{
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, ColumnOrigin, Definition, DefinitionText, Environment,
-    FileCall, Generation, IndexPart, OutputColumn, Place, Relation, StatementError, Target, TimeField, UniqueIndex,
-    arrow_type, dimensions, is_registered, of_dimensions, type_of_arrow,
+    FileCall, Generation, IndexPart, LentFunction, OutputColumn, Place, Relation, StatementError, Target, TimeField,
+    UniqueIndex, arrow_type, dimensions, is_registered, of_dimensions, type_of_arrow,
 };
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
@@ -394,7 +396,7 @@ async fn bound_statement(state: &SessionState, shared: &Arc<SessionEnv>, source:
         return Ok(bound);
     }
     let session = InSession::knowing(state, shared, serac_binder::relations_of_statement(statement)).await?;
-    let session = InSession { dimensions, ..session };
+    let session = InSession { dimensions, values: source.arguments().values.clone(), ..session };
     let mut bound = known(serac_binder::bind_statement(&session, statement, &source.types()), source)?;
     for plan in bound.plans_mut() {
         check_size(plan)?;
@@ -454,7 +456,8 @@ async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) 
         return Ok(BoundQuery { parts, plan, columns, parameters });
     }
     let session = InSession::knowing(state, shared, serac_binder::relations(query)).await?;
-    let session = InSession { dimensions, ..session.with_parts(source.parts()) };
+    let values = source.arguments().values.clone();
+    let session = InSession { dimensions, values, ..session.with_parts(source.parts()) };
     let mut bound = known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)?;
     for plan in bound.parts.iter_mut().flat_map(BoundPart::plans_mut).map(|plan| &*plan).chain([&bound.plan]) {
         check_size(plan)?;
@@ -479,7 +482,7 @@ pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema
     // An expression that the statement itself computes is not kept.
     let is_kept = !matches!(kept.place, Place::Transform | Place::CopyFilter);
     let style_of_constants = session.style_of_constants.clone().filter(|_| !is_kept);
-    let session = InSession { style_of_constants, ..session };
+    let session = InSession { style_of_constants, kept_at: is_kept.then_some(kept.place), ..session };
     definition_in(session, kept, schema).map(|(definition, _)| definition)
 }
 
@@ -490,6 +493,7 @@ pub(crate) fn definition(state: &SessionState, kept: &KeptExpression<'_>, schema
 /// The errors of the expression; 0A000 for constants that cannot be written so.
 pub(crate) fn usual_text(state: &SessionState, kept: &KeptExpression<'_>, schema: &DFSchema) -> Result<String> {
     let session = InSession::over_nothing(state, functions(state).shared());
+    let session = InSession { kept_at: Some(kept.place), ..session };
     if session.style_of_constants.is_none() {
         return Ok(kept.text.to_owned());
     }
@@ -603,12 +607,18 @@ struct InSession<'s> {
     parts: RefCell<VecDeque<Arc<dyn TableSource>>>,
     /// The digits of NUMERIC parameters that are fixed numbers.
     digits: Vec<Option<(u8, i8)>>,
+    /// The values of the statement's parameters, as far as they are given.
+    values: Option<Arc<[ScalarValue]>>,
+    /// The place of an expression that the database keeps.
+    kept_at: Option<Place>,
     /// Whether it is bound on a thread that may wait for a disk.
     may_wait: bool,
     /// The dimensions of parameters that are arrays, or texts of them; empty if all have one.
     dimensions: Vec<usize>,
     /// Why one cannot be read, too: a query of WITH may have its name.
     relations: HashMap<Vec<String>, Result<Relation>>,
+    /// The frames of the program that the statement names.
+    frames: RefCell<HashMap<String, Relation>>,
     /// The functions for the session's settings of times; `None` for the default settings.
     style: Option<StyledFunctions>,
     /// The same for constants. Tables and views keep constants in the form of the default settings.
@@ -644,9 +654,12 @@ impl<'s> InSession<'s> {
             shared: shared.clone(),
             parts: RefCell::default(),
             digits: Vec::new(),
+            values: None,
+            kept_at: None,
             may_wait: true,
             dimensions: Vec::new(),
             relations: HashMap::new(),
+            frames: RefCell::default(),
         }
     }
 
@@ -692,6 +705,23 @@ impl<'s> InSession<'s> {
             }
             table => Ok(table?.clone()),
         }
+    }
+
+    /// The program's frame of a name; `None` if there is none, or if it is not looked for: in a
+    /// view, or on a thread that may not wait.
+    fn frame(&self, name: &Name) -> Result<Option<Relation>> {
+        let [only] = &name.parts[..] else { return Ok(None) };
+        if !self.may_wait || owner_planned_for().is_some() {
+            return Ok(None);
+        }
+        let key = &only.name;
+        if let Some(known) = self.frames.borrow().get(key) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(table) = frame_table(&self.shared, key)? else { return Ok(None) };
+        let found = relation(Arc::new(table), TableReference::bare(key.as_str()), || 0);
+        self.frames.borrow_mut().insert(key.clone(), found.clone());
+        Ok(Some(found))
     }
 
     /// Looks a relation up. A missing relation is unknown to the binder.
@@ -798,9 +828,9 @@ impl Environment for InSession<'_> {
         match self.relations.get(&key(name)) {
             Some(Ok(relation)) => Ok(relation.clone()),
             Some(Err(error)) => Err(BindError::Plan(error.clone().external())),
-            None => {
-                Err(BindError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"), name.span))
-            }
+            None => self.frame(name).map_err(|error| at_span(error, name.span))?.ok_or_else(|| {
+                BindError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"), name.span)
+            }),
         }
     }
 
@@ -809,6 +839,10 @@ impl Environment for InSession<'_> {
             sqlstate::UNDEFINED_TABLE | sqlstate::INVALID_SCHEMA_NAME if system_table::is_named(name) => {
                 let message = format!("a change of system table \"{name}\" is not supported");
                 BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, name.span)
+            }
+            sqlstate::UNDEFINED_TABLE if matches!(self.frame(name), Ok(Some(_))) => {
+                let message = format!("\"{name}\" is a frame of the program, which is only read");
+                BindError::new(sqlstate::WRONG_OBJECT_TYPE, message, name.span)
             }
             sqlstate::UNDEFINED_TABLE => BindError::new(sqlstate::UNDEFINED_TABLE, error.message, name.span),
             _ => BindError::Plan(error.external()),
@@ -1000,6 +1034,37 @@ impl Environment for InSession<'_> {
         }
         let source = self.names.table_function(name, arguments.to_vec())?;
         Ok(Some(relation(source_as_provider(&source)?, TableReference::bare(name), || 0)))
+    }
+
+    fn lent_function(&self, name: &str, span: Span) -> Result<Option<LentFunction>, BindError> {
+        // A view has none: its reader's are not meant.
+        if owner_planned_for().is_some() {
+            return Ok(None);
+        }
+        let Some(function) = lent_calls::lent_function(&self.shared, name) else { return Ok(None) };
+        let refused = |what: &str| {
+            let message = format!("function {name} of the program is not supported in {what}");
+            Err(BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, span))
+        };
+        match self.kept_at {
+            Some(place) => refused(place.clause()),
+            // Compiled statements call functions in the middle of the storage's work.
+            None if !self.may_wait => refused("compiled statements"),
+            None => {
+                let computed_by = lent_calls::implementation(&self.shared, &function);
+                Ok(Some(LentFunction { signature: function.signature.clone(), computed_by }))
+            }
+        }
+    }
+
+    fn lent_rows(&self, name: &str, arguments: &[Expr], span: Span) -> Result<Relation, BindError> {
+        let Some(function) = lent_calls::lent_function(&self.shared, name) else {
+            let message = format!("function {name} does not exist");
+            return Err(BindError::new(sqlstate::UNDEFINED_FUNCTION, message, span));
+        };
+        let table = lent_calls::rows(self.names.state(), &self.shared, &function, arguments, self.values.as_deref());
+        let table = table.map_err(|error| at_span(error, span))?;
+        Ok(relation(Arc::new(table), TableReference::bare(name), || 0))
     }
 
     fn reads_files(&self, name: &str) -> bool {

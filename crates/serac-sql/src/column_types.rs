@@ -137,7 +137,11 @@ pub(crate) fn kept_types(columns: &Schema) -> Result<Vec<SqlType>> {
     columns.fields().iter().map(|field| kept_type(field)).collect()
 }
 
-fn kept_type(field: &Field) -> Result<SqlType> {
+/// The same of one column.
+///
+/// # Errors
+/// As there.
+pub(crate) fn kept_type(field: &Field) -> Result<SqlType> {
     let told = told_type(field).map(|(oid, modifier)| ModifiedType { id: TypeId(oid), modifier });
     match told {
         Some(of) if matches!(of.id, TypeId::VARCHAR | TypeId::BPCHAR) => {

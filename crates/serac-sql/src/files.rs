@@ -10,20 +10,66 @@
 use crate::ast_types::sql_type;
 use crate::deep;
 use crate::error::{Result, SqlError};
+use crate::frames::assignment;
 use crate::parsed::syntax_error;
 use crate::planner::computed;
 use crate::session_env::SessionEnv;
 use crate::session_roles::check_server_files;
 use crate::statement_snapshot::StatementSnapshot;
-use crate::styled_values::assigned_in_style;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::Expr;
 use serac_binder::FileCall;
+use serac_engine::catalog::definition::SqlType;
 use serac_engine::security::RoleId;
-use serac_files::{Assign, FileFormat, FileRequest, FileTable, Given};
+use serac_files::{FileFormat, FileRequest, FileTable, Given};
 use serac_parser::tree::ColumnType;
 use std::sync::Arc;
+
+/// Files that are loaded into a table.
+#[derive(Clone, Debug, Default)]
+pub struct IngestFiles {
+    /// Their names, and patterns of names.
+    pub paths: Vec<String>,
+    /// The function of FROM that reads them, as `read_csv`; `None` if their names tell.
+    pub function: Option<String>,
+    /// Its named arguments.
+    pub options: Vec<(String, ScalarValue)>,
+}
+
+/// Files that are loaded, as they are now.
+///
+/// # Errors
+/// As for [`files`].
+pub(crate) fn loaded_files(
+    shared: &SessionEnv,
+    view: &StatementSnapshot,
+    IngestFiles { paths, function, options }: &IngestFiles,
+) -> Result<FileTable> {
+    check_server_files(&shared.access(view), RoleId::READ_SERVER_FILES, "read files")?;
+    let unknown = |name: &String| {
+        SqlError::new(sqlstate::UNDEFINED_FUNCTION, format!("function {name} reads no files")).named(name)
+    };
+    let format = match (function, paths.first()) {
+        (Some(name), _) => Some(FileFormat::of_function(name).ok_or_else(|| unknown(name))?),
+        // The format says which arguments there are.
+        (None, Some(path)) if !options.is_empty() => Some(FileFormat::of_path(path)?),
+        (None, _) => None,
+    };
+    let paths: Vec<ScalarValue> = paths.iter().map(|path| ScalarValue::from(path.as_str())).collect();
+    let paths = ScalarValue::List(ScalarValue::new_list_nullable(&paths, &DataType::Utf8));
+    let mut request = FileRequest::new(format, &paths, Given::default(), assignment(shared))?;
+    for (name, value) in options {
+        request.set(name, value, type_named)?;
+    }
+    FileTable::open(&request, &|| Ok(deep::check()?))
+}
+
+/// The type that a text names.
+fn type_named(text: &str) -> Result<SqlType> {
+    sql_type(&serac_parser::parse_type(text).map_err(|error| syntax_error(error, text).unplaced())?)
+}
 
 /// Whether a function reads files.
 pub(crate) fn reads_files(function: &str) -> bool {
@@ -60,9 +106,7 @@ pub(crate) fn files(
 ) -> Result<FileTable> {
     check_server_files(&shared.access(view), RoleId::READ_SERVER_FILES, "read files")?;
     let format = call.function.and_then(FileFormat::of_function);
-    let style = shared.styled_functions();
-    let assign: Assign =
-        Arc::new(move |values, sql_type, name| assigned_in_style(style.as_ref(), values, sql_type, name));
+    let assign = assignment(shared);
     let positional = call.arguments.iter().filter(|(name, _)| name.is_none()).count();
     let function = call.function.unwrap_or_default();
     let [(None, paths), named @ ..] = &call.arguments[..] else {
@@ -83,9 +127,7 @@ pub(crate) fn files(
             let message = format!("\"{name}\" is said beside a list of columns");
             return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
         }
-        let type_of =
-            |text: &str| sql_type(&serac_parser::parse_type(text).map_err(|e| syntax_error(e, text).unplaced())?);
-        request.set(name, &constant(state, name, argument)?, type_of)?;
+        request.set(name, &constant(state, name, argument)?, type_named)?;
     }
     FileTable::open(&request, &|| Ok(deep::check()?))
 }

@@ -215,6 +215,7 @@ impl Session {
         self.memory_before = self.work_memory.used();
         self.shared.statement_time();
         self.scan_progress.restart();
+        self.shared.statement_begins();
         self.refresh_view();
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! Record batches into a table, new or there already: no text, no plan, straight to the storage's
-//! batch insert.
+//! batch insert. The batches come from outside, or are the rows of files.
 //!
 //! It is one statement: after an error nothing of it is there, the table included. Columns are
 //! matched by their names; those of the table that are not brought take their defaults.
 
-use crate::column_types::of_column;
+use crate::column_types::{kept_type, of_column};
 use crate::error::{Result, SqlError};
+use crate::files::{IngestFiles, loaded_files};
 use crate::identifiers::{CATALOG, TEMPORARY_SCHEMA, name_of};
 use crate::limits::Limits;
 use crate::parsed::Source;
@@ -13,7 +14,12 @@ use crate::session::Session;
 use crate::transactions::OpenStatement;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::datasource::provider_as_source;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::prelude::DataFrame;
 use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
 use serac_engine::catalog::definition::SqlType;
 use serac_engine::security::Privilege;
 use serac_parser::tree::{
@@ -24,6 +30,7 @@ use serac_storage::ColumnType;
 use serac_values::arrow_input::given_batch;
 use serac_values::assignment::stored_type;
 use std::pin::pin;
+use std::sync::Arc;
 
 /// The action if the table exists already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -87,8 +94,53 @@ impl Session {
         self.start_statement()?;
         let mut open = OpenStatement::new(self);
         let mut limits = open.limits();
-        let result = open.keep_ingesting(&mut limits, target, schema, batches).await;
+        let batches = batches.map(|batch| -> Result<RecordBatch> { Ok(given_batch(batch?)?) });
+        let result = open.keep_ingesting(&mut limits, target, schema, given_type, batches).await;
         open.into_session().finish_statement(result).await
+    }
+
+    /// Puts the rows of files into a table, all of them or none. Returns the number of rows.
+    /// `progress` is told the number of rows so far after each batch, and whether these are all
+    /// before the statement ends. It may end the load.
+    ///
+    /// # Errors
+    /// The errors of the table, of the files, of their rows, or of `progress`; then nothing is
+    /// written.
+    pub async fn ingest_files(
+        &mut self,
+        target: &IngestTarget,
+        files: &IngestFiles,
+        progress: impl FnMut(u64, bool) -> Result<()> + Send,
+    ) -> Result<u64> {
+        self.start_statement()?;
+        let mut open = OpenStatement::new(self);
+        let mut limits = open.limits();
+        let found = limits.keep(open.rows_of_files(files)).await;
+        let result = match found {
+            Ok(rows) => {
+                let (schema, progress) = (rows.schema(), Mutex::new((progress, 0)));
+                let batches = rows.map(|batch| -> Result<RecordBatch> {
+                    let batch = batch?;
+                    let (progress, rows) = &mut *progress.lock();
+                    *rows += batch.num_rows() as u64;
+                    progress(*rows, false)?;
+                    Ok(batch)
+                });
+                let loaded = open.keep_ingesting(&mut limits, target, &schema, kept_type, batches).await;
+                loaded.and_then(|rows| (progress.lock().0)(rows, true).map(|()| rows))
+            }
+            Err(error) => Err(error),
+        };
+        open.into_session().finish_statement(result).await
+    }
+
+    /// The rows of files as they come.
+    async fn rows_of_files(&self, files: &IngestFiles) -> Result<SendableRecordBatchStream> {
+        let (shared, files) = (self.shared.clone(), files.clone());
+        let view = shared.view().expect("a statement is running");
+        let table = self.planning(async move { loaded_files(&shared, &view, &files) }).await?;
+        let plan = LogicalPlanBuilder::scan("files", provider_as_source(Arc::new(table)), None)?.build()?;
+        self.stream(DataFrame::new(self.storing_state(), plan)).await
     }
 
     async fn keep_ingesting(
@@ -96,10 +148,11 @@ impl Session {
         limits: &mut Limits,
         target: &IngestTarget,
         schema: &Schema,
+        type_of: TypeOf,
         batches: impl Stream<Item = Result<RecordBatch>> + Send,
     ) -> Result<u64> {
         let ingest = async {
-            let table = self.ingest_table(target, schema).await?;
+            let table = self.ingest_table(target, schema, type_of).await?;
             let table = self.table(&table)?;
             let column =
                 |name: &String| table.definition.column(name).ok_or_else(|| SqlError::no_column(name, table.name()));
@@ -116,7 +169,7 @@ impl Session {
             let mut rows = 0;
             let mut batches = pin!(batches);
             while let Some(batch) = batches.next().await {
-                let batch = given_batch(batch?)?;
+                let batch = batch?;
                 let complete = self.complete_rows(&table, &targets, &batch)?;
                 self.check_rows(&table, &complete)?;
                 self.txn_of(&table)?.insert_batch(&table, &complete)?;
@@ -131,7 +184,7 @@ impl Session {
     }
 
     /// Makes sure of the table; its name.
-    async fn ingest_table(&mut self, target: &IngestTarget, columns: &Schema) -> Result<Name> {
+    async fn ingest_table(&mut self, target: &IngestTarget, columns: &Schema, type_of: TypeOf) -> Result<Name> {
         let view = self.shared.view().expect("a statement is running");
         let schema = match target.schema()? {
             Some(schema) => schema,
@@ -165,7 +218,11 @@ impl Session {
                 if_not_exists: false,
                 name: name.clone(),
                 form: TableForm::Columns,
-                elements: columns.fields().iter().map(|field| column(field)).collect::<Result<_>>()?,
+                elements: columns
+                    .fields()
+                    .iter()
+                    .map(|field| Ok(column(field, type_of(field)?)))
+                    .collect::<Result<_>>()?,
                 inherits: Vec::new(),
                 partition_by: None,
                 storage: TableStorage::default(),
@@ -180,22 +237,29 @@ impl Session {
     }
 }
 
+/// The type in which a new table keeps the values of a column of batches.
+type TypeOf = fn(&Field) -> Result<SqlType>;
+
+/// The same of batches from outside.
+fn given_type(field: &Field) -> Result<SqlType> {
+    match field.extension_type_name() {
+        Some("arrow.json") => Ok(ColumnType::Json.into()),
+        _ => stored_type(field.data_type()),
+    }
+}
+
 /// The column of a new table in which the values of a column of batches are kept.
-fn column(field: &Field) -> Result<TableElement> {
+fn column(field: &Field, sql_type: SqlType) -> TableElement {
     let span = Span::default();
-    let sql_type = match field.extension_type_name() {
-        Some("arrow.json") => ColumnType::Json.into(),
-        _ => stored_type(field.data_type())?,
-    };
     let not_null = ColumnConstraint { name: None, kind: ColumnConstraintKind::NotNull, span };
-    Ok(TableElement::Column(ColumnDefinition {
+    TableElement::Column(ColumnDefinition {
         name: Ident { name: field.name().clone(), span },
         type_name: Some(type_name(sql_type)),
         compression: None,
         foreign_options: Vec::new(),
         constraints: if field.is_nullable() { Vec::new() } else { vec![not_null] },
         span,
-    }))
+    })
 }
 
 /// The name of a type in a statement.

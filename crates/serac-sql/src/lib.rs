@@ -6,11 +6,11 @@
 //!
 //! | modules | what |
 //! |---|---|
-//! | `advisory_locks` `ast_types` `beginning` `channels` `clock` `column_types` `copy::{options, streams}` `cursors` `database` `ddl::relations` `description` `activity` `explain_json` `identifiers` `identity` `index_names` `kept_expression` `limits` `notices` `pg_catalog::sequence_relation` `pipeline::pass` `plan_text` `point::{access, compiler, expression, literal, plan, rows, shape, steps}` `programs::job` `query_runtime` `roles::password` `row_locks` `rows_to_come` `sequence_values` `session_roles` `setting_values` `table_schema` `transaction` `work_memory` | what a session and its database hold |
+//! | `advisory_locks` `ast_types` `beginning` `channels` `clock` `column_types` `copy::{options, streams}` `cursors` `database` `ddl::relations` `description` `activity` `explain_json` `identifiers` `identity` `index_names` `kept_expression` `lent` `limits` `notices` `pg_catalog::sequence_relation` `pipeline::pass` `plan_text` `point::{access, compiler, expression, literal, plan, rows, shape, steps}` `programs::job` `query_runtime` `roles::password` `row_locks` `rows_to_come` `sequence_values` `session_roles` `setting_values` `table_schema` `transaction` `work_memory` | what a session and its database hold |
 //! | `backends` `error_position` `kept_plans` `metrics` `parameter_marks` `parsed` `pg_catalog::{definitions, fixed, image, information_schema, layout, relations, routines, scope, system_table, type_rows}` `planner` `point::{execute, prepared, state}` `programs::rows` `result` `session_env` `session_functions` `setting_changes` `setting_list` `statement_snapshot` `styled_values` | what a statement sees, and its text |
-//! | `binding` `expressions` `files` `generated` `pg_catalog` `pipeline` `point::parameters` `programs` `registry` `resolver` `serac_views` `session_expressions` | what names mean, and plans |
+//! | `binding` `expressions` `files` `frames` `generated` `lent_calls` `pg_catalog` `pipeline` `point::parameters` `programs` `registry` `resolver` `serac_views` `session_expressions` | what names mean, and plans |
 //! | `session` | a session |
-//! | `changes` `conflicts` `copy` `cursor_statements` `ddl` `describe` `dml` `explain` `failing_row` `front` `ingest` `maintenance` `notify` `pipeline::steps` `point` `procedures` `programs::call` `query` `roles` `row_stream` `session_state` `settings` `snapshot_reading` `summary` `transactions` | its statements; `front` is where each begins |
+//! | `changes` `conflicts` `copy` `cursor_statements` `ddl` `describe` `dml` `explain` `failing_row` `front` `ingest` `lending` `maintenance` `notify` `pipeline::steps` `point` `procedures` `programs::call` `query` `roles` `row_stream` `session_state` `settings` `snapshot_reading` `summary` `transactions` | its statements; `front` is where each begins |
 #![warn(missing_docs)]
 
 pub mod activity;
@@ -38,6 +38,7 @@ mod explain_json;
 mod expressions;
 mod failing_row;
 mod files;
+mod frames;
 mod front;
 mod generated;
 mod identifiers;
@@ -46,6 +47,9 @@ mod index_names;
 mod ingest;
 mod kept_expression;
 mod kept_plans;
+mod lending;
+mod lent;
+mod lent_calls;
 mod limits;
 mod maintenance;
 mod metrics;
@@ -97,11 +101,14 @@ pub use copy::StreamedCopy;
 pub use cursors::PortalPlace;
 pub use database::{SqlDatabase, SqlOptions};
 pub use datafusion::common::ScalarValue;
+pub use datafusion::logical_expr::Volatility;
 pub use description::Description;
 pub use error_position::located;
 pub use explain::runs_explained;
+pub use files::IngestFiles;
 pub use identity::Identity;
 pub use ingest::{IfExists, IngestTarget};
+pub use lent::{AggregateBody, FunctionBody, GroupState, LentFunction, ScalarBody, TableBody};
 pub use limits::{CancelHandle, Limits, SessionDefaults};
 pub use maintenance::{acts_in_transaction, runs_outside_of_blocks};
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
@@ -116,6 +123,7 @@ pub use result::{Started, StatementResult, row_tag};
 pub use roles::MAX_ITERATIONS;
 pub use row_stream::{RowStream, StatementStream};
 pub use serac_copy::{ArrowMessage, ArrowMessages, COPY_PATIENCE, CopyInput, CopyProgress, Quotes, file_schema};
+pub use serac_files::{Frame, FrameProvider, FrameRows};
 pub use serac_parser::tree;
 use serac_query::deep;
 pub use serac_query::{CountingAllocator, scan};

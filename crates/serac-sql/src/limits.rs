@@ -62,6 +62,11 @@ impl CancelHandle {
         Some(self.transaction.load(Ordering::Relaxed)).filter(|number| *number != 0)
     }
 
+    /// How often it was cancelled.
+    pub(crate) fn count(&self) -> u64 {
+        self.cancels.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn note_transaction(&self, number: u64) {
         self.transaction.store(number, Ordering::Relaxed);
     }

@@ -35,7 +35,7 @@ use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use serac_engine::{DecimalForm, Table};
-use serac_files::is_file_scan;
+use serac_files::{is_file_scan, is_frame_scan};
 use serac_numeric_functions::wanted::IsWanted;
 use serac_parser::tree::Expr;
 use serac_pg::TypeId;
@@ -139,7 +139,7 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
         }
         match &plan.children()[..] {
             // Each row of an UNNEST may become many.
-            _ if is_file_scan(plan) || plan.is::<UnnestExec>() => None,
+            _ if is_file_scan(plan) || is_frame_scan(plan) || plan.is::<UnnestExec>() => None,
             [] => {
                 let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok()?;
                 statistics.num_rows.get_value().map(|rows| (*rows).max(1))

@@ -35,6 +35,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use serac_copy::Format;
 use serac_engine::security::Login;
 use serac_engine::{Database, DecimalForm, Expressions};
+use serac_files::FrameProvider;
 use serac_query::scan::{ScanProgress, ScanSharing};
 use serac_storage::CommitTicket;
 use std::collections::HashMap;
@@ -101,6 +102,7 @@ impl Session {
             options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(share);
         }
         let work_memory = Arc::new(WorkMemory::new(db.runtime.memory_pool.clone()));
+        let cancel = CancelHandle::default();
         let shared = Arc::new(SessionEnv {
             database: db.database.clone(),
             view: Default::default(),
@@ -127,6 +129,10 @@ impl Session {
             prepared_statements: Default::default(),
             advisory_locks: Arc::new(SessionLocks::new(&db.advisory_locks)),
             listener: Listener::new(&db.channels),
+            frames: OnceLock::new(),
+            lent_functions: Default::default(),
+            cancel: cancel.clone(),
+            cancels_before: Default::default(),
         });
         config.set_extension(Arc::new(Functions::new(shared.clone(), registry())));
         config.set_extension(shared.scan_sharing.clone());
@@ -154,7 +160,7 @@ impl Session {
             error_ticket: None,
             prepared: HashMap::new(),
             point: PointState::default(),
-            cancel: CancelHandle::default(),
+            cancel,
             notices: Notices::default(),
             work_memory,
             memory_before: 0,
@@ -203,6 +209,11 @@ impl Session {
     /// Sets, once, the identity of the session.
     pub fn identify(&mut self, identity: Identity) {
         let _ = self.shared.identity.set(identity);
+    }
+
+    /// Sets, once, what finds the program's frames for the session's statements.
+    pub fn lend_frames(&mut self, provider: Arc<dyn FrameProvider>) {
+        let _ = self.shared.frames.set(provider);
     }
 
     /// Whether a transaction is open.

@@ -6,6 +6,8 @@ use crate::cursors::Cursors;
 use crate::database::SqlDatabase;
 use crate::error::SqlError;
 use crate::identity::Identity;
+use crate::lent::CheckedFunction;
+use crate::limits::{CancelHandle, cancelled};
 use crate::sequence_values::SequenceValues;
 use crate::session_roles::SessionRoles;
 use crate::setting_values::{ChangedSettings, SessionValues};
@@ -18,6 +20,7 @@ use datafusion::execution::SessionState;
 use parking_lot::{Mutex, RwLock};
 use serac_engine::Database;
 use serac_engine::security::{Access, Object, RoleId};
+use serac_files::FrameProvider;
 use serac_functions::StyledFunctions;
 use serac_pg::TypeId;
 use serac_query::scan::ScanSharing;
@@ -94,6 +97,14 @@ pub(crate) struct SessionEnv {
     pub(crate) advisory_locks: Arc<SessionLocks>,
     /// The channels to which the session listens.
     pub(crate) listener: Listener,
+    /// Finds the frames that the program lends, if it lends any.
+    pub(crate) frames: OnceLock<Arc<dyn FrameProvider>>,
+    /// The functions that the program lends, by name.
+    pub(crate) lent_functions: RwLock<HashMap<String, Arc<CheckedFunction>>>,
+    /// Cancels its statements, from any thread.
+    pub(crate) cancel: CancelHandle,
+    /// How often it had been cancelled when the running statement began.
+    pub(crate) cancels_before: AtomicU64,
 }
 
 impl fmt::Debug for SessionEnv {
@@ -105,6 +116,21 @@ impl fmt::Debug for SessionEnv {
 impl SessionEnv {
     pub(crate) fn view(&self) -> Option<StatementSnapshot> {
         self.view.read().clone()
+    }
+
+    /// Notes that a statement begins.
+    pub(crate) fn statement_begins(&self) {
+        self.cancels_before.store(self.cancel.count(), Ordering::Relaxed);
+    }
+
+    /// For code of the program that computes for long: whether the statement still runs.
+    ///
+    /// # Errors
+    /// 57014.
+    pub(crate) fn check_running(&self) -> Result<(), SqlError> {
+        // Relaxed: as in `CancelHandle`. A statement that has ended has no snapshot.
+        let is_cancelled = self.cancel.count() != self.cancels_before.load(Ordering::Relaxed);
+        if is_cancelled || self.view.read().is_none() { Err(cancelled()) } else { Ok(()) }
     }
 
     /// The functions for the settings of times; `None` for the default settings.

@@ -150,6 +150,11 @@ pub const INVALID_CURSOR_NAME: &str = "34000";
 /// `external_routine_exception`.
 pub const EXTERNAL_ROUTINE_EXCEPTION: &str = "38000";
 
+// Class 39: external routine invocation exception
+
+/// `external_routine_invocation_exception`.
+pub const EXTERNAL_ROUTINE_INVOCATION_EXCEPTION: &str = "39000";
+
 // Class 3B: savepoint exception
 
 /// `invalid_savepoint_specification`.

@@ -24,7 +24,9 @@
 //! | SQL, asynchronous, results as Arrow | [`Session`], [`StatementResult`] |
 //! | statements by key, without a runtime | [`Session::prepare`], [`Session::run_prepared`] |
 //! | parameters of any statement | [`ScalarValue`], [`mark_parameters`], [`Session::stream_prepared`] |
-//! | Arrow into a table | [`Session::ingest`] |
+//! | Arrow, and files, into a table | [`Session::ingest`], [`Session::ingest_files`] |
+//! | functions of the program in statements | [`Session::lend_function`], [`LentFunction`] |
+//! | Arrow of the program as a relation of queries | [`Session::lend_frames`], [`FrameProvider`] |
 //! | rows without SQL, and stored procedures | [`engine::Database::begin`], [`engine::Database::transact`], [`engine::Procedure`] |
 //! | tables as Arrow | [`engine::Transaction::scan_arrow`], and `export` (feature `export`) for Flight and the C stream interface |
 //!
@@ -38,9 +40,11 @@ pub use serac_export as export;
 pub use serac_sql::CopyProgress;
 pub use serac_sql::scan::ScanProgress;
 pub use serac_sql::{
-    Blocked, CancelHandle, Description, IfExists, IngestTarget, MarkedText, Notice, Notification, ParameterMarks,
-    Parsed, Prepared, RowStream, Rows, ScalarValue, Session, SessionDefaults, SqlDatabase, SqlError, SqlOptions, Start,
-    Started, StatementResult, StatementStream, TransactionStatus, acts_in_transaction, located, mark_parameters,
+    AggregateBody, Blocked, CancelHandle, Description, Frame, FrameProvider, FrameRows, FunctionBody, GroupState,
+    IfExists, IngestFiles, IngestTarget, LentFunction, MarkedText, Notice, Notification, ParameterMarks, Parsed,
+    Prepared, RowStream, Rows, ScalarBody, ScalarValue, Session, SessionDefaults, SqlDatabase, SqlError, SqlOptions,
+    Start, Started, StatementResult, StatementStream, TableBody, TransactionStatus, Volatility, acts_in_transaction,
+    located, mark_parameters,
 };
 pub use serac_storage::durability::checkpoint::CheckpointReport;
 pub use serac_storage::{ColumnType, Durability, FreezeFormat, RowBuffer, StorageOptions, Value};

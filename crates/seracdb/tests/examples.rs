@@ -20,7 +20,7 @@ fn names() -> Vec<String> {
 #[test]
 fn every_example_runs() {
     let names = names();
-    assert!(names.len() >= 6, "{names:?}");
+    assert!(names.len() >= 7, "{names:?}");
     for name in names {
         let program = folder().join(&name);
         let output = Command::new(&program).output().unwrap_or_else(|error| panic!("{}: {error}", program.display()));

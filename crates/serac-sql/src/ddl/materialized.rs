@@ -9,6 +9,7 @@ use super::clauses::freeze_format_of;
 use super::columns_of_rows;
 use crate::ddl::clauses::done;
 use crate::error::{Result, SqlError};
+use crate::frames::refuse_lent;
 use crate::parsed::Source;
 use crate::query::with_types;
 use crate::resolver::planned_for_owner;
@@ -42,6 +43,7 @@ impl Session {
         }
         let text = self.view_text(source, query, &schema).await?;
         let (frame, told) = self.frame_of_relation(source).await?;
+        refuse_lent(frame.logical_plan(), "a materialized view")?;
         let (columns, rows) = self.collect_with_schema(frame).await?;
         let columns = with_types(&told, &columns);
         if named.len() > columns.fields().len() {

@@ -19,6 +19,7 @@ use crate::column_types::{columns_of, kept_types, of_column};
 use crate::ddl::clauses::{done, text_at, words};
 use crate::error::{Result, SqlError};
 use crate::expressions::{SHORT, column_default, replaced};
+use crate::frames::refuse_lent;
 use crate::generated::parts;
 use crate::identifiers::{TEMPORARY_SCHEMA, quote, resolve};
 use crate::kept_expression::KeptExpression;
@@ -502,7 +503,8 @@ impl Session {
         let (schema, name) = self.locate_new(name)?;
         let query = self.view_text(source, query, &schema).await?;
         // Planned once, so that a view that cannot work is refused.
-        let (_, told) = self.frame_of_relation(source).await?;
+        let (planned, told) = self.frame_of_relation(source).await?;
+        refuse_lent(planned.logical_plan(), "a view")?;
         let columns: Vec<String> = names(columns).collect();
         if columns.len() > told.fields().len() {
             return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "CREATE VIEW specifies more column names than columns"));
