@@ -5,8 +5,8 @@ use crate::error::{self, IntoPython};
 use crate::rows::ResultRows;
 use crate::wait;
 use arrow::array::{
-    Array, ArrayRef, AsArray, ListArray, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader,
-    StructArray,
+    Array, ArrayData, ArrayRef, AsArray, ListArray, RecordBatch, RecordBatchIterator, RecordBatchOptions,
+    RecordBatchReader, StructArray, make_array,
 };
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
 use arrow::datatypes::{
@@ -14,7 +14,7 @@ use arrow::datatypes::{
     SchemaRef, TimeUnit,
 };
 use arrow::error::ArrowError;
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::intern;
@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use serac_connection::validated;
 use seracdb::engine::ArrowScan;
-use seracdb::wire;
+use seracdb::{SqlError, wire};
 use std::collections::VecDeque;
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -267,15 +267,28 @@ impl RecordBatchReader for Durations {
     }
 }
 
+/// The schema behind a capsule.
+fn schema_in(capsule: &Bound<'_, PyAny>) -> PyResult<Schema> {
+    let pointer = capsule.cast::<PyCapsule>()?.pointer_checked(Some(SCHEMA))?;
+    // SAFETY: a capsule of this name holds this struct, which is only looked at, and the capsule
+    // lives until the end of the call.
+    Schema::try_from(unsafe { pointer.cast::<FFI_ArrowSchema>().as_ref() })
+        .map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// The columns that an object with `__arrow_c_schema__` tells.
+///
+/// # Errors
+/// If it tells none.
+pub fn schema_of(object: &Bound<'_, PyAny>) -> PyResult<Schema> {
+    schema_in(&object.call_method0(intern!(object.py(), "__arrow_c_schema__"))?)
+}
+
 /// The schema that a consumer asks for, if it is one of the same columns in other types. A wish
 /// that cannot be fulfilled is ignored, as the interface wants it.
 fn wished(requested: Option<&Bound<'_, PyAny>>, own: &Schema) -> PyResult<Option<SchemaRef>> {
     let Some(requested) = requested.filter(|requested| !requested.is_none()) else { return Ok(None) };
-    let pointer = requested.cast::<PyCapsule>()?.pointer_checked(Some(SCHEMA))?;
-    // SAFETY: a capsule of this name holds this struct, which is only looked at, and the capsule
-    // lives until the end of the call.
-    let requested = Schema::try_from(unsafe { pointer.cast::<FFI_ArrowSchema>().as_ref() })
-        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let requested = schema_in(requested)?;
     let can = |(own, wanted): (&Arc<Field>, &Arc<Field>)| {
         let (from, to) = (own.data_type(), wanted.data_type());
         own.name() == wanted.name() && keeps_values(from, to) && can_cast_types(from, to)
@@ -321,6 +334,34 @@ pub fn schema_capsule<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'
     PyCapsule::new_with_value(py, schema, SCHEMA)
 }
 
+/// A batch that is lent to Python code.
+#[pyclass(frozen, module = "seracdb._seracdb")]
+pub struct ArrowBatch(RecordBatch);
+
+impl ArrowBatch {
+    /// The batch.
+    pub fn new(batch: RecordBatch) -> Self {
+        Self(batch)
+    }
+}
+
+#[pymethods]
+impl ArrowBatch {
+    /// The columns as an array of rows.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        // A wish that cannot be fulfilled is ignored, as the interface wants it.
+        let _ = requested_schema;
+        let rows = StructArray::from(self.0.clone()).into_data();
+        let (array, schema) = to_ffi(&rows).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok((PyCapsule::new_with_value(py, schema, SCHEMA)?, PyCapsule::new_with_value(py, array, ARRAY)?))
+    }
+}
+
 /// Rows that come from outside.
 pub struct Frame {
     /// Their columns.
@@ -341,12 +382,27 @@ impl Iterator for Batches {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = match self {
-            Self::Stream(reader) => reader.next(),
+        match self {
+            Self::Stream(reader) => {
+                let next = imported(|| reader.next().transpose()).transpose();
+                next.map(|batch| batch.and_then(validated))
+            }
             Self::Whole(batches) => batches.pop_front().map(Ok),
-        };
-        next.map(|batch| batch.and_then(validated))
+        }
     }
+}
+
+/// Imports from Arrow's C interface. Structs that cannot be are an error, where `arrow` panics.
+fn imported<T>(import: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, ArrowError> {
+    catch_unwind(AssertUnwindSafe(import)).unwrap_or_else(|_| {
+        let message = "the rows are no valid Arrow: their structs do not fit each other";
+        let error = SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, message);
+        Err(ArrowError::ExternalError(Box::new(error)))
+    })
+}
+
+fn no_import(error: ArrowError) -> PyErr {
+    PyValueError::new_err(SqlError::from(error).message)
 }
 
 fn of_stream(capsule: &Bound<'_, PyAny>) -> PyResult<Frame> {
@@ -354,11 +410,13 @@ fn of_stream(capsule: &Bound<'_, PyAny>) -> PyResult<Frame> {
     // SAFETY: a capsule of this name holds this struct. It is moved out, and the capsule left with
     // an empty one, which has nothing to release.
     let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.cast().as_ptr()) };
-    let reader = ArrowArrayStreamReader::try_new(stream).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let reader = imported(|| ArrowArrayStreamReader::try_new(stream)).map_err(no_import)?;
     Ok(Frame { schema: reader.schema(), batches: Batches::Stream(reader) })
 }
 
-fn of_array(capsules: &Bound<'_, PyAny>) -> PyResult<Frame> {
+/// The array behind a pair of capsules, in which texts are UTF-8, and offsets and keys stay within
+/// their columns.
+fn array_in(capsules: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
     let (schema, array): (Bound<'_, PyAny>, Bound<'_, PyAny>) = capsules.cast::<PyTuple>()?.extract()?;
     let schema = schema.cast::<PyCapsule>()?.pointer_checked(Some(SCHEMA))?;
     let array = array.cast::<PyCapsule>()?.pointer_checked(Some(ARRAY))?;
@@ -368,10 +426,28 @@ fn of_array(capsules: &Bound<'_, PyAny>) -> PyResult<Frame> {
     if array.is_released() {
         return Err(PyValueError::new_err("the array has been taken out of its capsule already"));
     }
-    // SAFETY: a capsule of this name holds this struct, which is only looked at; the array is of
-    // this schema, as the interface promises.
-    let data = unsafe { from_ffi(array, schema.cast::<FFI_ArrowSchema>().as_ref()) };
-    let data = data.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    imported(|| {
+        // SAFETY: a capsule of this name holds this struct, which is only looked at; the array is
+        // of this schema, as the interface promises.
+        let mut data = unsafe { from_ffi(array, schema.cast::<FFI_ArrowSchema>().as_ref()) }?;
+        data.align_buffers();
+        data.validate_full()?;
+        Ok(data)
+    })
+    .map_err(no_import)
+}
+
+/// A column that an object with `__arrow_c_array__` gives.
+///
+/// # Errors
+/// If it gives none.
+pub fn column(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+    let capsules = object.call_method0(intern!(object.py(), "__arrow_c_array__"))?;
+    Ok(make_array(array_in(&capsules)?))
+}
+
+fn of_array(capsules: &Bound<'_, PyAny>) -> PyResult<Frame> {
+    let data = array_in(capsules)?;
     if !matches!(data.data_type(), DataType::Struct(_)) {
         let message = format!("an array of {} has no columns: give a frame or a record batch", data.data_type());
         return Err(PyTypeError::new_err(message));
@@ -408,7 +484,7 @@ pub fn frame(object: &Bound<'_, PyAny>) -> PyResult<Frame> {
 /// # Errors
 /// The exception.
 pub fn checked<T>(py: Python<'_>, result: Result<T, ArrowError>) -> PyResult<T> {
-    result.map_err(seracdb::SqlError::from).python(py)
+    result.map_err(SqlError::from).python(py)
 }
 
 /// Refuses a second use of what can be read once.

@@ -33,7 +33,7 @@ impl Compiled {
     /// The error of the text.
     pub fn new(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Option<Arc<Self>>> {
         let own = text.to_owned();
-        core.run(py, move |locked, runtime| {
+        core.run_for_caller(py, move |locked, runtime| {
             let marked = mark_parameters(&own)?;
             let session = locked.idle();
             let prepared = runtime.block_on(session.prepare_elsewhere(&marked.text, &[]));

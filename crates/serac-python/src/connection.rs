@@ -3,16 +3,24 @@
 use crate::compiled::Statements;
 use crate::error::{self, IntoPython};
 use crate::execution;
+use crate::functions::{Aggregate, Table};
+use crate::parameters;
+use crate::python_types::PythonTypes;
 use crate::server::{self, ServeOptions, Server};
-use crate::session::Core;
+use crate::session::{Core, Lent};
 use crate::statement::Statement;
 use crate::table::{self, Condition, Scan};
 use crate::work::Progress;
 use pyo3::exceptions::PyValueError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use serac_connection::{DatabaseUse, Locked, Options, check_committed};
-use seracdb::{CheckpointReport, IfExists, IngestTarget, TransactionStatus};
+use seracdb::{
+    CheckpointReport, FunctionBody, IfExists, IngestFiles, IngestTarget, LentFunction, TransactionStatus, Volatility,
+};
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +69,7 @@ fn if_exists_of(name: &str) -> PyResult<IfExists> {
 #[pymethods]
 impl Connection {
     #[new]
-    #[pyo3(signature = (path, durability, memory_limit, threads, read_only, autocommit, of=None))]
+    #[pyo3(signature = (path, durability, memory_limit, threads, read_only, autocommit, scan_variables, of=None))]
     #[allow(clippy::too_many_arguments, reason = "the arguments of connect(), which alone calls it")]
     fn new(
         py: Python<'_>,
@@ -71,6 +79,7 @@ impl Connection {
         threads: Option<usize>,
         read_only: bool,
         autocommit: bool,
+        scan_variables: bool,
         of: Option<&Bound<'_, Self>>,
     ) -> PyResult<Self> {
         if of.is_none() && path.as_os_str().is_empty() {
@@ -90,13 +99,14 @@ impl Connection {
             }
             None => None,
         };
+        let lent = Lent::new(py, scan_variables);
         let core = py.detach(|| {
             let usage = match of {
                 Some(of) => of.session().another_use()?,
                 None if path.as_os_str() == IN_MEMORY => DatabaseUse::in_memory(options)?,
                 None => DatabaseUse::in_folder(&path, options, !read_only)?,
             };
-            Ok(Core::new(usage, autocommit, read_only))
+            Ok(Core::new(usage, lent, autocommit, read_only))
         });
         Ok(Self { core: core.python(py)?, statements: Statements::default() })
     }
@@ -167,6 +177,67 @@ impl Connection {
         Ok(())
     }
 
+    /// The frames that are registered, by name.
+    #[getter]
+    fn _registered(&self, py: Python<'_>) -> PyResult<Py<PyDict>> {
+        self.core.check(py)?;
+        Ok(self.core.lent().frames.registered(py).clone().unbind())
+    }
+
+    /// Whether the variables of the code that runs a statement are found in FROM.
+    #[getter]
+    fn get_scan_variables(&self) -> bool {
+        self.core.lent().frames.scans_variables()
+    }
+
+    #[setter]
+    fn set_scan_variables(&self, scan: bool) {
+        self.core.lent().frames.set_scans_variables(scan);
+    }
+
+    /// Lends the statements a function. `kind`: "scalar", "aggregate", "merging" (an aggregate
+    /// whose states merge), or "table".
+    #[allow(clippy::too_many_arguments, reason = "the arguments of create_function() and its kin, which alone call it")]
+    fn _lend_function(
+        &self,
+        py: Python<'_>,
+        name: String,
+        kind: &str,
+        parameters: Vec<String>,
+        returns: Option<String>,
+        columns: Vec<(String, String)>,
+        volatility: &str,
+        is_strict: bool,
+        object: &Bound<'_, PyAny>,
+        is_arrow: bool,
+    ) -> PyResult<()> {
+        self.core.check(py)?;
+        let code = self.core.lent().functions.keep(&name, object, is_arrow)?;
+        let volatility = match volatility {
+            "immutable" => Volatility::Immutable,
+            "stable" => Volatility::Stable,
+            _ => Volatility::Volatile,
+        };
+        let returns = returns.unwrap_or_default();
+        let body = match kind {
+            "scalar" => FunctionBody::Scalar { returns, volatility, is_strict, body: Arc::new(code) },
+            "table" => FunctionBody::Table { columns, body: Arc::new(Table::new(code)) },
+            other => {
+                let body = Arc::new(Aggregate::new(code, other == "merging"));
+                FunctionBody::Aggregate { returns, is_strict, body }
+            }
+        };
+        let function = LentFunction { name, parameters, body };
+        self.core.run(py, move |locked, _| locked.idle().lend_function(function))
+    }
+
+    /// Takes a lent function back. Whether there was one.
+    fn _take_function_back(&self, py: Python<'_>, name: String) -> PyResult<bool> {
+        let was_there = self.core.run(py, move |locked, _| Ok(locked.idle().take_function_back(&name)))?;
+        self.core.lent().functions.forget(py);
+        Ok(was_there)
+    }
+
     /// Puts the rows of a frame into a table. Returns how many there are.
     fn _append(
         &self,
@@ -180,6 +251,33 @@ impl Connection {
         let if_exists = if_exists_of(if_exists)?;
         let target = IngestTarget { catalog: None, schema, table, temporary: false, create, if_exists };
         table::append(py, &self.core, target, frame)
+    }
+
+    /// Puts the rows of files into a table. Returns how many there are.
+    #[allow(clippy::too_many_arguments, reason = "the arguments of ingest(), which alone calls it")]
+    fn _ingest(
+        &self,
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        table: String,
+        schema: Option<String>,
+        create: bool,
+        if_exists: &str,
+        function: Option<String>,
+        options: Vec<(String, Bound<'_, PyAny>)>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
+        let if_exists = if_exists_of(if_exists)?;
+        let target = IngestTarget { catalog: None, schema, table, temporary: false, create, if_exists };
+        let path = |path: PathBuf| {
+            let wrong = |path: OsString| PyValueError::new_err(format!("the path {path:?} is not in UTF-8"));
+            path.into_os_string().into_string().map_err(wrong)
+        };
+        let paths = paths.into_iter().map(path).collect::<PyResult<_>>()?;
+        let types = PythonTypes::get(py)?;
+        let option = |(name, value): (String, Bound<'_, PyAny>)| Ok((name, parameters::scalar(types, &value)?));
+        let options = options.into_iter().map(option).collect::<PyResult<_>>()?;
+        table::ingest(py, &self.core, target, IngestFiles { paths, function, options }, progress)
     }
 
     /// A scan of a table: the arguments of `Scan`.
@@ -266,5 +364,15 @@ impl Connection {
     #[getter]
     fn closed(&self) -> bool {
         self.core.session().is_closed()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.core.lent().frames.traverse(&visit)?;
+        visit.call(self.core.lent().functions.objects())
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.core.lent().frames.registered(py).clear();
+        self.core.lent().functions.objects().bind(py).clear();
     }
 }

@@ -38,7 +38,7 @@ pub fn run(
     }
     let scalars = given.iter().map(|object| parameters::scalar(types, object)).collect::<PyResult<Vec<_>>>()?;
     let compiled = compiled.clone();
-    core.run(py, move |locked, _| {
+    core.run_for_caller(py, move |locked, _| {
         // A copy: others may prepare to run the statement while this runs.
         let mut prepared = compiled.prepared.lock().clone();
         let outcome = locked.run_prepared(&mut prepared, &scalars);
@@ -131,7 +131,7 @@ pub fn run_text(py: Python<'_>, core: &Arc<Core>, text: &str) -> PyResult<Outcom
         return Ok(outcome);
     }
     let text = text.to_owned();
-    core.run(py, move |locked, runtime| {
+    core.run_for_caller(py, move |locked, runtime| {
         let statements = runtime.block_on(locked.idle().parse_elsewhere(&text))?;
         let mut outcome = Outcome::Changed(None);
         for (at, statement) in statements.into_iter().enumerate() {

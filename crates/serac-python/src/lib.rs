@@ -5,8 +5,10 @@
 //! | `error` `wait` | exceptions, Python's lock and signals |
 //! | `python_types` `objects` `parameters` | values of SQL as objects of Python, and back |
 //! | `session` `rows` | a session of `serac_connection`, and its rows, beside Python's lock |
-//! | `compiled` `execution` | statements that are kept, and how one runs |
 //! | `arrow_io` | Arrow's C interface |
+//! | `callback` `frames` | Python code that statements call, and frames that they find by name |
+//! | `values` `functions` | columns of objects, and Python functions in SQL |
+//! | `compiled` `execution` | statements that are kept, and how one runs |
 //! | `work` | what a session is doing, for progress bars |
 //! | `batches` `connection` `cursor` `server` `statement` `table` | the classes |
 //!
@@ -16,11 +18,14 @@
 
 mod arrow_io;
 mod batches;
+mod callback;
 mod compiled;
 mod connection;
 mod cursor;
 mod error;
 mod execution;
+mod frames;
+mod functions;
 mod objects;
 mod parameters;
 mod python_types;
@@ -29,6 +34,7 @@ mod server;
 mod session;
 mod statement;
 mod table;
+mod values;
 mod wait;
 mod work;
 

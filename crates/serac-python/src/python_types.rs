@@ -32,6 +32,16 @@ pub struct PythonTypes {
     pub interval: Py<PyAny>,
     /// `seracdb.Json`.
     pub json: Py<PyAny>,
+    /// `seracdb._lent.caller`.
+    pub caller: Py<PyAny>,
+    /// `seracdb._lent.find`.
+    pub find_frame: Py<PyAny>,
+    /// `seracdb._lent.lent`.
+    pub lent_frame: Py<PyAny>,
+    /// `seracdb._functions.arrow_columns`.
+    pub arrow_columns: Py<PyAny>,
+    /// `seracdb._functions.arrow_array`.
+    pub arrow_array: Py<PyAny>,
 }
 
 impl PythonTypes {
@@ -47,6 +57,8 @@ impl PythonTypes {
     fn import(py: Python<'_>) -> PyResult<Self> {
         let datetime_module = py.import("datetime")?;
         let own = py.import("seracdb._types")?;
+        let lent = py.import("seracdb._lent")?;
+        let functions = py.import("seracdb._functions")?;
         let json = py.import("json")?;
         let datetime = datetime_module.getattr("datetime")?;
         let utc = datetime_module.getattr("timezone")?.getattr("utc")?;
@@ -66,6 +78,11 @@ impl PythonTypes {
             json_dumps: json.getattr("dumps")?.unbind(),
             interval: own.getattr("Interval")?.unbind(),
             json: own.getattr("Json")?.unbind(),
+            caller: lent.getattr("caller")?.unbind(),
+            find_frame: lent.getattr("find")?.unbind(),
+            lent_frame: lent.getattr("lent")?.unbind(),
+            arrow_columns: functions.getattr("arrow_columns")?.unbind(),
+            arrow_array: functions.getattr("arrow_array")?.unbind(),
         })
     }
 }

@@ -6,6 +6,8 @@
 //! gets an error ([`SessionId`](serac_connection::SessionId)).
 
 use crate::error::IntoPython;
+use crate::frames::Frames;
+use crate::functions::Functions;
 use crate::wait;
 use crate::work::Work;
 use pyo3::prelude::*;
@@ -14,27 +16,52 @@ use seracdb::SqlError;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
+/// What a program lends the statements of a session.
+pub struct Lent {
+    id: SessionId,
+    /// The frames that they find.
+    pub frames: Arc<Frames>,
+    /// The objects of the functions that they call.
+    pub functions: Arc<Functions>,
+}
+
+impl Lent {
+    /// Nothing, for a new session. `scans_variables`: whether its statements find the variables of
+    /// the code that runs them.
+    pub fn new(py: Python<'_>, scans_variables: bool) -> Self {
+        let id = SessionId::new();
+        Self { id, frames: Frames::new(py, id, scans_variables), functions: Functions::new(py, id) }
+    }
+}
+
 /// A connection's shared part.
 pub struct Core {
     session: Arc<SharedSession>,
+    lent: Lent,
     work: Work,
 }
 
 impl Core {
     /// A new session. One that is `read_only` stays so.
-    pub fn new(usage: DatabaseUse, autocommit: bool, read_only: bool) -> Arc<Self> {
-        let (session, work) = SharedSession::new(usage, SessionId::new(), autocommit, |session| {
+    pub fn new(usage: DatabaseUse, lent: Lent, autocommit: bool, read_only: bool) -> Arc<Self> {
+        let (session, work) = SharedSession::new(usage, lent.id, autocommit, |session| {
+            session.lend_frames(lent.frames.clone());
             if read_only {
                 session.only_read();
             }
             Work::of(session)
         });
-        Arc::new(Self { session, work })
+        Arc::new(Self { session, lent, work })
     }
 
     /// The session.
     pub fn session(&self) -> &Arc<SharedSession> {
         &self.session
+    }
+
+    /// What the program lends the session's statements.
+    pub fn lent(&self) -> &Lent {
+        &self.lent
     }
 
     /// What the session's statements are doing.
@@ -74,6 +101,25 @@ impl Core {
         let _computing = self.work.computes();
         let session = self.session.clone();
         wait::elsewhere(py, &self.session, move || work(&mut session.lock()?, session.runtime()))
+    }
+
+    /// Does the work of a statement that may find variables of the code that runs it.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    pub fn run_for_caller<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Locked<'_>, &Handle) -> Result<T, SqlError> + Send + 'static,
+    ) -> PyResult<T> {
+        let Some(caller) = self.lent.frames.caller(py)? else { return self.run(py, work) };
+        let (frames, of_statement) = (self.lent.frames.clone(), caller.clone());
+        let done = self.run(py, move |locked, runtime| {
+            let _statement = frames.begin(of_statement);
+            work(locked, runtime)
+        });
+        caller.end(py);
+        done
     }
 
     /// Moves the next rows of a query to their result.

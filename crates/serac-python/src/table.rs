@@ -2,6 +2,7 @@
 //! into tables.
 
 use crate::arrow_io::{self, Frame, TableReader};
+use crate::callback;
 use crate::error::IntoPython;
 use crate::parameters;
 use crate::python_types::PythonTypes;
@@ -13,9 +14,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use serac_connection::OfProcess;
 use seracdb::engine::{ArrowScan, ColumnFilter, Comparison, Table};
-use seracdb::{ColumnType, IngestTarget, SqlError};
+use seracdb::{ColumnType, IngestFiles, IngestTarget, SqlError};
 use std::iter;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A condition of a scan: a column, a comparison, a value.
 pub type Condition<'py> = (String, String, Bound<'py, PyAny>);
@@ -125,6 +127,39 @@ impl Scan {
         self.scan.check().python(py)?;
         arrow_io::schema_capsule(py, &RecordBatchReader::schema(&*self.scan))
     }
+}
+
+/// The time between two calls of a function that is told of progress.
+const BETWEEN_TOLD: Duration = Duration::from_millis(100);
+
+/// Puts the rows of files into a table, all of them or none. Returns how many there are. `progress`
+/// is called with the number of rows so far, from the thread of the statement.
+///
+/// # Errors
+/// The errors of the table, of the files, of their rows, or the exception of `progress`.
+pub fn ingest(
+    py: Python<'_>,
+    core: &Core,
+    target: IngestTarget,
+    files: IngestFiles,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<u64> {
+    let id = core.session().id();
+    core.run(py, move |locked, runtime| {
+        locked.begin_if_needed()?;
+        let mut told = Instant::now();
+        let tell = |rows: u64, is_end: bool| match &progress {
+            Some(progress) if is_end || told.elapsed() >= BETWEEN_TOLD => {
+                told = Instant::now();
+                callback::call(id, |py| {
+                    let told = progress.call1(py, (rows,)).map(drop);
+                    told.map_err(|exception| callback::told(py, &exception, "the function progress"))
+                })
+            }
+            _ => Ok(()),
+        };
+        runtime.block_on(locked.idle().ingest_files(&target, &files, tell))
+    })
 }
 
 /// Puts the rows of a frame into a table, all of them or none. Returns how many there are.

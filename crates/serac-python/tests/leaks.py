@@ -187,6 +187,36 @@ def calls(con: seracdb.Connection) -> Iterator[tuple[str, Call]]:
     yield "append what fails", Call(lambda: expect(seracdb.Error, lambda: con.append("filled", broken_frame())), 200)
     yield "append what is no frame", Call(lambda: expect(TypeError, con.append, "filled", 7))
 
+    yield "a frame by name", Call(lambda: (frame, con.execute("SELECT sum(id) FROM frame").fetchone()), 200)
+    yield "a frame made by code", Call(
+        lambda: expect(seracdb.Error, lambda of: con.execute("SELECT * FROM of").fetchall(), broken_frame()), 200
+    )
+    yield "a registered frame", Call(
+        lambda: (con.register("lent", polars_frame), con.execute("SELECT * FROM lent").arrow(), con.unregister("lent")), 200
+    )
+
+    class Total:
+        def __init__(self) -> None:
+            self.total = 0
+
+        def step(self, value: int) -> None:
+            self.total += value
+
+        def finish(self) -> int:
+            return self.total
+
+    def function() -> None:
+        con.create_function("half_of", lambda x: x // 2, [int], int)
+        con.create_aggregate("total", Total)
+        con.create_table_function("lines", lambda n: ((i,) for i in range(n)), [int], {"i": int})
+        assert con.execute("SELECT total(half_of(i)) FROM lines(10)").fetchone() == (20,)
+
+    yield "functions", Call(function, 500)
+    con.create_function("failing", lambda x: 1 // x, [int], int)
+    yield "a function that fails", Call(lambda: expect(seracdb.Error, con.execute, "SELECT failing(0)"), 100)
+    con.create_function("of_arrays", lambda x: x, [int], int, kind="arrow")
+    yield "a function of arrays", Call(lambda: con.execute("SELECT sum(of_arrays(id)) FROM kept").fetchone(), 300)
+
     def cancelled() -> None:
         timer = threading.Timer(0.001, con.cancel)
         timer.start()

@@ -9,6 +9,7 @@ import pathlib
 
 import nbclient
 import nbformat
+import pyarrow
 import pytest
 import seracdb
 from IPython.core.interactiveshell import InteractiveShell
@@ -78,6 +79,12 @@ def test_cells_and_lines(ipython, tmp_path):
     assert run("serac", "SELECT a FROM t WHERE a >= :least").fetchall() == [(2,)]
     assert cell("serac", "-o found", "DELETE FROM t WHERE a = 1; SELECT a, :name AS n FROM t") is None
     assert ipython.user_ns["found"].fetchall() == [(2, "x' OR true --")]
+    # Variables as frames; those of the magics themselves are none.
+    ipython.push({"frame": pyarrow.table({"b": [5, 6]}), "rest": pyarrow.table({"b": [1]})})
+    assert run("serac", "SELECT max(b) FROM frame").fetchall() == [(6,)]
+    assert run("serac", "SELECT b FROM rest").fetchall() == [(1,)]
+    with pytest.raises(seracdb.ProgrammingError):
+        run("serac", "SELECT * FROM options")
     # Connections of variables, by name, and of folders.
     with seracdb.connect(autocommit=True) as other:
         other.execute("CREATE TABLE u AS SELECT 9 AS b")

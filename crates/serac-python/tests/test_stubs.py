@@ -85,6 +85,38 @@ def test_statements_and_tables() -> None:
     con.close()
 
 
+def test_frames_functions_and_files(tmp_path: Path) -> None:
+    con = seracdb.connect(autocommit=True, scan_variables=False)
+    assert_type(con.scan_variables, bool)
+    con.scan_variables = True
+    con.execute("CREATE TABLE t (a BIGINT)")
+    assert_type(con.register("lent", con.table("t").scan()), seracdb.Connection)
+    assert_type(con.unregister("lent"), seracdb.Connection)
+
+    def twice(x: int) -> int:
+        return 2 * x
+
+    class Total:
+        def __init__(self) -> None:
+            self.total = 0
+
+        def step(self, value: int) -> None:
+            self.total += value
+
+        def finish(self) -> int:
+            return self.total
+
+    assert_type(con.create_function("twice", twice), seracdb.Connection)
+    assert_type(con.create_function("one", lambda: 1, [], "bigint", volatility="stable"), seracdb.Connection)
+    assert_type(con.create_aggregate("total", Total), seracdb.Connection)
+    assert_type(con.create_table_function("lines", lambda: [(1,)], [], {"n": int}), seracdb.Connection)
+    assert con.execute("SELECT total(twice(n)) FROM lines()").fetchone() == (2,)
+    assert_type(con.remove_function("twice"), seracdb.Connection)
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    assert_type(con.ingest(tmp_path / "t.csv", progress=False, header=True), int)
+    con.close()
+
+
 def test_transactions_and_errors() -> None:
     con = seracdb.connect()
 

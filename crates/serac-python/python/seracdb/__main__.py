@@ -302,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")
     is_interactive = not given.commands and sys.stdin.isatty()
     try:
-        con = seracdb.connect(given.folder, read_only=given.read_only, autocommit=True)
+        con = seracdb.connect(given.folder, read_only=given.read_only, autocommit=True, scan_variables=False)
     except seracdb.Error as error:
         print(shown_error(error, ""), file=sys.stderr)
         return 1

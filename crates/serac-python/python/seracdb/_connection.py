@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from seracdb import _errors, _plan, _progress, _seracdb
 from seracdb._blocks import BlockMap
 from seracdb._cursor import Cursor
 from seracdb._frames import known
+from seracdb._lent import registered
 from seracdb._result import Result
 from seracdb._table import Table
 from seracdb._transactions import Transaction, transact
@@ -77,7 +78,7 @@ class Connection(_seracdb.Connection):
             read_only = self._read_only
         if autocommit is None:
             autocommit = self.autocommit
-        other = type(self)("", None, None, None, read_only, autocommit, self)
+        other = type(self)("", None, None, None, read_only, autocommit, self.scan_variables, self)
         other._show_progress(self._progress_is_shown)
         return other
 
@@ -113,6 +114,101 @@ class Connection(_seracdb.Connection):
         """A table, for scans and appends without SQL. The name is taken as it is: it is no SQL."""
         return Table(self, name, schema)
 
+    def register(self, name: str, frame: Any) -> Connection:
+        """Lets statements read a frame under a name, until ``unregister``. Returns the connection.
+
+        A frame is anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` — of pandas, Polars,
+        pyarrow —, or a ``dict`` of NumPy's arrays. It is not copied, and a statement sees it as it
+        is then. What has no length, as a reader, can be read once. A table, a view or a query of
+        WITH of the same name hides it.
+        """
+        self._registered[name] = registered(name, frame)
+        return self
+
+    def unregister(self, name: str) -> Connection:
+        """Forgets a registered frame. Returns the connection."""
+        if self._registered.pop(name, None) is None:
+            raise _errors.ProgrammingError(f'no frame "{name}" is registered', sqlstate="42P01", name=name)
+        return self
+
+    def create_function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        parameters: Sequence[Any] | None = None,
+        returns: Any = None,
+        *,
+        kind: str = "scalar",
+        null_handling: str = "default",
+        volatility: str = "volatile",
+    ) -> Connection:
+        """Lets this connection's statements call a Python function. Returns the connection.
+
+        ``parameters`` and ``returns`` are types: SQL's as texts (``"numeric(10, 2)"``), classes
+        (``int``, ``list[str]``, ``datetime.date``) or types of pyarrow. What is left out is taken
+        from the annotations. ``kind="arrow"``: the function takes pyarrow's arrays of the rows of a
+        batch, and gives an array of as many values. ``null_handling="default"``: it is not called
+        for rows with a NULL among their arguments, and their value is NULL; ``"special"``: it gets
+        ``None``. ``volatility``: ``"immutable"`` or ``"stable"`` if the same arguments have the same
+        value, always or within a statement; then it may be called once where they are constants.
+
+        The function replaces an earlier one of the same name. The database itself does not keep it.
+        An exception in it is an error of the statement, with SQLSTATE 38000 and the traceback.
+        """
+        from seracdb import _functions
+
+        _functions.create_function(
+            self, name, function, parameters, returns, kind, null_handling, volatility
+        )
+        return self
+
+    def create_aggregate(
+        self,
+        name: str,
+        cls: type,
+        parameters: Sequence[Any] | None = None,
+        returns: Any = None,
+        *,
+        kind: str = "scalar",
+        null_handling: str = "default",
+    ) -> Connection:
+        """Lets this connection's statements call a Python aggregate. Returns the connection.
+
+        ``cls()`` is the state of a group. ``step(*values)`` adds a row to it, with ``kind="arrow"``
+        pyarrow's arrays of the group's rows in a batch. ``finish()`` gives the value; a window calls
+        it again after more rows. With ``merge(other)``, which adds another state, groups are
+        aggregated on several threads; without it, the rows of a group are kept until the end. The
+        other arguments are those of ``create_function``.
+        """
+        from seracdb import _functions
+
+        _functions.create_aggregate(self, name, cls, parameters, returns, kind, null_handling)
+        return self
+
+    def create_table_function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        parameters: Sequence[Any] | None = None,
+        columns: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+    ) -> Connection:
+        """Lets this connection's statements call a Python function in FROM. Returns the connection.
+
+        The function is called with constants. It gives a frame, as ``register`` takes it, or rows
+        one by one: tuples, or dicts by the names of the columns. ``columns`` are their names and
+        types. Rows are asked for as the statement needs them.
+        """
+        from seracdb import _functions
+
+        _functions.create_table_function(self, name, function, parameters, columns)
+        return self
+
+    def remove_function(self, name: str) -> Connection:
+        """Forgets a Python function, aggregate or function in FROM. Returns the connection."""
+        if not self._take_function_back(name):
+            raise _errors.ProgrammingError(f"the program has no function {name}", sqlstate="42883", name=name)
+        return self
+
     def append(
         self,
         table: str,
@@ -130,6 +226,39 @@ class Connection(_seracdb.Connection):
         ``if_exists`` may be ``"replace"``, which makes the table anew, or ``"fail"``.
         """
         return self._append(table, known(frame), schema, create, if_exists)
+
+    def ingest(
+        self,
+        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        table: str | None = None,
+        *,
+        schema: str | None = None,
+        create: bool = True,
+        if_exists: str = "append",
+        format: str | None = None,  # noqa: A002
+        progress: bool | Callable[[int], Any] = False,
+        **options: Any,
+    ) -> int:
+        """Loads files into a table, all of their rows or none. Returns how many rows there are.
+
+        ``files``: names and patterns (``"2024/*.parquet"``) of CSV, JSON, Parquet and Arrow. ``table``
+        is by default the name of the only file without its ending. It is made with the columns of
+        the files if it is missing, unless ``create`` is false; ``if_exists`` is as for ``append``.
+        Columns are matched by their names. ``format``: ``"csv"``, ``"json"``, ``"parquet"`` or
+        ``"arrow"``, where names do not tell it. ``options`` are the named arguments of ``read_csv``
+        and its kin: ``delim=";"``, ``header=False``, ``union_by_name=True``.
+
+        ``progress``: a function that is called with the number of rows so far, up to ten times a
+        second; or ``True`` for a line on ``sys.stderr``. An exception in it ends the load.
+        """
+        from seracdb import _ingest
+
+        paths = _ingest.paths_of(files)
+        if table is None:
+            table = _ingest.table_of(paths)
+        function = None if format is None else _ingest.function_of(format)
+        with _ingest.told(progress) as tell:
+            return self._ingest(paths, table, schema, create, if_exists, function, list(options.items()), tell)
 
     def explain(self, query: str, parameters: Any = None, *, analyze: bool = False) -> _plan.Plan:
         """The plan of a query; with ``analyze`` the query is run, and its operators' rows and times
@@ -267,6 +396,7 @@ def connect(
     threads: int | None = None,
     read_only: bool = False,
     autocommit: bool = False,
+    scan_variables: bool = True,
     progress: bool | None = None,
 ) -> Connection:
     """Opens the database in the folder ``path``, or one in memory.
@@ -283,9 +413,11 @@ def connect(
     first statement begins a transaction, also one that only reads; it lasts until ``commit()`` or
     ``rollback()``, and its statements see one snapshot.
 
-    ``progress``: bars for statements that take longer than two seconds; by default in terminals
-    and notebooks.
+    ``scan_variables``: whether a name in FROM that no table, view or query of WITH has is looked
+    for among the local and global variables of the code that runs the statement. It can be changed
+    by the attribute of the connection. ``progress``: bars for statements that take longer than two
+    seconds; by default in terminals and notebooks.
     """
-    connection = Connection(path, durability, memory_limit, threads, read_only, autocommit)
+    connection = Connection(path, durability, memory_limit, threads, read_only, autocommit, scan_variables)
     connection._show_progress(progress)
     return connection

@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 import seracdb
-from seracdb import _script, _seracdb
+from seracdb import _lent, _script, _seracdb
 from seracdb.__main__ import shown_error
 
 #: EXPLAIN without options in parentheses: shown as a tree of operators.
@@ -95,7 +95,9 @@ class SeracMagics(Magics):
         result = None
         for statement in _script.all_of(rest if cell is None else f"{rest}\n{cell}"):
             try:
-                result = self._run(con, statement.text)
+                # The notebook's variables are those of the code that runs the statement.
+                with _lent.run_for(self._variables):
+                    result = self._run(con, statement.text)
             except seracdb.Error as error:
                 print(shown_error(error, statement.text, statement.line), file=sys.stderr)
                 raise

@@ -31,6 +31,7 @@ class Connection:
         threads: int | None,
         read_only: bool,
         autocommit: bool,
+        scan_variables: bool,
         of: Connection | None = None,
     ) -> Self: ...
     @property
@@ -38,6 +39,13 @@ class Connection:
         """Whether each statement outside of transactions is one."""
     @autocommit.setter
     def autocommit(self, autocommit: bool) -> None: ...
+    @property
+    def scan_variables(self) -> bool:
+        """Whether the variables of the code that runs a statement are found in FROM."""
+    @scan_variables.setter
+    def scan_variables(self, scan: bool) -> None: ...
+    @property
+    def _registered(self) -> dict[str, Any]: ...
     @property
     def transaction_status(self) -> str:
         """The state of the transaction: "idle", "open" or "failed"."""
@@ -72,8 +80,32 @@ class Connection:
     def _checkpoint(self) -> tuple[int, int, int, int, int]: ...
     def _progress(self) -> tuple[float, bool, int, tuple[int, int, str]] | None: ...
     def _control(self, statement: str) -> None: ...
+    def _lend_function(
+        self,
+        name: str,
+        kind: str,
+        parameters: Sequence[str],
+        returns: str | None,
+        columns: Sequence[tuple[str, str]],
+        volatility: str,
+        is_strict: bool,
+        object: Any,
+        is_arrow: bool,
+    ) -> None: ...
+    def _take_function_back(self, name: str) -> bool: ...
     def _append(
         self, table: str, frame: Any, schema: str | None, create: bool, if_exists: str
+    ) -> int: ...
+    def _ingest(
+        self,
+        paths: Sequence[str | PathLike[str]],
+        table: str,
+        schema: str | None,
+        create: bool,
+        if_exists: str,
+        function: str | None,
+        options: Sequence[tuple[str, Any]],
+        progress: Any,
     ) -> int: ...
     def _scan(
         self,

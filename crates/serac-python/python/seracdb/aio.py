@@ -15,17 +15,18 @@ connections run beside each other; a ``Pool`` lends connections to tasks.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar, cast
 
 import seracdb
-from seracdb import _plan
+from seracdb import _lent, _plan
 from seracdb._blocks import BlockMap
 from seracdb._errors import DeadlockDetected, InterfaceError, ProgrammingError, SerializationFailure
 from seracdb._result import Result
@@ -101,6 +102,9 @@ class Connection:
         whether the end of the task cancels the work, or only waits for its end."""
         if self._connection.closed:
             raise InterfaceError("the connection is closed", sqlstate="08006")
+        if self._connection.scan_variables:
+            # The thread runs the statement for the code that awaits it.
+            work = functools.partial(copy_context().run, _lent.run_for(_lent.caller())(work))
         running = asyncio.wrap_future(self._thread.submit(work, *arguments, **named))
         try:
             # Unlike `await running`, it does not give up the work when the task is cancelled.
@@ -192,6 +196,54 @@ class Connection:
         """Adds the rows of a frame to a table, all of them or none. Returns how many there are."""
         append = self._connection.append
         return await self._run(append, table, frame, schema=schema, create=create, if_exists=if_exists)
+
+    async def ingest(
+        self,
+        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        table: str | None = None,
+        **options: Any,
+    ) -> int:
+        """Loads files into a table, all of their rows or none: ``seracdb.Connection.ingest``."""
+        return await self._run(self._connection.ingest, files, table, **options)
+
+    @property
+    def scan_variables(self) -> bool:
+        """Whether the variables of the code that awaits a statement are found in FROM."""
+        return self._connection.scan_variables
+
+    @scan_variables.setter
+    def scan_variables(self, scan: bool) -> None:
+        self._connection.scan_variables = scan
+
+    def register(self, name: str, frame: Any) -> Connection:
+        """Lets statements read a frame under a name. Returns the connection."""
+        self._connection.register(name, frame)
+        return self
+
+    def unregister(self, name: str) -> Connection:
+        """Forgets a registered frame. Returns the connection."""
+        self._connection.unregister(name)
+        return self
+
+    async def create_function(self, name: str, function: Callable[..., Any], *types: Any, **options: Any) -> None:
+        """Lets statements call a Python function, in a thread of the database:
+        ``seracdb.Connection.create_function``."""
+        await self._run(self._connection.create_function, name, function, *types, **options)
+
+    async def create_aggregate(self, name: str, cls: type, *types: Any, **options: Any) -> None:
+        """Lets statements call a Python aggregate: ``seracdb.Connection.create_aggregate``."""
+        await self._run(self._connection.create_aggregate, name, cls, *types, **options)
+
+    async def create_table_function(
+        self, name: str, function: Callable[..., Any], *types: Any, **options: Any
+    ) -> None:
+        """Lets statements call a Python function in FROM:
+        ``seracdb.Connection.create_table_function``."""
+        await self._run(self._connection.create_table_function, name, function, *types, **options)
+
+    async def remove_function(self, name: str) -> None:
+        """Forgets a Python function, aggregate or function in FROM."""
+        await self._run(self._connection.remove_function, name)
 
     async def explain(self, query: str, parameters: Any = None, *, analyze: bool = False) -> _plan.Plan:
         """The plan of a query."""
@@ -571,6 +623,7 @@ async def connect(
     threads: int | None = None,
     read_only: bool = False,
     autocommit: bool = False,
+    scan_variables: bool = True,
 ) -> Connection:
     """Opens the database in the folder ``path``, or one in memory, beside the event loop. The
     arguments are those of ``seracdb.connect``."""
@@ -580,6 +633,7 @@ async def connect(
         "threads": threads,
         "read_only": read_only,
         "autocommit": autocommit,
+        "scan_variables": scan_variables,
         # A bar of one of many statements says little.
         "progress": False,
     }

@@ -158,6 +158,7 @@ class Backend(
             threads=threads,
             read_only=read_only,
             autocommit=True,
+            scan_variables=False,
         )
         self._use(con)
 

@@ -273,7 +273,8 @@ class SeracdbDialect(PGDialect):
             options = _url.options(url.query)
         except ValueError as error:
             raise exc.ArgumentError(str(error)) from None
-        return (url.database or _MEMORY,), options
+        # The code that calls is SQLAlchemy's.
+        return (url.database or _MEMORY,), {"scan_variables": False, **options}
 
     def connect(self, *arguments: Any, **options: Any) -> Any:
         if arguments != (_MEMORY,):
