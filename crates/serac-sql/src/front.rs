@@ -5,6 +5,7 @@ use crate::conflicts::Conflicts;
 use crate::deep::{self, Roomy};
 use crate::error::{Result, SqlError};
 use crate::error_position::located;
+use crate::identifiers::CATALOG;
 use crate::limits::Limits;
 use crate::parsed::{Arguments, Parsed, Source, is_bound, parse, transaction_word};
 use crate::point::prepared::Prepared;
@@ -29,8 +30,23 @@ impl Session {
     /// # Errors
     /// As for [`parse`].
     pub fn parse(&mut self, sql: &str) -> Result<Vec<Parsed>> {
-        let statements = parse(sql);
+        let statements = parse(sql).and_then(|statements| self.of_own_database(statements));
         self.failing(statements)
+    }
+
+    /// Refuses statements about another database: the session knows its own by the name by which
+    /// the client has asked for it, and by the one that all databases have.
+    fn of_own_database(&self, statements: Vec<Parsed>) -> Result<Vec<Parsed>> {
+        let named = || statements.iter().flat_map(|statement| statement.databases());
+        if named().next().is_some() {
+            let identity = self.shared.identity.get();
+            let own = identity.map_or(CATALOG, |identity| &identity.database);
+            if let Some(other) = named().find(|named| named.name != own && named.name != CATALOG) {
+                let message = format!("cross-database references are not implemented: \"{}\"", other.name);
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message).named(&other.name));
+            }
+        }
+        Ok(statements)
     }
 
     /// As [`parse`](Self::parse), on another thread if the text is long: it can be cancelled, and
@@ -45,6 +61,7 @@ impl Session {
         let text = sql.to_owned();
         let memory = self.work_memory.of_all();
         let statements = self.limits().keep(deep::elsewhere(Some(memory), move || parse(&text))).await;
+        let statements = statements.and_then(|statements| self.of_own_database(statements));
         self.failing(statements)
     }
 

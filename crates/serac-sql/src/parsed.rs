@@ -115,6 +115,11 @@ impl Parsed {
         }
     }
 
+    /// The databases that names in it begin with.
+    pub(crate) fn databases(&self) -> &[tree::Ident] {
+        &self.0.whole().databases
+    }
+
     /// Whether it claims rows: it is a SELECT … FOR UPDATE, or has one inside.
     pub(crate) fn claims(&self) -> bool {
         self.0.whole().claims
@@ -248,14 +253,16 @@ impl Source {
 
     /// A statement that stands in no text, and changes and claims no rows.
     pub(crate) fn of_tree(kind: StatementKind) -> Self {
-        let tree = tree::Statement { kind, span: Span::default(), acts: false, claims: false };
+        let (acts, claims, databases) = (false, false, Vec::new());
+        let tree = tree::Statement { kind, span: Span::default(), acts, claims, databases };
         Self::new(&Arc::new(Script { text: "".into(), trees: vec![tree] }), 0)
     }
 
     /// A replacement of the statement, with the same text.
     fn changed(&self, kind: StatementKind) -> Self {
-        let tree::Statement { span, acts, claims, .. } = *self.whole();
-        let trees = vec![tree::Statement { kind, span, acts, claims }];
+        let tree::Statement { kind: _, span, acts, claims, databases } = self.whole();
+        let (span, acts, claims, databases) = (*span, *acts, *claims, databases.clone());
+        let trees = vec![tree::Statement { kind, span, acts, claims, databases }];
         let script = Arc::new(Script { text: self.script.text.clone(), trees });
         Self { script, number: 0, ..self.clone() }
     }

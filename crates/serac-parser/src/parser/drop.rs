@@ -63,7 +63,10 @@ impl Parser<'_> {
         let if_exists = self.if_exists();
         let names = match kind {
             ObjectKind::Schema => self.list(Self::single_name)?,
-            _ => self.list(Self::name)?,
+            _ => self.list(|parser| {
+                let name = parser.name()?;
+                Ok(parser.without_database(name, 3))
+            })?,
         };
         let cascade = self.cascade();
         Ok(StatementKind::Drop(Drop { kind, concurrently, if_exists, names, cascade }))
@@ -141,6 +144,7 @@ impl Parser<'_> {
             self.expect_word("view")?;
         }
         let name = if is_single { self.single_name()? } else { self.name()? };
+        let name = self.without_database(name, if kind == ObjectKind::Column { 4 } else { 3 });
         self.comment_on(CommentTarget::Object(kind, name))
     }
 

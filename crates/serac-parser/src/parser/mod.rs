@@ -71,6 +71,8 @@ pub(crate) struct Parser<'t> {
     acts: usize,
     /// Claims of rows so far.
     claims: usize,
+    /// Databases in names so far, each once.
+    databases: Vec<Ident>,
 }
 
 /// The beginning of a statement.
@@ -84,7 +86,9 @@ struct Start {
 impl<'t> Parser<'t> {
     pub(crate) fn new(sql: &'t str) -> Result<Self> {
         let tokens = tokens(sql)?;
-        Ok(Self { sql, tokens, at: 0, depth: 0, item: None, substring: None, in_schema: false, acts: 0, claims: 0 })
+        let databases = Vec::new();
+        let (item, substring, in_schema, acts, claims) = (None, None, false, 0, 0);
+        Ok(Self { sql, tokens, at: 0, depth: 0, item, substring, in_schema, acts, claims, databases })
     }
     pub(crate) fn script(&mut self) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
@@ -93,6 +97,7 @@ impl<'t> Parser<'t> {
             if self.is_end() {
                 return Ok(statements);
             }
+            self.databases.clear();
             statements.push(self.statement()?);
             if !self.is_end() && !self.is_sign(b';') {
                 return Err(self.unexpected());
@@ -108,7 +113,8 @@ impl<'t> Parser<'t> {
     /// The statement that has been read since `start`.
     fn read_since(&self, start: Start, kind: StatementKind) -> Statement {
         let span = start.span.to(self.last_span());
-        Statement { kind, span, acts: self.acts > start.acts, claims: self.claims > start.claims }
+        let databases = self.databases.clone();
+        Statement { kind, span, acts: self.acts > start.acts, claims: self.claims > start.claims, databases }
     }
 
     /// An expression, and nothing behind it.
@@ -355,6 +361,17 @@ impl<'t> Parser<'t> {
     fn name(&mut self) -> Result<Name> {
         let first = self.ident()?;
         self.qualified(first)
+    }
+
+    /// The name without its first part, if it has so many that this is a database.
+    fn without_database(&mut self, mut name: Name, parts: usize) -> Name {
+        if name.parts.len() == parts {
+            let database = name.parts.remove(0);
+            if self.databases.iter().all(|known| known.name != database.name) {
+                self.databases.push(database);
+            }
+        }
+        name
     }
 
     /// The rest of a name.

@@ -310,6 +310,7 @@ impl Parser<'_> {
             if matches!(self.kind_ahead(1), Kind::Operator(star) if star == "*") {
                 self.at += 2;
                 let name = Name { span: start.to(parts[parts.len() - 1].span), parts };
+                let name = self.without_database(name, 3);
                 return Ok(Expr { kind: ExprKind::Wildcard(Some(name)), span: start.to(self.last_span()) });
             }
             self.at += 1;
@@ -345,7 +346,7 @@ impl Parser<'_> {
             return Err(self.unexpected());
         }
         let span = name.span;
-        Ok(Expr { kind: ExprKind::Name(name), span })
+        Ok(Expr { kind: ExprKind::Name(self.without_database(name, 4)), span })
     }
 
     /// `TREAT(a AS t)`, whose word has been read: a call of the function that has the type's name.

@@ -255,6 +255,16 @@ fn statements_that_change_or_claim_rows_act() {
 }
 
 #[test]
+fn names_lose_their_database() {
+    let sql = "SELECT d.s.t.a, e.s.t.*, s.t.a FROM d.s.t, s.t; COMMENT ON COLUMN s.t.a IS 'x'; DROP VIEW d.s.v";
+    let statements = parse(sql).unwrap();
+    let databases = |at: usize| -> Vec<&str> { statements[at].databases.iter().map(|d| d.name.as_str()).collect() };
+    assert_eq!((databases(0), databases(1), databases(2)), (vec!["d", "e"], vec![], vec!["d"]));
+    let StatementKind::Drop(dropped) = &statements[2].kind else { panic!("no DROP") };
+    assert_eq!(dropped.names[0].to_string(), "s.v");
+}
+
+#[test]
 fn spans_are_those_of_the_text() {
     let sql = "SELECT a + lower(b) FROM t";
     let statement = parse(sql).unwrap().pop().unwrap();

@@ -271,7 +271,7 @@ impl Parser<'_> {
 
     // ---- names
 
-    /// The name of a relation, which has three parts at the most.
+    /// The name of a relation, which has three parts at the most: a database, a schema, its own.
     pub(super) fn relation_name(&mut self) -> Result<Name> {
         let first = self.ident()?;
         let name = self.indirection(first)?;
@@ -279,7 +279,7 @@ impl Parser<'_> {
             let message = format!("improper qualified name (too many dotted names): {name}");
             return Err(ParseError::at(message, name.span));
         }
-        Ok(name)
+        Ok(self.without_database(name, 3))
     }
     pub(super) fn role(&mut self) -> Result<RoleName> {
         let span = self.span();

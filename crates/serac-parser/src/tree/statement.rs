@@ -23,6 +23,9 @@ pub struct Statement {
     pub acts: bool,
     /// Whether it, or a part of it, claims rows.
     pub claims: bool,
+    /// The databases that names of relations and columns in it begin with, each once. The names in
+    /// the tree do not have them.
+    pub databases: Vec<Ident>,
 }
 
 /// The kind of a statement.

@@ -221,6 +221,10 @@ impl Entry {
     fn new(sql: &str, constants: &[Range<usize>]) -> Option<Self> {
         let statements = parse(sql).ok()?;
         let [parsed] = &statements[..] else { return None };
+        if !parsed.databases().is_empty() {
+            // Whether they are the session's, it looks when it parses a text.
+            return None;
+        }
         let source = parsed.query_or_change()?;
         let fixed = constants.iter().map(|range| Role::Fixed(sql[range.clone()].to_owned()));
         let mut lift = Lift { sql, constants, roles: fixed.collect(), lifted: Vec::new() };
