@@ -156,6 +156,7 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ("docs/book/src/guides/roles.md", "serac my.db -c \"ALTER ROLE serac", Way::Serve),
     ("docs/book/src/guides/serve.md", "serac serve my.db --pg 127.0.0.1:5432", Way::Serve),
     ("docs/book/src/guides/serve.md", "pg = \"127.0.0.1:5432\"", Way::Config),
+    ("docs/book/src/guides/serve.md", "shop:", Way::Not("a test of serac-server has a project of dbt with a profile")),
     (
         "docs/book/src/guides/shared-memory.md",
         "use serac_client::client::{Client, Options};",

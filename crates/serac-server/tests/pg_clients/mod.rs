@@ -1,4 +1,4 @@
-//! SQLAlchemy, asyncpg, JDBC and psql against the server.
+//! SQLAlchemy, asyncpg, dbt, JDBC and psql against the server.
 
 use super::{Served, run};
 use serac_server::PgOptions;
@@ -48,6 +48,16 @@ async fn sqlalchemy_reflects_and_maps() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asyncpg_finds_types_and_speaks_binary() {
     python("asyncpg_client.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dbt_builds_a_project_twice() {
+    let python = fetched("dbt/bin/python");
+    if !python.exists() {
+        println!("skipped: there is no dbt in target/peers (scripts/readers installs it)");
+        return;
+    }
+    client(&python.display().to_string(), &[beside("dbt_client.py")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
