@@ -12,7 +12,7 @@
 //! | `constraint::{end_key, pending}` `table` `transaction::read_set` | tables |
 //! | `catalog` `salvage` `security::access` | the catalog, and what a role may do |
 //! | `catalog::procedure` `database_inner` `transaction` | a database, its transactions, and procedures, which are named transactions |
-//! | `constraint` `ddl` `security::ddl` `table::{access, export, statement, write}` | statements of a transaction |
+//! | `constraint` `ddl` `security::ddl` `table::{access, export, given, statement, write}` | statements of a transaction |
 //! | `database` `security::login` `transact` | the handle of a database |
 
 pub mod catalog;

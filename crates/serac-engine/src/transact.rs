@@ -51,6 +51,11 @@ impl Database {
         self.0.procedures.register(name.into(), procedure);
     }
 
+    /// Takes a procedure's name away; whether there was one of it. Calls that run go on.
+    pub fn unregister_procedure(&self, name: &str) -> bool {
+        self.0.procedures.unregister(name)
+    }
+
     /// The procedure with this name.
     ///
     /// # Errors

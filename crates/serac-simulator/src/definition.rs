@@ -72,6 +72,10 @@ impl Expressions for Defaults {
         Ok(None)
     }
 
+    fn new_rows(&self, _: &Table, _: &[usize], _: &RecordBatch) -> Result<RecordBatch> {
+        unreachable!("the simulator inserts whole rows")
+    }
+
     fn check_rows(&self, _: &Table, _: &Snapshot, _: &[RowId]) -> Result<()> {
         Ok(())
     }

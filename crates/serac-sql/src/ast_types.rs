@@ -50,6 +50,16 @@ pub(crate) fn sql_type(to: &TypeName) -> Result<SqlType> {
     })
 }
 
+/// The type of columns that a text names, as "numeric(10, 2)".
+///
+/// # Errors
+/// 42601 for a text that is no type of columns, and as for other types in statements.
+pub fn type_named(text: &str) -> Result<SqlType> {
+    let wrong = || SqlError::new(sqlstate::SYNTAX_ERROR, format!("\"{text}\" is no type of columns"));
+    let named = serac_parser::parse_type(text).map_err(|_| wrong())?;
+    if named.is_set || named.of_column || named.dimensions > 0 { Err(wrong()) } else { sql_type(&named) }
+}
+
 /// NUMERIC with as many digits as are told.
 fn numeric(modifiers: &[i32]) -> Result<SqlType> {
     let (precision, scale) = match *modifiers {

@@ -10,7 +10,7 @@
 //! | `backends` `error_position` `kept_plans` `metrics` `parameter_marks` `parsed` `pg_catalog::{definitions, fixed, image, information_schema, layout, relations, routines, scope, system_table, type_rows}` `planner` `point::{execute, prepared, state}` `programs::rows` `result` `session_env` `session_functions` `setting_changes` `setting_list` `statement_snapshot` `styled_values` | what a statement sees, and its text |
 //! | `binding` `expressions` `files` `frames` `generated` `lent_calls` `pg_catalog` `pipeline` `point::parameters` `programs` `registry` `resolver` `serac_views` `session_expressions` | what names mean, and plans |
 //! | `session` | a session |
-//! | `changes` `conflicts` `copy` `cursor_statements` `ddl` `describe` `dml` `explain` `failing_row` `front` `ingest` `lending` `maintenance` `notify` `pipeline::steps` `point` `procedures` `programs::call` `query` `roles` `row_stream` `session_state` `settings` `snapshot_reading` `summary` `transactions` | its statements; `front` is where each begins |
+//! | `changes` `conflicts` `copy` `cursor_statements` `ddl` `describe` `dml` `explain` `failing_row` `front` `ingest` `lending` `maintenance` `notify` `pipeline::steps` `point` `procedures` `programs::call` `query` `roles` `row_statement` `row_stream` `session_state` `settings` `snapshot_reading` `summary` `transactions` | its statements; `front` is where each begins |
 #![warn(missing_docs)]
 
 pub mod activity;
@@ -73,6 +73,7 @@ mod resolver;
 mod result;
 mod roles;
 mod row_locks;
+mod row_statement;
 mod row_stream;
 mod rows_to_come;
 mod sequence_values;
@@ -96,6 +97,7 @@ mod transaction;
 mod transactions;
 mod work_memory;
 
+pub use ast_types::type_named;
 pub use channels::{Notification, Notifications};
 pub use copy::StreamedCopy;
 pub use cursors::PortalPlace;
@@ -109,7 +111,7 @@ pub use files::IngestFiles;
 pub use identity::Identity;
 pub use ingest::{IfExists, IngestTarget};
 pub use lent::{AggregateBody, FunctionBody, GroupState, LentFunction, ScalarBody, TableBody};
-pub use limits::{CancelHandle, Limits, SessionDefaults};
+pub use limits::{CancelHandle, Limits, RunningStatement, SessionDefaults};
 pub use maintenance::{acts_in_transaction, runs_outside_of_blocks};
 pub use metrics::{Metric, MetricKind, Sample, prometheus_text};
 pub use notices::{Notice, Notices, Severity};
@@ -127,6 +129,7 @@ pub use serac_files::{Frame, FrameProvider, FrameRows};
 pub use serac_parser::tree;
 use serac_query::deep;
 pub use serac_query::{CountingAllocator, scan};
+pub use serac_values::assignment::assign;
 use serac_values::error;
 pub use serac_values::{Result, SqlError, TimeStyle, arrow_input, free_numbers, wire};
 pub use session::Session;

@@ -166,6 +166,25 @@ pub(crate) fn check_statement() -> Result<()> {
     RUNNING.with_borrow(|end| end.as_ref().map_or(Ok(()), End::check))
 }
 
+/// The limits of a statement, for code that it calls: from any thread.
+#[derive(Clone)]
+pub struct RunningStatement(End);
+
+impl RunningStatement {
+    /// The statement of which this thread runs a part; `None` outside of statements.
+    pub fn of_this_thread() -> Option<Self> {
+        RUNNING.with_borrow(|end| end.as_ref().map(|end| Self(End { elsewhere: None, ..end.clone() })))
+    }
+
+    /// To be called now and then.
+    ///
+    /// # Errors
+    /// 57014 when the statement is cancelled or its time is over.
+    pub fn check(&self) -> Result<()> {
+        self.0.check()
+    }
+}
+
 /// Keeps this thread's statement where it is: it is about to do what would be done twice if it went
 /// on elsewhere, as taking an advisory lock.
 pub(crate) fn keep_statement_here() {

@@ -4,7 +4,8 @@ use crate::error::{Result, SqlError};
 use crate::expressions::{check_rows, column_default, into_engine};
 use crate::generated;
 use crate::session_env::SessionEnv;
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use crate::table_schema::nullable_schema;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::execution::SessionState;
 use serac_engine::catalog::definition::ColumnDefinition;
 use serac_engine::{Expressions, Table};
@@ -41,6 +42,28 @@ impl Expressions for SessionExpressions {
             generated::changes(&self.state()?, table, changed, &now.project(changed)?, || Ok(now))
         };
         values().map_err(into_engine)
+    }
+
+    fn new_rows(&self, table: &Table, columns: &[usize], values: &RecordBatch) -> serac_engine::Result<RecordBatch> {
+        let rows = || {
+            let (state, count) = (self.state()?, values.num_rows());
+            let of_column = |(at, column): (usize, &ColumnDefinition)| match columns
+                .iter()
+                .position(|given| *given == at)
+            {
+                Some(given) => Ok(values.column(given).clone()),
+                None if column.generation.is_some() => Ok(new_null_array(&column.sql_type.column_type.arrow(), count)),
+                None => column_default(&state, column, count),
+            };
+            let arrays = table.definition.columns.iter().enumerate().map(of_column).collect::<Result<_>>()?;
+            let options = RecordBatchOptions::new().with_row_count(Some(count));
+            let rows = RecordBatch::try_new_with_options(nullable_schema(table), arrays, &options)?;
+            let all: Vec<usize> = (0..rows.num_columns()).collect();
+            let rows = table.fit(&all, &generated::complete(&state, table, rows)?)?;
+            check_rows(&state, table, &rows)?;
+            Ok(rows)
+        };
+        rows().map_err(into_engine)
     }
 
     fn check_rows(&self, table: &Table, snapshot: &Snapshot, rows: &[RowId]) -> serac_engine::Result<()> {

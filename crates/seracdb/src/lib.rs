@@ -42,9 +42,9 @@ pub use serac_sql::scan::ScanProgress;
 pub use serac_sql::{
     AggregateBody, Blocked, CancelHandle, Description, Frame, FrameProvider, FrameRows, FunctionBody, GroupState,
     IfExists, IngestFiles, IngestTarget, LentFunction, MarkedText, Notice, Notification, ParameterMarks, Parsed,
-    Prepared, RowStream, Rows, ScalarBody, ScalarValue, Session, SessionDefaults, SqlDatabase, SqlError, SqlOptions,
-    Start, Started, StatementResult, StatementStream, TableBody, TransactionStatus, Volatility, acts_in_transaction,
-    located, mark_parameters,
+    Prepared, RowStream, Rows, RunningStatement, ScalarBody, ScalarValue, Session, SessionDefaults, SqlDatabase,
+    SqlError, SqlOptions, Start, Started, StatementResult, StatementStream, TableBody, TransactionStatus, Volatility,
+    acts_in_transaction, located, mark_parameters,
 };
 pub use serac_storage::durability::checkpoint::CheckpointReport;
 pub use serac_storage::{ColumnType, Durability, FreezeFormat, RowBuffer, StorageOptions, Value};
@@ -58,6 +58,11 @@ pub mod wire {
     pub const NUMERIC: u32 = 1700;
     pub use serac_sql::free_numbers::{of_parameter as number_of, shown, shown_schema};
     pub use serac_sql::wire::{WireColumn, element_of, field_type, to_wire, wire_type};
+}
+
+/// Values and types as columns of tables have them.
+pub mod columns {
+    pub use serac_sql::{assign, type_named};
 }
 
 /// The names that most programs need.

@@ -191,7 +191,15 @@ pub(crate) struct Procedures(RwLock<BTreeMap<String, Arc<Procedure>>>);
 
 impl Procedures {
     pub(crate) fn register(&self, name: String, procedure: Procedure) {
-        self.0.write().insert(name, Arc::new(procedure));
+        let before = self.0.write().insert(name, Arc::new(procedure));
+        // Without the lock: what the body holds may take long to drop.
+        drop(before);
+    }
+
+    /// Whether there was one.
+    pub(crate) fn unregister(&self, name: &str) -> bool {
+        let before = self.0.write().remove(name);
+        before.is_some()
     }
 
     /// # Errors

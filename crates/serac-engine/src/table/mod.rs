@@ -7,6 +7,7 @@ pub(crate) mod entries;
 pub(crate) mod export;
 pub(crate) mod expressions;
 pub(crate) mod fit;
+pub(crate) mod given;
 pub(crate) mod index;
 pub(crate) mod lock;
 pub(crate) mod statement;

@@ -3,7 +3,7 @@
 //!
 //! Each is a statement of its own: constraints and foreign keys are checked at its end. A statement
 //! that fails leaves nothing behind, so that a procedure may go on. CHECK constraints are SQL and
-//! the business of the callers.
+//! the business of the callers, or of [`given`](super::given).
 //!
 //! Each pins an epoch once for all of its operations. After a transaction's first write to a table,
 //! no write changes a counter of the catalog or the table, where threads would wait for each other.
@@ -87,7 +87,7 @@ impl<'p> RowsUpdate<'p> {
 
 impl Transaction {
     /// Runs one statement, and leaves nothing of it behind if it fails.
-    fn statement<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(super) fn statement<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let savepoint = self.savepoint();
         let result = run(self).and_then(|value| self.check_statement_end().map(|()| value));
         if result.is_err() {

@@ -153,6 +153,11 @@ impl Transaction {
         self.lock_timeout = timeout;
     }
 
+    /// How long it waits so.
+    pub fn lock_timeout(&self) -> Duration {
+        self.lock_timeout
+    }
+
     /// Makes the transaction serializable, or not, before its first read. Readers for a
     /// serializable transaction note their reads in its [`reads`](Self::reads).
     pub fn set_serializable(&mut self, serializable: bool) {

@@ -117,6 +117,85 @@ async fn a_call_needs_the_privilege_to_execute() {
 }
 
 #[tokio::test]
+async fn a_procedure_can_keep_what_definitions_say() {
+    let (db, mut session) = bank().await;
+    let table = "CREATE TABLE t (id INTEGER PRIMARY KEY, n INTEGER DEFAULT 7 CHECK (n < 100),
+        twice INTEGER NOT NULL GENERATED ALWAYS AS (n * 2) STORED, later INTEGER GENERATED ALWAYS AS IDENTITY);
+        CREATE UNIQUE INDEX t_half ON t ((n / 2)); CREATE TABLE plain (id INTEGER PRIMARY KEY, n INTEGER)";
+    session.execute(table).await.unwrap();
+    let parameters = ["how", "id", "n"].map(|name| Parameter::new(name, ColumnType::Int32)).to_vec();
+    let change = Procedure::new(parameters, Vec::new(), |txn, given| {
+        let catalog = txn.catalog().clone();
+        let (t, plain) = (catalog.table("public", "t")?, catalog.table("public", "plain")?);
+        match given[0] {
+            Value::Int32(0) => txn.insert_given(t, &[0], &given[1..2]).map(drop)?,
+            Value::Int32(1) => txn.insert_given(t, &[0, 1], &given[1..]).map(drop)?,
+            Value::Int32(2) => txn.insert_given(t, &[2, 0], &given[1..]).map(drop)?,
+            Value::Int32(3) => txn.insert_given(plain, &[1, 0], &[given[2], given[1]]).map(drop)?,
+            _ => {
+                let access = IndexAccess::named(&catalog, "t", "t_pkey", &[])?;
+                let row = txn.get(&access, &given[1..2], &mut RowBuffer::default())?.expect("it is there");
+                let failed = txn.update_given(&ColumnUpdate::named(&catalog, "t", &["n"])?, row, &given[2..]);
+                if let Err(error) = failed {
+                    // Nothing of it is left, and the procedure goes on.
+                    txn.insert_given(plain, &[0], &given[1..2])?;
+                    assert_eq!(error.sqlstate(), "23514");
+                }
+            }
+        }
+        Ok(Vec::new())
+    });
+    db.database().register_procedure("change", change);
+    for (call, outcome) in [
+        ("CALL change(0, 1, NULL)", None),
+        ("CALL change(1, 2, 20)", None),
+        ("CALL change(1, 3, 100)", Some("23514")),
+        ("CALL change(1, 3, 21)", Some("23505")),
+        ("CALL change(2, 9, 3)", Some("428C9")),
+        ("CALL change(3, 5, 500)", None),
+        ("CALL change(4, 2, 30)", None),
+        ("CALL change(4, 1, 100)", None),
+    ] {
+        assert_eq!(session.execute(call).await.err().map(|error| error.sqlstate), outcome, "{call}");
+    }
+    let sums = "SELECT sum(id * 1000000 + n * 10000 + twice * 100 + later) FROM t";
+    assert_eq!(number(&mut session, &format!("{sums} WHERE id = 1")).await.unwrap(), 1_071_401);
+    assert_eq!(number(&mut session, &format!("{sums} WHERE id = 2")).await.unwrap(), 2_306_002);
+    assert_eq!(number(&mut session, "SELECT count(*) FROM plain WHERE id IN (1, 5)").await.unwrap(), 2);
+    // Without a session nobody evaluates SQL.
+    let error = db.database().transact(|txn| {
+        let table = txn.catalog().table("public", "t")?.clone();
+        txn.insert_given(&table, &[0], &[9.into()])
+    });
+    assert_eq!(error.unwrap_err().sqlstate(), "0A000");
+    assert!(db.database().unregister_procedure("change") && !db.database().unregister_procedure("change"));
+    assert_eq!(code(&mut session, "CALL change(0, 9, NULL)").await, "42883");
+}
+
+#[tokio::test]
+async fn rows_are_written_beside_sql_as_by_a_statement() {
+    let (db, mut session) = bank().await;
+    session.execute("CREATE ROLE teller LOGIN; GRANT SELECT ON account TO teller").await.unwrap();
+    let mut teller = Session::new(&db);
+    teller.log_in("teller").unwrap();
+    let add = |txn: &mut serac_engine::Transaction, access: &serac_engine::security::Access| {
+        let table = txn.catalog().table("public", "account")?.clone();
+        access.check_columns(&table.definition, serac_engine::security::Privilege::Insert, &[0])?;
+        txn.insert_given(&table, &[0], &[5.into()]).map(drop)
+    };
+    session.run_on_rows(true, add).await.unwrap();
+    assert_eq!(session.run_on_rows(true, add).await.unwrap_err().sqlstate, "23505");
+    assert_eq!(teller.run_on_rows(true, add).await.unwrap_err().sqlstate, "42501");
+    session.execute("BEGIN READ ONLY").await.unwrap();
+    assert_eq!(session.run_on_rows(true, add).await.unwrap_err().sqlstate, "25006");
+    assert_eq!(session.run_on_rows(false, |_, _| Ok(())).await.unwrap_err().sqlstate, "25P02");
+    session.execute("ROLLBACK").await.unwrap();
+    let count = |txn: &mut serac_engine::Transaction, _: &_| Ok(txn.catalog().table("public", "account").is_ok());
+    assert!(session.run_on_rows(false, count).await.unwrap());
+    assert_eq!(number(&mut session, "SELECT count(*) FROM account").await.unwrap(), 2);
+}
+
+#[tokio::test]
 async fn calls_are_described_and_prepared() {
     let (_, mut session) = bank().await;
     let mut call = session.prepare("CALL deposit($1, $2)").unwrap();
