@@ -11,6 +11,7 @@
 //! | `compiled` `execution` | statements that are kept, and how one runs |
 //! | `work` | what a session is doing, for progress bars |
 //! | `batches` `connection` `cursor` `server` `statement` `table` | the classes |
+//! | `lent_transaction` `row_api` `procedures` | rows by key without SQL, and stored procedures |
 //!
 //! The library is an ADBC driver, too ([`serac_adbc`]), of the databases that the package has open.
 //! The package has its own code in Python where no speed is needed: `connect`, contexts of
@@ -26,9 +27,12 @@ mod error;
 mod execution;
 mod frames;
 mod functions;
+mod lent_transaction;
 mod objects;
 mod parameters;
+mod procedures;
 mod python_types;
+mod row_api;
 mod rows;
 mod server;
 mod session;
@@ -57,6 +61,10 @@ mod _seracdb {
     use crate::connection::Connection;
     #[pymodule_export]
     use crate::cursor::Cursor;
+    #[pymodule_export]
+    use crate::procedures::{create_procedure, drop_procedure};
+    #[pymodule_export]
+    use crate::row_api::{RowTable, RowTransaction};
     #[pymodule_export]
     use crate::server::Server;
     #[pymodule_export]

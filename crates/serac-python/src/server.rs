@@ -28,6 +28,8 @@ use tokio::sync::oneshot;
 
 /// Threads of a server besides those that wait for clients of PostgreSQL: one for each processor.
 const THREADS: usize = 2;
+/// Bytes of a thread's stack: procedures in Python run on it.
+const STACK: usize = 16 << 20;
 /// The time that tasks without an end of their own have when all services have ended.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -234,6 +236,7 @@ fn run(
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("serac-server")
+        .thread_stack_size(STACK)
         .enable_all()
         .build()
         .map_err(|error| SqlError::new(sqlstate::IO_ERROR, format!("a server cannot start: {error}")));

@@ -32,5 +32,6 @@ def test_the_guide(capsys):
     printed = capsys.readouterr().out
     assert "grpc://127.0.0.1:" in printed and "reading: 1 blocks" in printed and "\nb 2\n" in printed
     assert "[('pen', Decimal('1.20'))]" in printed and "0.5" in printed and "(Decimal('3.40'),)" in printed
+    assert "[{'shop': 1, 'item': 2, 'n': 4}] [{'n': 4}]\n(1,)\n" in printed
     assert "[1, 2]" in printed and "31.5" in printed and "{'month': [1, 2], 'total': [7.5, 8.0]}" in printed
     names["con"].close()

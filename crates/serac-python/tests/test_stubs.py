@@ -141,3 +141,28 @@ def test_values() -> None:
     assert_type(seracdb.Json([1]).value, Any)
     assert_type(seracdb.paramstyle, str)
     assert seracdb.Binary(b"x") == b"x"
+
+
+def test_procedures_and_rows() -> None:
+    con = seracdb.connect(autocommit=True)
+    con.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+
+    @con.create_procedure("add", parameters={"id": int}, returns={"n": int})
+    def add(tx: seracdb.RowTransaction, id: int) -> int:  # noqa: A002
+        table = tx.table("t")
+        assert_type(table, seracdb.RowTable)
+        assert_type(table.insert({"id": id, "n": 1}), None)
+        return id
+
+    assert_type(con.execute("CALL add(1)").fetchone(), Row | None)
+    assert_type(con.create_procedure("other", lambda tx: None), seracdb.Connection)
+    assert_type(con.drop_procedure("other"), seracdb.Connection)
+    with con.transaction() as tx:
+        table = tx.table("t")
+        assert_type(table.name, str)
+        assert_type(table.insert({"id": 2}, returning=["id"]), dict[str, Any])
+        assert_type(table.get(1, columns=["n"]), dict[str, Any] | None)
+        assert_type(table.update(1, {"n": 2}), bool)
+        assert_type(table.delete(2), bool)
+        assert_type(table.scan(1, 5, limit=3), list[dict[str, Any]])
+    con.close()

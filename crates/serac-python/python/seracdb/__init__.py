@@ -7,8 +7,8 @@
 
 The module follows DB-API 2.0 (PEP 249). What goes beyond: results are streams of Arrow
 (``.arrow()``, ``.df()``, ``.pl()``), ``con.prepare`` compiles statements on keys,
-``con.table(…).scan()`` lends the database's own memory, ``con.append`` loads frames, ``con.serve``
-lets clients of the network in, and ``seracdb.aio`` is the package for asyncio.
+``con.create_procedure`` makes procedures, ``con.table(…).scan()`` lends the database's own memory,
+``con.append`` loads frames, ``con.serve`` lets clients of the network in, and ``seracdb.aio`` is the package for asyncio.
 """
 
 import atexit as _atexit
@@ -40,7 +40,7 @@ from seracdb._errors import (
 )
 from seracdb._plan import Plan
 from seracdb._result import Result
-from seracdb._seracdb import Server, Statement, __version__
+from seracdb._seracdb import RowTable, RowTransaction, Server, Statement, __version__
 from seracdb._table import Scan, Table
 from seracdb._transactions import Rollback, Transaction
 from seracdb._types import (
@@ -100,6 +100,8 @@ __all__ = [
     "ROWID",
     "Result",
     "Rollback",
+    "RowTable",
+    "RowTransaction",
     "STRING",
     "Scan",
     "SerializationFailure",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from seracdb import _errors, _plan, _progress, _seracdb
 from seracdb._blocks import BlockMap
@@ -15,7 +15,11 @@ from seracdb._result import Result
 from seracdb._table import Table
 from seracdb._transactions import Transaction, transact
 
+if TYPE_CHECKING:
+    from seracdb._procedures import Columns
+
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _BLOCKS = (
     "SELECT schema_name, table_name, block, state, rows, empty_slots, heap_bytes, garbage_bytes, bytes "
@@ -207,6 +211,57 @@ class Connection(_seracdb.Connection):
         """Forgets a Python function, aggregate or function in FROM. Returns the connection."""
         if not self._take_function_back(name):
             raise _errors.ProgrammingError(f"the program has no function {name}", sqlstate="42883", name=name)
+        return self
+
+    @overload
+    def create_procedure(
+        self, name: str, function: None = None, *, parameters: Columns | None = None, returns: Columns | None = None
+    ) -> Callable[[F], F]: ...
+    @overload
+    def create_procedure(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        parameters: Columns | None = None,
+        returns: Columns | None = None,
+    ) -> Connection: ...
+    def create_procedure(
+        self,
+        name: str,
+        function: Callable[..., Any] | None = None,
+        *,
+        parameters: Columns | None = None,
+        returns: Columns | None = None,
+    ) -> Connection | Callable[[Any], Any]:
+        """Gives the database a procedure: ``CALL name(…)`` runs ``function(tx, …)`` in the
+        transaction of the statement, for every connection and every client of a server. Returns the
+        connection; without a function, a decorator of one.
+
+        ``parameters``: names and types, ``{"id": "integer", "amount": Decimal}``; by default those
+        of the function and its annotations. ``returns``: the same of the columns of its rows. It
+        returns a list of rows, or one row: a tuple, a dict, or the value of the only column.
+
+        ``tx.table(name)`` reads and writes rows by key (``RowTable``). The function runs with all
+        rights, whoever calls it, and again after a conflict, so it must not do anything that a
+        rollback does not undo. An exception ends the statement: with the SQLSTATE that it has, or
+        with 38000, and the traceback in the detail.
+
+        The procedure replaces an earlier one of the same name. It is there until
+        ``drop_procedure``, or until the database is closed: the next process makes it anew.
+        """
+        from seracdb import _procedures
+
+        if function is None:
+            return _procedures.decorator(self, name, parameters, returns)
+        _procedures.create_procedure(self, name, function, parameters, returns)
+        return self
+
+    def drop_procedure(self, name: str, *, if_exists: bool = False) -> Connection:
+        """Takes a procedure from the database. Returns the connection. Calls that run go on."""
+        from seracdb import _procedures
+
+        _procedures.drop_procedure(self, name, if_exists)
         return self
 
     def append(

@@ -1,6 +1,6 @@
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, final
+from typing import Any, final, overload
 
 from typing_extensions import Self, disjoint_base
 
@@ -8,17 +8,29 @@ __all__ = [
     "Batches",
     "Connection",
     "Cursor",
+    "RowTable",
+    "RowTransaction",
     "Scan",
     "Server",
     "Statement",
     "__version__",
     "close_all",
+    "create_procedure",
+    "drop_procedure",
     "parameter_names",
 ]
 
 __version__: str
 
 def close_all() -> None: ...
+def create_procedure(
+    connection: Connection,
+    name: str,
+    function: Callable[..., Any],
+    parameters: list[tuple[str, str]],
+    returns: list[tuple[str, str]],
+) -> None: ...
+def drop_procedure(connection: Connection, name: str) -> bool: ...
 def parameter_names(sql: str) -> list[str]: ...
 
 @disjoint_base
@@ -211,3 +223,46 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
     def __arrow_c_schema__(self) -> Any: ...
     def _stream_of_durations(self) -> Any: ...
+
+@final
+class RowTransaction:
+    """A transaction without SQL: that of a procedure, or one of a connection."""
+
+    def __new__(cls, connection: Connection) -> Self: ...
+    def table(self, name: str, *, schema: str = "public") -> RowTable:
+        """A table, by its name as it is."""
+    def _end(self) -> None: ...
+
+@final
+class RowTable:
+    """A table, row by row. A key is the value of its column, or a tuple of several."""
+
+    @property
+    def schema(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    def get(
+        self, key: Any, *, columns: Iterable[str] | None = None, index: str | None = None
+    ) -> dict[str, Any] | None:
+        """The row with a key; None if there is none."""
+    @overload
+    def insert(self, row: Mapping[str, Any], *, returning: None = None) -> None: ...
+    @overload
+    def insert(self, row: Mapping[str, Any], *, returning: Iterable[str]) -> dict[str, Any]: ...
+    def update(self, key: Any, changes: Mapping[str, Any], *, index: str | None = None) -> bool:
+        """Updates columns of the row with a key. Whether there is one."""
+    def delete(self, key: Any, *, index: str | None = None) -> bool:
+        """Deletes the row with a key. Whether there was one."""
+    def scan(
+        self,
+        start: Any = None,
+        stop: Any = None,
+        *,
+        prefix: Any = None,
+        columns: Iterable[str] | None = None,
+        index: str | None = None,
+        reverse: bool = False,
+        limit: int = 1_000,
+    ) -> list[dict[str, Any]]:
+        """The rows of a range of keys, from ``start`` up to but without ``stop``, in the order of
+        the index."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seracdb._errors import DeadlockDetected, InterfaceError, ProgrammingError, SerializationFailure
+from seracdb._seracdb import RowTable, RowTransaction
 
 if TYPE_CHECKING:
     from seracdb import aio
@@ -39,6 +40,7 @@ class Transaction:
         self._modes = modes
         self._savepoint: str | None = None
         self._is_open = False
+        self._rows: RowTransaction | None = None
 
     def __enter__(self) -> Transaction:
         if self._is_open:
@@ -55,9 +57,20 @@ class Transaction:
         self._is_open = True
         return self
 
+    def table(self, name: str, *, schema: str = "public") -> RowTable:
+        """A table, to read and write its rows by key, without SQL. The name is taken as it is."""
+        if not self._is_open:
+            raise InterfaceError("the block of the transaction has not been entered, or has ended")
+        if self._rows is None:
+            self._rows = RowTransaction(self._connection)
+        return self._rows.table(name, schema=schema)
+
     def __exit__(self, exception_type: Any, exception: Any, traceback: Any) -> bool:
         connection = self._connection
         self._is_open = False
+        if self._rows is not None:
+            self._rows._end()
+            self._rows = None
         if self in connection._transactions:
             del connection._transactions[connection._transactions.index(self) :]
         is_wanted = isinstance(exception, Rollback) and exception.transaction in (None, self)

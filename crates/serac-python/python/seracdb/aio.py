@@ -245,6 +245,15 @@ class Connection:
         """Forgets a Python function, aggregate or function in FROM."""
         await self._run(self._connection.remove_function, name)
 
+    async def create_procedure(self, name: str, function: Callable[..., Any], **types: Any) -> None:
+        """Gives the database a procedure, which runs in a thread of the database:
+        ``seracdb.Connection.create_procedure``."""
+        await self._run(self._connection.create_procedure, name, function, **types)
+
+    async def drop_procedure(self, name: str, *, if_exists: bool = False) -> None:
+        """Takes a procedure from the database."""
+        await self._run(self._connection.drop_procedure, name, if_exists=if_exists)
+
     async def explain(self, query: str, parameters: Any = None, *, analyze: bool = False) -> _plan.Plan:
         """The plan of a query."""
         return await self._run(self._connection.explain, query, parameters, analyze=analyze)
