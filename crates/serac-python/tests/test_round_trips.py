@@ -157,7 +157,8 @@ SQL_TYPES = [
     SqlType("numeric(20,3)", decimals(16, 5), rounded(3), Decimal),
     SqlType("text", TEXTS),
     SqlType("varchar(40)", TEXTS),
-    SqlType("char(40)", TEXTS, lambda value: value.rstrip(" ")),
+    # Beside NULL in a UNION it is a CHAR without a length, which keeps its blanks.
+    SqlType("char(40)", TEXTS, lambda value: value.rstrip(" "), lambda value: value.rstrip(" ")),
     SqlType("bytea", st.binary(max_size=40)),
     SqlType("date", st.dates()),
     SqlType("time", st.times()),
