@@ -34,7 +34,7 @@ struct OrderedSet {
 }
 
 /// The aggregates of a session.
-pub fn functions() -> [AggregateUDF; 6] {
+pub fn functions() -> [AggregateUDF; 7] {
     let ordered_set =
         |wanted| AggregateUDF::from(OrderedSet { wanted, signature: Signature::user_defined(Volatility::Immutable) });
     [
@@ -44,6 +44,7 @@ pub fn functions() -> [AggregateUDF; 6] {
         AggregateUDF::from(super::sum::Sum::default()),
         AggregateUDF::from(super::average::Average::default()),
         super::text_aggregate::function(),
+        super::array_aggregate::function(),
     ]
 }
 

@@ -7,6 +7,7 @@
 //! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `array_keys`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `styled` | what depends on a session's settings of times |
+//! | `array_aggregate` | array_agg that counts the texts that it keeps |
 //! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums` | aggregates of ours |
 //! | `sliding` and its `variances`, `regressions`, `distinct`, `extremes` | a wrapper of DataFusion's aggregates with accumulators of ours, also over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
@@ -19,6 +20,7 @@ mod accounted;
 mod aggregates;
 mod arguments;
 mod arithmetic;
+mod array_aggregate;
 mod array_keys;
 mod array_search;
 mod arrays;
@@ -73,6 +75,7 @@ mod zeros;
 
 pub use accounted::{Accounts, LongTexts, SmallConstants, accounted, folding, is_folding};
 pub use aggregates::functions as aggregates;
+pub use array_aggregate::bytes_of;
 pub use casts::{Casts, cast_of_text, cast_value, operand_of_cast, with_own_casts};
 pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
 pub use constant_errors::ConstantErrors;
