@@ -5,15 +5,27 @@
 //! takes, the arguments of COALESCE behind a value, and operands of AND and OR that are decided
 //! already raise no error. Here the error of a value is kept, and its slot stays empty. An
 //! expression that reads an empty slot fails with an internal error, for which the kept one stands.
+//!
+//! A value takes its bytes from the session's memory until the statement ends. DataFusion's
+//! projections write down their expressions when they begin, the values of subqueries with them: a
+//! large array would become a text. So theirs are wrapped.
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, ScalarValue, Statistics};
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
+use datafusion::logical_expr::sort_properties::ExprProperties;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::projection::ProjectionExpr;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::scalar_subquery::{ScalarSubqueryExec, ScalarSubqueryLink};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -22,6 +34,7 @@ use datafusion::physical_plan::{
     SendableRecordBatchStream, execute_stream,
 };
 use futures::TryStreamExt;
+use serac_functions::bytes_of;
 use serac_values::SqlError;
 use std::fmt;
 use std::sync::Arc;
@@ -44,16 +57,93 @@ impl PhysicalOptimizerRule for SubqueryErrors {
     }
 
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let replaced = plan.transform_up(|plan| match plan.downcast_ref::<ScalarSubqueryExec>() {
-            Some(_) => Ok(Transformed::yes(Arc::new(LateErrorsExec::new(plan)) as _)),
-            None => Ok(Transformed::no(plan)),
+        let replaced = plan.transform_up(|plan| {
+            if plan.is::<ScalarSubqueryExec>() {
+                return Ok(Transformed::yes(Arc::new(LateErrorsExec::new(plan)) as _));
+            }
+            match plan.downcast_ref::<ProjectionExec>() {
+                Some(projection) => without_values(projection)?.map_data(|new| Ok(new.unwrap_or(plan))),
+                None => Ok(Transformed::no(plan)),
+            }
         });
         Ok(replaced?.data)
     }
 }
 
-/// The error of the first subquery that failed, if the statement may go on without it.
-type Outcome = Result<Option<Arc<DataFusionError>>, Arc<DataFusionError>>;
+/// The projection with its subqueries wrapped, if it has any.
+fn without_values(projection: &ProjectionExec) -> Result<Transformed<Option<Arc<dyn ExecutionPlan>>>> {
+    let mut is_wrapped = false;
+    let wrapped = projection.expr().iter().map(|column| {
+        let expr = column.expr.clone().transform_up(|expr| match expr.is::<ScalarSubqueryExpr>() {
+            true => Ok(Transformed::yes(Arc::new(SubqueryValue(expr)) as _)),
+            false => Ok(Transformed::no(expr)),
+        })?;
+        is_wrapped |= expr.transformed;
+        Ok(ProjectionExpr { expr: expr.data, alias: column.alias.clone() })
+    });
+    let wrapped = wrapped.collect::<Result<Vec<_>>>()?;
+    match is_wrapped {
+        true => {
+            let projection = ProjectionExec::try_new(wrapped, projection.input().clone())?;
+            Ok(Transformed::yes(Some(Arc::new(projection))))
+        }
+        false => Ok(Transformed::no(None)),
+    }
+}
+
+/// The value of a subquery, which is not written down.
+#[derive(Debug, Eq, Hash)]
+struct SubqueryValue(Arc<dyn PhysicalExpr>);
+
+impl PartialEq for SubqueryValue {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_ref() == other.0.as_ref()
+    }
+}
+
+impl fmt::Display for SubqueryValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("scalar_subquery(…)")
+    }
+}
+
+impl PhysicalExpr for SubqueryValue {
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.0.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        self.0.evaluate(batch)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        Vec::new()
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+        Ok(self)
+    }
+
+    fn get_properties(&self, children: &[ExprProperties]) -> Result<ExprProperties> {
+        self.0.get_properties(children)
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_sql(f)
+    }
+}
+
+/// The subqueries have run.
+#[derive(Debug)]
+struct Ran {
+    /// The error of the first that failed, if the statement may go on without it.
+    kept: Option<Arc<DataFusionError>>,
+    /// The bytes of the values.
+    _values: MemoryReservation,
+}
+
+/// The end of the subqueries, or the error that ends the statement.
+type Outcome = Result<Arc<Ran>, Arc<DataFusionError>>;
 
 /// A [`ScalarSubqueryExec`] that keeps the errors of its subqueries.
 #[derive(Debug)]
@@ -108,17 +198,24 @@ async fn run(
     context: Arc<TaskContext>,
 ) -> Outcome {
     let mut kept = None;
+    let reservation = MemoryConsumer::new("the values of subqueries").register(context.memory_pool());
     let values = subqueries.iter().map(|subquery| value(subquery, context.clone()));
     for (subquery, value) in subqueries.iter().zip(futures::future::join_all(values).await) {
         match value {
-            Ok(value) => results.set(subquery.index, value).map_err(Arc::new)?,
+            Ok(value) => {
+                let bytes = match &value {
+                    ScalarValue::List(list) => bytes_of(list.as_ref()),
+                    value => value.size(),
+                };
+                reservation.try_grow(bytes).and_then(|()| results.set(subquery.index, value)).map_err(Arc::new)?;
+            }
             Err(error) if is_of_values(&error) => {
                 kept.get_or_insert_with(|| Arc::new(error));
             }
             Err(error) => return Err(Arc::new(error)),
         }
     }
-    Ok(kept)
+    Ok(Arc::new(Ran { kept, _values: reservation }))
 }
 
 impl DisplayAs for LateErrorsExec {
@@ -171,7 +268,7 @@ impl ExecutionPlan for LateErrorsExec {
         let outcome = self.outcome.clone();
         let batches = async move {
             let outcome = outcome.get_or_init(|| run(subqueries, results, context.clone())).await.clone();
-            let kept = outcome.map_err(DataFusionError::Shared)?;
+            let kept = outcome.map_err(DataFusionError::Shared)?.kept.clone();
             let batches = input.execute(partition, context)?;
             let Some(kept) = kept else { return Ok::<_, DataFusionError>(batches) };
             let schema = batches.schema();

@@ -493,3 +493,14 @@ async fn slow_checks_of_many_rows_leave_the_thread_to_others() {
         assert!(longest < all / 2, "the thread was busy for {longest:?} of {all:?}");
     }
 }
+
+/// The text of a large value is not made only to name the column that has it.
+#[tokio::test]
+async fn values_of_subqueries_are_not_written_down() {
+    let mut session = Session::new(&database(None));
+    let sql = "EXPLAIN ANALYZE SELECT cardinality(ARRAY(SELECT repeat('y', 500) FROM generate_series(1, 2000)))";
+    let Some(StatementResult::Rows { batches, .. }) = session.execute(sql).await.unwrap().pop() else { panic!() };
+    let text = pretty_format_batches(&batches).unwrap().to_string();
+    assert!(text.contains("scalar_subquery"), "{text}");
+    assert!(text.len() < 100_000, "{} bytes", text.len());
+}
