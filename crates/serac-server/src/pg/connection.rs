@@ -262,13 +262,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Next::Ends => return self.wire.flush().await.map(|()| Outcome::Ends),
                 Next::Takes(taken) => work = Some(taken),
             }
-            if self.activity.activity().is_terminated() {
+            if self.activity.activity().is_terminated() && !self.has_committed_before_sync() {
                 return Err(terminated());
             }
             if self.wire.is_full() {
                 self.send(ends).await?;
             }
         }
+    }
+
+    /// Whether the messages before a Sync have no transaction that this would commit: what they
+    /// have changed is committed, and so they are answered to their end. A transaction that waits
+    /// for its Sync ends with the connection, as in PostgreSQL.
+    fn has_committed_before_sync(&self) -> bool {
+        self.wire.has_sync() && !self.session.is_implicit()
     }
 
     /// Does long work.

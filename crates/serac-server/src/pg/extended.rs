@@ -601,7 +601,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return self.settle(started, End::Tag(tag), name, prepared, limit);
             }
             _ => {
-                let is_alone = self.wire.input.first() == Some(&b'S') || {
+                let is_alone = self.wire.has_sync() || {
                     let prepared = prepared.lock();
                     let statement = prepared.statement.as_ref().expect("it is not empty").parsed();
                     runs_outside_of_blocks(statement)

@@ -160,6 +160,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
+    /// Whether the next message is a Sync that has arrived whole.
+    pub(super) fn has_sync(&self) -> bool {
+        self.input.starts_with(b"S\0\0\0\x04")
+    }
+
     /// A message that has arrived.
     pub(super) fn take(&mut self) -> Result<Option<(u8, Bytes)>, WireError> {
         match message_length(&self.input, self.limit)? {

@@ -753,23 +753,32 @@ async fn the_end_of_a_connection_is_no_error_of_what_it_has_committed() {
     let served = Served::of(db, PgOptions::default()).await;
     let mut other = connect(served.address).await;
     ask(&mut other, &query("CREATE TABLE t (a INTEGER)"), 1).await;
-    let mut socket = connect(served.address).await;
-    let process = ask(&mut socket, &query("SELECT pg_backend_pid()"), 1).await;
-    let process: i32 = process.split(',').next().unwrap().parse().unwrap();
     let commits = || database.storage().metrics().commits;
-    let before = commits();
-    files.faults().hold_syncs.store(true, Ordering::SeqCst);
-    socket.write_all(&query("SELECT 7; INSERT INTO t VALUES (1)")).await.unwrap();
-    while commits() == before {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+    let simple = query("SELECT 7; INSERT INTO t VALUES (1)");
+    let alone = [extended("INSERT INTO t VALUES (2)"), sync()].concat();
+    for (asked, answered) in [(simple, "7, SELECT 1, INSERT 0 1, I."), (alone, "INSERT 0 1, I.")] {
+        let mut socket = connect(served.address).await;
+        let process = ask(&mut socket, &query("SELECT pg_backend_pid()"), 1).await;
+        let process: i32 = process.split(',').next().unwrap().parse().unwrap();
+        let before = commits();
+        files.faults().hold_syncs.store(true, Ordering::SeqCst);
+        socket.write_all(&asked).await.unwrap();
+        while commits() == before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        served.db.connections().get(process).unwrap().terminate();
+        files.faults().hold_syncs.store(false, Ordering::SeqCst);
+        assert_eq!(answer(&mut socket, 1).await, answered);
+        let mut said = Vec::new();
+        socket.read_to_end(&mut said).await.unwrap();
+        assert!(said.windows(5).any(|word| word == b"57P01"));
     }
-    served.db.connections().get(process).unwrap().terminate();
-    files.faults().hold_syncs.store(false, Ordering::SeqCst);
-    assert_eq!(answer(&mut socket, 1).await, "7, SELECT 1, INSERT 0 1, I.");
-    let mut said = Vec::new();
-    socket.read_to_end(&mut said).await.unwrap();
+    // What its Sync would commit is not committed.
+    let own = extended("SELECT pg_terminate_backend(pg_backend_pid())");
+    let open = [super::startup(), extended("INSERT INTO t VALUES (3)"), own, sync()].concat();
+    let said = super::exchange(served.address, &open).await;
     assert!(said.windows(5).any(|word| word == b"57P01"));
-    assert_eq!(ask(&mut other, &query("SELECT a FROM t"), 1).await, "1, SELECT 1, I.");
+    assert_eq!(ask(&mut other, &query("SELECT a FROM t ORDER BY a"), 1).await, "1, 2, SELECT 2, I.");
     served.end().await;
 }
 
