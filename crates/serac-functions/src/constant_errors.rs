@@ -4,8 +4,9 @@
 //! Constants are computed as PostgreSQL does it. An operator or an immutable function is computed
 //! once all of its operands are constants. What a constant decides is left out: the operands of AND
 //! behind one that is false, the branches of CASE that are not reached, the arguments of COALESCE
-//! behind a value. A strict call of NULL is NULL. Columns of subqueries that nobody reads are left out, and so are the columns of
-//! EXISTS. The values are of no use here: `simplify_expressions` computes them again.
+//! behind a value. A strict call of NULL is NULL. Columns of subqueries that nobody reads are left
+//! out, and so are the columns of EXISTS. A part that is left out reads no column. The values are of
+//! no use here: `simplify_expressions` computes them again.
 //!
 //! Few plans have constants that may fail. So a plan is first looked through for an expression that
 //! [`may_be_computed`] from its own operands, and left alone without one.
@@ -15,7 +16,7 @@ use crate::strict_nulls::is_strict;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, JoinType, Result, ScalarValue};
+use datafusion::common::{Column, DFSchema, JoinType, Result, ScalarValue};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::expr::{Case, Exists, ScalarFunction};
 use datafusion::logical_expr::logical_plan::Subquery;
@@ -25,6 +26,7 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::create_physical_expr;
 use serac_pg::functions::{Volatility as PgVolatility, of_name};
 use serac_values::SqlError;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 /// Stack that must be left, and that is added if it is not.
@@ -49,7 +51,7 @@ impl OptimizerRule for ConstantErrors {
         }
         let mut properties = ExecutionProps::new();
         properties.config_options = Some(config.options());
-        let constants = Constants { properties };
+        let constants = Constants { properties, read: RefCell::default() };
         let all = vec![true; plan.schema().fields().len()];
         folding(|| constants.check(&plan, &all))?;
         Ok(Transformed::no(plan))
@@ -126,6 +128,8 @@ fn is_widened(from: &DataType, to: &DataType) -> bool {
 /// Computes constants.
 struct Constants {
     properties: ExecutionProps,
+    /// The columns that the present expressions read.
+    read: RefCell<Vec<Column>>,
 }
 
 impl Constants {
@@ -140,9 +144,9 @@ impl Constants {
             LogicalPlan::Projection(projection) => {
                 let read =
                     || projection.expr.iter().zip(is_read).filter(|(_, is_read)| **is_read).map(|(expr, _)| expr);
-                read().try_for_each(|expr| self.value(expr).map(drop))?;
+                let columns = self.columns_of(read())?;
                 let mut below = vec![false; projection.input.schema().fields().len()];
-                read().for_each(|expr| mark(expr, projection.input.schema(), &mut below));
+                mark(&columns, projection.input.schema(), &mut below);
                 self.check(&projection.input, &below)
             }
             LogicalPlan::Filter(_)
@@ -158,10 +162,7 @@ impl Constants {
                     // Columns of windows stand behind those of the input.
                     _ => is_read[..width.min(is_read.len())].to_vec(),
                 };
-                for expr in plan.expressions() {
-                    self.value(&expr)?;
-                    mark(&expr, input.schema(), &mut below);
-                }
+                mark(&self.columns_of(&plan.expressions())?, input.schema(), &mut below);
                 self.check(input, &below)
             }
             LogicalPlan::Join(join) => {
@@ -178,11 +179,10 @@ impl Constants {
                         [vec![false; widths[0]], first(widths[1])]
                     }
                 };
-                for expr in join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter) {
-                    self.value(expr)?;
-                    mark(expr, join.left.schema(), &mut sides[0]);
-                    mark(expr, join.right.schema(), &mut sides[1]);
-                }
+                let conditions = join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter);
+                let columns = self.columns_of(conditions)?;
+                mark(&columns, join.left.schema(), &mut sides[0]);
+                mark(&columns, join.right.schema(), &mut sides[1]);
                 self.check(&join.left, &sides[0])?;
                 self.check(&join.right, &sides[1])
             }
@@ -190,15 +190,30 @@ impl Constants {
             LogicalPlan::Values(_) => Ok(()),
             LogicalPlan::Distinct(Distinct::All(input)) => self.check(input, &all(input)),
             _ => {
-                plan.apply_expressions(|expr| self.value(expr).map(|_| TreeNodeRecursion::Continue))?;
+                self.columns_of(&plan.expressions())?;
                 plan.inputs().into_iter().try_for_each(|input| self.check(input, &all(input)))
             }
         }
     }
 
+    /// Checks a subquery, which reads columns of the plan around it.
     fn check_subquery(&self, subquery: &Subquery, is_read: bool) -> Result<()> {
         let plan = &subquery.subquery;
-        self.check(plan, &vec![is_read; plan.schema().fields().len()])
+        self.check(plan, &vec![is_read; plan.schema().fields().len()])?;
+        let columns = subquery.outer_ref_columns.iter().filter_map(|reference| match reference {
+            Expr::OuterReferenceColumn(_, column) => Some(column.clone()),
+            _ => None,
+        });
+        self.read.borrow_mut().extend(columns);
+        Ok(())
+    }
+
+    /// The columns that the expressions of a plan read, once they are checked.
+    fn columns_of<'e>(&self, exprs: impl IntoIterator<Item = &'e Expr>) -> Result<Vec<Column>> {
+        let around = self.read.take();
+        let checked = exprs.into_iter().try_for_each(|expr| self.value(expr).map(drop));
+        let columns = self.read.replace(around);
+        checked.map(|()| columns)
     }
 
     /// The value of an expression; `None` if that is no constant, or is not computed here, as what
@@ -210,7 +225,11 @@ impl Constants {
     fn value(&self, expr: &Expr) -> Result<Option<ScalarValue>> {
         match expr {
             Expr::Literal(value, _) => Ok(Some(value.clone())),
-            Expr::Column(_) | Expr::OuterReferenceColumn(..) | Expr::Placeholder(_) => Ok(None),
+            Expr::Column(column) => {
+                self.read.borrow_mut().push(column.clone());
+                Ok(None)
+            }
+            Expr::OuterReferenceColumn(..) | Expr::Placeholder(_) => Ok(None),
             _ => stacker::maybe_grow(STACK.0, STACK.1, || self.computed(expr)),
         }
     }
@@ -258,13 +277,16 @@ impl Constants {
         }
     }
 
-    /// CASE: conditions that are not true, and branches behind one that is, are left out.
+    /// CASE: conditions that are not true, and branches behind one that is, are left out. Nothing
+    /// is equal to NULL.
     fn case(&self, case: &Case) -> Result<Option<ScalarValue>> {
         let operand = case.expr.as_ref().map(|operand| self.value(operand)).transpose()?;
+        let is_null = |value: &Option<ScalarValue>| value.as_ref().is_some_and(ScalarValue::is_null);
         let mut is_open = false;
         for (when, then) in &case.when_then_expr {
             let condition = match (&operand, self.value(when)?) {
                 (None, condition) => condition,
+                (Some(operand), value) if is_null(operand) || is_null(&value) => Some(ScalarValue::Boolean(None)),
                 (Some(Some(operand)), Some(value)) => {
                     let literal = |value: &ScalarValue| Expr::Literal(value.clone(), None);
                     self.evaluated(&literal(operand).eq(literal(&value)))?
@@ -376,38 +398,18 @@ fn gives_time(call: &ScalarFunction, operands: &[ScalarValue]) -> bool {
     call.func.return_type(&types).map_or(true, |of| of.is_temporal())
 }
 
-/// Marks the columns that an expression names, also in its subqueries.
-fn mark(expr: &Expr, schema: &DFSchema, is_read: &mut [bool]) {
-    let mut add = |column| match schema.maybe_index_of_column(column) {
-        Some(at) if at < is_read.len() => is_read[at] = true,
-        _ => {}
-    };
-    // The closure does not fail.
-    let _ = expr.apply(|part| {
-        let subquery = match part {
-            Expr::Column(column) => {
-                add(column);
-                None
-            }
-            Expr::ScalarSubquery(subquery) => Some(subquery),
-            Expr::Exists(exists) => Some(&exists.subquery),
-            Expr::InSubquery(in_subquery) => Some(&in_subquery.subquery),
-            Expr::SetComparison(comparison) => Some(&comparison.subquery),
-            _ => None,
-        };
-        for reference in subquery.into_iter().flat_map(|subquery| &subquery.outer_ref_columns) {
-            if let Expr::OuterReferenceColumn(_, column) = reference {
-                add(column);
-            }
+/// Marks those of the columns that a plan has.
+fn mark(columns: &[Column], schema: &DFSchema, is_read: &mut [bool]) {
+    for column in columns {
+        if let Some(is_read) = schema.maybe_index_of_column(column).and_then(|at| is_read.get_mut(at)) {
+            *is_read = true;
         }
-        Ok(TreeNodeRecursion::Continue)
-    });
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::common::Column;
     use datafusion::logical_expr::{LogicalPlanBuilder, cast, col, lit, table_scan, when};
     use datafusion::scalar::ScalarValue;
 
