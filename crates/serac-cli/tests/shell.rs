@@ -320,8 +320,9 @@ fn relations_of_all_kinds_are_described() {
     let script = "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9));\nCREATE INDEX t_v ON t (v);\n\
         CREATE INDEX t_b ON t USING bitmap (v);\nCREATE VIEW w AS SELECT id, v FROM t;\nCREATE SEQUENCE s START 5;\n\
         CREATE MATERIALIZED VIEW m AS SELECT id FROM t;\nCOMMENT ON COLUMN t.v IS 'what it says';\n\
+        COMMENT ON COLUMN w.v IS 'what is seen of it';\n\
         CREATE ROLE r CREATEDB;\nCREATE ROLE g;\nGRANT g TO r;\n\
-        \\d w\n\\d T_V\n\\d t_b\n\\d s\n\\d m\n\\d+ t\n\\d\n\\du\n\\df\n\\df to_he*\n\\conninfo\nhelp;\n\\d nothing\n";
+        \\d w\n\\d T_V\n\\d t_b\n\\d s\n\\d m\n\\d+ t\n\\d+ w\n\\d\n\\du\n\\df\n\\df to_he*\n\\conninfo\nhelp;\n\\d nothing\n";
     let output = serac(&[], script);
     let (shown, error) = (text(&output.stdout), text(&output.stderr));
     for part in [
@@ -333,6 +334,7 @@ fn relations_of_all_kinds_are_described() {
         "Sequence \"public.s\"",
         "Materialized view \"public.m\"",
         "what it says",
+        "what is seen of it",
         "materialized view",
         "create DB",
         "An integer in hexadecimal digits.",

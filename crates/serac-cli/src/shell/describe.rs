@@ -137,7 +137,14 @@ async fn describe_here(
         let result = session.execute(&columns).await.map_err(|error| error.to_string())?;
         if let Some(StatementResult::Rows { batches, .. }) = result.into_iter().next() {
             let rows = batches.iter().flat_map(|batch| crate::output::texts(batch, ""));
-            text.push_str(&shown(&["column", "type"], rows.map(|row| row[..2].to_vec())));
+            let rows = rows.map(|mut row| {
+                row.truncate(2);
+                if more {
+                    row.push(comment(&catalog, schema, short, Some(&row[0])));
+                }
+                row
+            });
+            text.push_str(&shown(&["column", "type", "description"][..if more { 3 } else { 2 }], rows));
         }
         let said = comment(&catalog, schema, short, None);
         if more && !said.is_empty() {

@@ -8,7 +8,7 @@ use serac_engine::security::{self, Object};
 use serac_parser::tree::{Comment, CommentTarget, Name, ObjectKind};
 
 impl Session {
-    pub(super) fn comment(&mut self, comment: &Comment) -> Result<StatementResult> {
+    pub(super) async fn comment(&mut self, comment: &Comment) -> Result<StatementResult> {
         let Comment { on, text } = comment;
         let text = text.as_ref().map(|text| text.text.clone());
         let (kind, name) = match on {
@@ -41,11 +41,11 @@ impl Session {
             ObjectKind::Index => return Err(SqlError::unsupported("COMMENT ON INDEX")),
             ObjectKind::Role => return Err(SqlError::unsupported("COMMENT ON ROLE")),
         };
-        self.comment_on_relation(wanted, &name, column.as_deref(), text)?;
+        self.comment_on_relation(wanted, &name, column.as_deref(), text).await?;
         done("COMMENT")
     }
 
-    fn comment_on_relation(
+    async fn comment_on_relation(
         &mut self,
         wanted: security::ObjectKind,
         name: &Name,
@@ -54,18 +54,25 @@ impl Session {
     ) -> Result<()> {
         let (schema, short) = self.locate(name)?;
         let object = Object::relation(&schema, &short);
-        let txn = self.txn_for(&schema)?;
-        let found = txn.catalog().kind_of(&object);
-        if found.is_some_and(|found| found != wanted) {
+        let found = self.txn_for(&schema)?.catalog().kind_of(&object);
+        let is_view = found == Some(security::ObjectKind::View);
+        if found.is_some_and(|found| found != wanted) && !(is_view && column.is_some()) {
             return Err(
                 SqlError::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{short}\" is not a {wanted}")).named(short)
             );
         }
-        if let (Some(column), Some(_)) = (column, found)
-            && txn.catalog().table(&schema, &short)?.definition.column(column).is_none()
-        {
-            return Err(SqlError::no_column(column, &short));
+        if let (Some(column), Some(_)) = (column, found) {
+            let has_column = match is_view {
+                true => {
+                    let columns = self.view_columns(&(schema.clone(), short.clone())).await;
+                    columns.is_some_and(|columns| columns.column_with_name(column).is_some())
+                }
+                false => self.txn_for(&schema)?.catalog().table(&schema, &short)?.definition.column(column).is_some(),
+            };
+            if !has_column {
+                return Err(SqlError::no_column(column, &short));
+            }
         }
-        Ok(txn.comment(&object, column, text)?)
+        Ok(self.txn_for(&schema)?.comment(&object, column, text)?)
     }
 }

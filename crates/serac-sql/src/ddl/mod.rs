@@ -92,7 +92,7 @@ impl Session {
             K::CreateFunction(create) => self.create_function(create),
             K::DropFunction(drop) => self.drop_functions(drop),
             K::Drop(drop) => self.drop_objects(drop),
-            K::Comment(comment) => self.comment(comment),
+            K::Comment(comment) => self.comment(comment).await,
             K::Truncate(truncate) => self.truncate(truncate),
             K::Cluster(cluster) => self.cluster(cluster),
             K::Call(call) => self.call(source, call).await,
@@ -566,7 +566,7 @@ impl Session {
     }
 
     /// The columns of a view, if there is one of the name.
-    async fn view_columns(&self, (schema, name): &(String, String)) -> Option<SchemaRef> {
+    pub(super) async fn view_columns(&self, (schema, name): &(String, String)) -> Option<SchemaRef> {
         let view = self.shared.view().expect("a statement is running");
         view.catalog.schema(schema).ok()?.views.get(name)?;
         let table = crate::resolver::table_of(&self.shared, schema, name).await.ok()??;

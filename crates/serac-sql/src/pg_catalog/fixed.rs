@@ -1,7 +1,7 @@
 //! The tables of `pg_catalog`, and the rows of each. Tables without a line here are empty: there
 //! are no such objects.
 
-use super::image::{CATALOG_NAMESPACE, Object, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
+use super::image::{CATALOG_NAMESPACE, Object, PG_CLASS, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
 use super::layout::{Cell, Rows};
 use super::{relations, routines, type_rows};
 use crate::advisory_locks::Mode;
@@ -354,17 +354,22 @@ fn descriptions(scope: &Scope<'_>, shared: bool, rows: &mut Rows) {
     if !shared {
         routines::descriptions(rows);
     }
-    for ((class, oid, column), text) in &scope.image.comments {
-        if (*class == PG_DATABASE) != shared {
-            continue;
+    let mut add = |(class, oid, column): (u32, u32, i32), text: &str| {
+        if (class == PG_DATABASE) != shared {
+            return;
         }
-        let oid = if shared { database_oid(scope) } else { *oid };
-        let about = [("objoid", oid.into()), ("classoid", (*class).into()), ("description", text.into())];
+        let oid = if shared { database_oid(scope) } else { oid };
+        let about = [("objoid", oid.into()), ("classoid", class.into()), ("description", text.into())];
         if shared {
             rows.add(about);
         } else {
-            rows.add(about.into_iter().chain([("objsubid", (*column).into())]));
+            rows.add(about.into_iter().chain([("objsubid", column.into())]));
         }
+    };
+    scope.image.comments.iter().for_each(|(place, text)| add(*place, text));
+    for oid in scope.image.comments_in_views.keys() {
+        let comments = scope.comments_in_view(*oid);
+        comments.into_iter().for_each(|(column, text)| add((PG_CLASS, *oid, column), text));
     }
 }
 

@@ -149,7 +149,12 @@ fn nothing(_: &Scope<'_>, _: &Row<'_>) -> Outcome {
 }
 /// The user's comment on an object or a column.
 fn comment(scope: &Scope<'_>, place: (u32, u32, i32)) -> Option<String> {
-    scope.image.comments.get(&place).cloned()
+    if let Some(text) = scope.image.comments.get(&place) {
+        return Some(text.clone());
+    }
+    let (PG_CLASS, oid, column) = place else { return None };
+    let comments = scope.comments_in_view(oid);
+    comments.into_iter().find(|(number, _)| *number == column).map(|(_, text)| text.to_owned())
 }
 fn yes(_: &Scope<'_>, row: &Row<'_>) -> Outcome {
     Ok(ScalarValue::Boolean(row.get(0).map(|_| true)))

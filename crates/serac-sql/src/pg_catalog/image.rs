@@ -168,6 +168,9 @@ pub(super) struct Image {
     /// Comments by their object's system table, its number there (0 for the database), and the
     /// number of a column (0 for none).
     pub(super) comments: HashMap<(u32, u32, i32), String>,
+    /// Comments on columns of views, by the view's number: the column's name and the comment. Only
+    /// a plan has the column's number.
+    pub(super) comments_in_views: HashMap<u32, Vec<(String, String)>>,
     positions: HashMap<u32, usize>,
     names: HashMap<(String, String), usize>,
     used: HashSet<u32>,
@@ -216,14 +219,22 @@ impl Image {
                     let namespace = self.namespaces.iter().find(|namespace| namespace.name == *name);
                     namespace.map(|namespace| (PG_NAMESPACE, namespace.oid, 0))
                 }
-                security::Object::Relation(schema, name) => self.relation_named(schema, name).and_then(|relation| {
-                    let number = match (&relation.object, column) {
-                        (_, None) => 0,
-                        (Object::Table(table), Some(column)) => table.definition.column(column)? as i32 + 1,
-                        _ => return None,
-                    };
-                    Some((PG_CLASS, relation.oid, number))
-                }),
+                security::Object::Relation(schema, name) => {
+                    let Some(relation) = self.relation_named(schema, name) else { continue };
+                    let oid = relation.oid;
+                    match (&relation.object, column) {
+                        (_, None) => Some((PG_CLASS, oid, 0)),
+                        (Object::Table(table), Some(column)) => {
+                            table.definition.column(column).map(|number| (PG_CLASS, oid, number as i32 + 1))
+                        }
+                        (Object::View(_), Some(column)) => {
+                            let comments = self.comments_in_views.entry(oid).or_default();
+                            comments.push((column.to_owned(), text.to_owned()));
+                            None
+                        }
+                        _ => None,
+                    }
+                }
                 security::Object::Procedure(_) | security::Object::Function(_) => None,
             };
             if let Some(place) = place {

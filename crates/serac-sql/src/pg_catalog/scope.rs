@@ -45,6 +45,20 @@ impl<'s> Scope<'s> {
         columns.map_or_else(Vec::new, |columns| columns.fields().iter().map(|f| Attribute::of_field(f)).collect())
     }
 
+    /// The comments on columns of a view, with the numbers that the columns have in its plan.
+    pub(super) fn comments_in_view(&self, oid: u32) -> Vec<(i32, &'s str)> {
+        let image = self.image;
+        let Some((comments, view)) = image.comments_in_views.get(&oid).zip(image.relation(oid)) else {
+            return Vec::new();
+        };
+        let numbered = self.attributes(view).into_iter().zip(1..);
+        let about = |(attribute, number): (Attribute, i32)| {
+            let (_, text) = comments.iter().find(|(column, _)| *column == attribute.name)?;
+            Some((number, text.as_str()))
+        };
+        numbered.filter_map(about).collect()
+    }
+
     /// A relation as statements of the session see it.
     fn planned(&self, relation: &Relation) -> Option<Arc<dyn TableProvider>> {
         let state = self.shared.state.get().and_then(Weak::upgrade)?;

@@ -124,8 +124,15 @@ async fn definition(session: &mut FolderSession, oid: &str) -> Result<String, St
 }
 
 async fn view(session: &mut FolderSession, oid: &str, schema: &str, short: &str, more: bool) -> Result<String, String> {
-    let columns = columns(session, oid).await?.into_iter().map(|row| row[..2].to_vec());
-    let mut text = format!("View \"{schema}.{short}\"\n{}", shown(&["column", "type"], columns));
+    let columns = columns(session, oid).await?.into_iter().map(|mut row| {
+        // The name, the type and the comment.
+        let said = row.pop().filter(|_| more);
+        row.truncate(2);
+        row.extend(said);
+        row
+    });
+    let header = &["column", "type", "description"][..if more { 3 } else { 2 }];
+    let mut text = format!("View \"{schema}.{short}\"\n{}", shown(header, columns));
     text.push_str(&description(session, oid, more).await?);
     Ok(text + &definition(session, oid).await?)
 }
