@@ -170,8 +170,8 @@ impl Session {
             let mut batches = pin!(batches);
             while let Some(batch) = batches.next().await {
                 let batch = batch?;
-                let complete = self.complete_rows(&table, &targets, &batch)?;
-                self.check_rows(&table, &complete)?;
+                let complete = self.complete_many_rows(&table, &targets, &batch).await?;
+                self.check_many_rows(&table, &complete).await?;
                 self.txn_of(&table)?.insert_batch(&table, &complete)?;
                 rows += batch.num_rows() as u64;
                 // Cancellation is seen between batches.

@@ -1,13 +1,17 @@
 //! Statements that are cancelled, that take too long, or that want too much memory: they end with
 //! an error, and the session goes on.
 
-use datafusion::arrow::array::AsArray;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::common::ScalarValue;
+use futures::stream;
 use serac_engine::Database;
-use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult, StatementStream, TransactionStatus, parse};
+use serac_sql::{
+    IngestTarget, Session, SqlDatabase, SqlOptions, StatementResult, StatementStream, TransactionStatus, parse,
+};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Would run for hours.
@@ -462,6 +466,25 @@ async fn the_time_of_parsing_does_not_double_with_each_level() {
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
 }
 
+/// Runs `work` beside other work of its thread. Returns the longest time for which that had to wait,
+/// and the time of all.
+async fn beside_others<T>(work: impl Future<Output = T>) -> (Duration, Duration) {
+    let began = Instant::now();
+    let (mut longest, mut last) = (Duration::ZERO, began);
+    let mut running = std::pin::pin!(work);
+    loop {
+        let is_done = tokio::select! {
+            _ = &mut running => true,
+            () = tokio::time::sleep(Duration::from_millis(1)) => false,
+        };
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+        if is_done {
+            return (longest, began.elapsed());
+        }
+    }
+}
+
 /// Other work of a thread goes on while CHECKs and generated columns of many rows are computed.
 #[tokio::test(flavor = "current_thread")]
 async fn slow_checks_of_many_rows_leave_the_thread_to_others() {
@@ -472,25 +495,18 @@ async fn slow_checks_of_many_rows_leave_the_thread_to_others() {
          CREATE TABLE made (t TEXT, m BOOLEAN GENERATED ALWAYS AS ({slow}) STORED)"
     );
     session.execute(&create).await.unwrap();
-    let rows: Vec<String> = (0..200).map(|row| format!("('a{row}')")).collect();
-    for table in ["checked (t)", "made (t)"] {
-        let insert = format!("INSERT INTO {table} VALUES {}", rows.join(", "));
-        let began = Instant::now();
-        let (mut longest, mut last) = (Duration::ZERO, began);
-        let mut running = std::pin::pin!(session.execute(&insert));
-        loop {
-            let is_done = tokio::select! {
-                done = &mut running => done.map(|_| true).unwrap(),
-                () = tokio::time::sleep(Duration::from_millis(1)) => false,
-            };
-            longest = longest.max(last.elapsed());
-            last = Instant::now();
-            if is_done {
-                break;
-            }
-        }
-        let all = began.elapsed();
-        assert!(longest < all / 2, "the thread was busy for {longest:?} of {all:?}");
+    let texts: Vec<String> = (0..200).map(|row| format!("a{row}")).collect();
+    let rows: Vec<String> = texts.iter().map(|text| format!("('{text}')")).collect();
+    for table in ["checked", "made"] {
+        let insert = format!("INSERT INTO {table} (t) VALUES {}", rows.join(", "));
+        let (longest, all) = beside_others(async { session.execute(&insert).await.unwrap() }).await;
+        assert!(longest < all / 2, "INSERT: the thread was busy for {longest:?} of {all:?}");
+        let batch = RecordBatch::try_from_iter([("t", Arc::new(StringArray::from(texts.clone())) as ArrayRef)]);
+        let batch = batch.unwrap();
+        let (schema, target) = (batch.schema(), IngestTarget { table: table.into(), ..IngestTarget::default() });
+        let ingest = async { session.ingest(&target, &schema, stream::iter([Ok(batch)])).await.unwrap() };
+        let (longest, all) = beside_others(ingest).await;
+        assert!(longest < all / 2, "batches: the thread was busy for {longest:?} of {all:?}");
     }
 }
 
