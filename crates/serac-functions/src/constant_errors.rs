@@ -5,8 +5,8 @@
 //! once all of its operands are constants. What a constant decides is left out: the operands of AND
 //! behind one that is false, the branches of CASE that are not reached, the arguments of COALESCE
 //! behind a value. A strict call of NULL is NULL. Columns of subqueries that nobody reads are left
-//! out, and so are the columns of EXISTS. A part that is left out reads no column. The values are of
-//! no use here: `simplify_expressions` computes them again.
+//! out, and so are the columns of EXISTS. A part that is left out reads no column. The values are
+//! of no use here: `simplify_expressions` computes them again.
 //!
 //! Few plans have constants that may fail. So a plan is first looked through for an expression that
 //! [`may_be_computed`] from its own operands, and left alone without one.

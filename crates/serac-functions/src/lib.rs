@@ -73,7 +73,7 @@ mod uuids;
 mod variances;
 mod zeros;
 
-pub use accounted::{Accounts, LongTexts, SmallConstants, accounted, folding, is_folding};
+pub use accounted::{Accounts, LongTexts, SmallConstants, accounted, folding, for_rows, is_folding};
 pub use aggregates::functions as aggregates;
 pub use array_aggregate::bytes_of;
 pub use casts::{Casts, cast_of_text, cast_value, operand_of_cast, with_own_casts};

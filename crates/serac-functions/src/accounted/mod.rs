@@ -26,6 +26,7 @@ mod sizes;
 mod textcat;
 mod windows;
 
+use crate::array_aggregate::bytes_of;
 use datafusion::arrow::array::{ArrayData, ArrayRef, make_array};
 use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -245,6 +246,30 @@ impl Accounted {
         let reservation = self.reserved(needed)?;
         Ok(ColumnarValue::Array(with_reservation(value.to_array_of_size(rows)?, reservation)))
     }
+}
+
+/// A value for `rows` rows. If they have copies that are large together, these are taken from
+/// `memory`.
+///
+/// # Errors
+/// 53200 if there is not enough memory, 54000 if an array cannot hold the elements of all rows.
+pub fn for_rows(value: ScalarValue, rows: usize, memory: &Arc<dyn MemoryPool>) -> Result<ColumnarValue> {
+    let (of_one, elements) = match &value {
+        ScalarValue::List(list) => (bytes_of(list.as_ref()), list.values().len()),
+        ScalarValue::Utf8View(_) | ScalarValue::BinaryView(_) => (0, 0),
+        other => (other.size(), 0),
+    };
+    let needed = of_one.saturating_mul(rows);
+    if needed as u64 <= FREE {
+        return Ok(ColumnarValue::Scalar(value));
+    }
+    let reservation = MemoryConsumer::new("the value of a subquery").register(memory);
+    reservation.try_grow(needed)?;
+    if elements.saturating_mul(rows) > i32::MAX as usize {
+        let message = format!("the arrays of {rows} rows have more than {} elements", i32::MAX);
+        return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message).external());
+    }
+    Ok(ColumnarValue::Array(with_reservation(value.to_array_of_size(rows)?, reservation)))
 }
 
 /// Bytes in use, and the memory that they have been taken from.

@@ -6,9 +6,10 @@
 //! already raise no error. Here the error of a value is kept, and its slot stays empty. An
 //! expression that reads an empty slot fails with an internal error, for which the kept one stands.
 //!
-//! A value takes its bytes from the session's memory until the statement ends. DataFusion's
-//! projections write down their expressions when they begin, the values of subqueries with them: a
-//! large array would become a text. So theirs are wrapped.
+//! A value takes its bytes from the session's memory until the statement ends. The columns of
+//! DataFusion's projections that read values are wrapped, for two reasons. A projection writes down
+//! its expressions when it begins, the values with them: a large array would become a text. And if
+//! a value is a column, each row of a batch gets a copy, which counts.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{FieldRef, Schema};
@@ -16,7 +17,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, ScalarValue, Statistics};
 use datafusion::execution::TaskContext;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion::logical_expr::sort_properties::ExprProperties;
@@ -34,9 +35,10 @@ use datafusion::physical_plan::{
     SendableRecordBatchStream, execute_stream,
 };
 use futures::TryStreamExt;
-use serac_functions::bytes_of;
+use serac_functions::{bytes_of, for_rows};
 use serac_values::SqlError;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
@@ -45,7 +47,7 @@ const IS_EMPTY: &str = "ScalarSubqueryExpr evaluated before the subquery was exe
 
 /// Lets subqueries fail where their values are read. Comes after all rules that look at subqueries.
 #[derive(Debug)]
-pub struct SubqueryErrors;
+pub struct SubqueryErrors(pub Arc<dyn MemoryPool>);
 
 impl PhysicalOptimizerRule for SubqueryErrors {
     fn name(&self) -> &str {
@@ -62,7 +64,7 @@ impl PhysicalOptimizerRule for SubqueryErrors {
                 return Ok(Transformed::yes(Arc::new(LateErrorsExec::new(plan)) as _));
             }
             match plan.downcast_ref::<ProjectionExec>() {
-                Some(projection) => without_values(projection)?.map_data(|new| Ok(new.unwrap_or(plan))),
+                Some(projection) => wrapped(projection, &self.0)?.map_data(|new| Ok(new.unwrap_or(plan))),
                 None => Ok(Transformed::no(plan)),
             }
         });
@@ -71,29 +73,101 @@ impl PhysicalOptimizerRule for SubqueryErrors {
 }
 
 /// The projection with its subqueries wrapped, if it has any.
-fn without_values(projection: &ProjectionExec) -> Result<Transformed<Option<Arc<dyn ExecutionPlan>>>> {
+fn wrapped(
+    projection: &ProjectionExec,
+    memory: &Arc<dyn MemoryPool>,
+) -> Result<Transformed<Option<Arc<dyn ExecutionPlan>>>> {
     let mut is_wrapped = false;
-    let wrapped = projection.expr().iter().map(|column| {
+    let columns = projection.expr().iter().map(|column| {
         let expr = column.expr.clone().transform_up(|expr| match expr.is::<ScalarSubqueryExpr>() {
             true => Ok(Transformed::yes(Arc::new(SubqueryValue(expr)) as _)),
             false => Ok(Transformed::no(expr)),
         })?;
         is_wrapped |= expr.transformed;
-        Ok(ProjectionExpr { expr: expr.data, alias: column.alias.clone() })
+        let expr: Arc<dyn PhysicalExpr> = match expr.transformed {
+            true => Arc::new(CountedColumn { expr: expr.data, memory: memory.clone() }),
+            false => expr.data,
+        };
+        Ok(ProjectionExpr { expr, alias: column.alias.clone() })
     });
-    let wrapped = wrapped.collect::<Result<Vec<_>>>()?;
+    let columns = columns.collect::<Result<Vec<_>>>()?;
     match is_wrapped {
         true => {
-            let projection = ProjectionExec::try_new(wrapped, projection.input().clone())?;
+            let projection = ProjectionExec::try_new(columns, projection.input().clone())?;
             Ok(Transformed::yes(Some(Arc::new(projection))))
         }
         false => Ok(Transformed::no(None)),
     }
 }
 
+/// A column that may be the value of a subquery.
+#[derive(Debug)]
+struct CountedColumn {
+    expr: Arc<dyn PhysicalExpr>,
+    memory: Arc<dyn MemoryPool>,
+}
+
+impl PartialEq for CountedColumn {
+    fn eq(&self, other: &Self) -> bool {
+        self.expr.as_ref() == other.expr.as_ref()
+    }
+}
+
+impl Eq for CountedColumn {}
+
+impl Hash for CountedColumn {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.expr.hash(state);
+    }
+}
+
+impl fmt::Display for CountedColumn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.expr.fmt(f)
+    }
+}
+
+impl PhysicalExpr for CountedColumn {
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.expr.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        match self.expr.evaluate(batch)? {
+            ColumnarValue::Scalar(value) => for_rows(value, batch.num_rows(), &self.memory),
+            array => Ok(array),
+        }
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.expr]
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+        let expr = children.into_iter().next().unwrap_or_else(|| self.expr.clone());
+        Ok(Arc::new(Self { expr, memory: self.memory.clone() }))
+    }
+
+    fn get_properties(&self, children: &[ExprProperties]) -> Result<ExprProperties> {
+        Ok(children.first().cloned().unwrap_or_else(ExprProperties::new_unknown))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.expr.fmt_sql(f)
+    }
+}
+
 /// The value of a subquery, which is not written down.
-#[derive(Debug, Eq, Hash)]
+#[derive(Debug)]
 struct SubqueryValue(Arc<dyn PhysicalExpr>);
+
+impl Eq for SubqueryValue {}
+
+impl Hash for SubqueryValue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 impl PartialEq for SubqueryValue {
     fn eq(&self, other: &Self) -> bool {

@@ -119,7 +119,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(physical("FilterPushdown(Post)", Around(ByNames::around), "Hands the filters down that joins and sorts find while they run.")),
     physical("lost_orders", Ours(|_| Arc::new(LostOrders)), "Sorts where rules have lost an order that is needed."),
     physical("SanityCheckPlan", DataFusion, "Refuses plans whose operators do not get the order that they need."),
-    physical("subquery_errors", Ours(|_| Arc::new(SubqueryErrors)), "Lets a subquery that gives one value fail where the value is read, as in a branch of CASE, and not before."),
+    physical("subquery_errors", Ours(|resources| Arc::new(SubqueryErrors(resources.work_memory.clone()))), "Lets a subquery that gives one value fail where the value is read, as in a branch of CASE, and not before."),
     optional(physical("bitmap_join", Ours(|_| Arc::new(BitmapJoin)), "Answers semi- and anti-joins with few keys from bitmap indexes.")),
     optional(physical("key_filter_pushdown", Ours(|_| Arc::new(KeyFilterPushdown)), "Tells the scans of a join's probe side which keys the other side has.")),
     optional(physical("bitmap_counts", Ours(|_| Arc::new(BitmapCounts)), "Counts from bitmap indexes alone.")),

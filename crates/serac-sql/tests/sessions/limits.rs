@@ -466,8 +466,8 @@ async fn the_time_of_parsing_does_not_double_with_each_level() {
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
 }
 
-/// Runs `work` beside other work of its thread. Returns the longest time for which that had to wait,
-/// and the time of all.
+/// Runs `work` beside other work of its thread. Returns the longest time for which that had to
+/// wait, and the time of all.
 async fn beside_others<T>(work: impl Future<Output = T>) -> (Duration, Duration) {
     let began = Instant::now();
     let (mut longest, mut last) = (Duration::ZERO, began);
