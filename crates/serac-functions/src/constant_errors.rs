@@ -72,7 +72,7 @@ fn has_computed(plan: &LogicalPlan) -> Result<bool> {
 
 /// Whether an expression may be a constant though it is not written as one, by its direct operands.
 /// Every larger constant has such a part. Of those that may, casts to wider numbers do not fail.
-fn may_be_computed(expr: &Expr) -> bool {
+pub(crate) fn may_be_computed(expr: &Expr) -> bool {
     let is_literal = |expr: &Expr| matches!(expr, Expr::Literal(..));
     match expr {
         Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
@@ -323,8 +323,9 @@ impl Constants {
             Ok(TreeNodeRecursion::Continue)
         })?;
         if values.iter().any(ScalarValue::is_null) && is_strict(expr) {
+            // The type may be that of a column, which is not known here.
             let null = |data_type: DataType| ScalarValue::try_from(&data_type);
-            return Ok(expr.get_type(&DFSchema::empty()).and_then(null).ok());
+            return Ok(Some(expr.get_type(&DFSchema::empty()).and_then(null).unwrap_or(ScalarValue::Null)));
         }
         if !is_constant || !is_computed(expr, &values) {
             return Ok(None);

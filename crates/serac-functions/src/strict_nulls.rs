@@ -1,12 +1,14 @@
 //! Calls of strict functions and operators with an argument that is NULL are NULL, whatever the
-//! other arguments are. PostgreSQL finds that when it plans a statement, so that it computes none
-//! of them: `date_part('no unit', NULL)` is NULL and no error, and the branch of a CASE behind
-//! `a < NULL` is not reached.
+//! other arguments are. PostgreSQL finds that when it plans a statement: `date_part('no unit',
+//! NULL)` is NULL and no error, and the branch of a CASE behind `a < NULL` is not reached. It
+//! computes the constants among the arguments before, so that `NULL + 1 / 0` is an error. Calls of
+//! such constants are left to `constant_errors`.
 
+use crate::constant_errors::may_be_computed;
 use crate::typed::rewrite_typed;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::metadata::FieldMetadata;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
@@ -28,10 +30,11 @@ impl AnalyzerRule for StrictNulls {
     }
 }
 
-/// Whether the expression is NULL because of a constant operand.
+/// Whether the expression is NULL because of a constant operand, and no other one has a constant to
+/// compute.
 fn is_null(expr: &Expr) -> bool {
     let is_null = |operand: &Expr| matches!(operand, Expr::Literal(value, _) if value.is_null());
-    match expr {
+    let has_null = match expr {
         Expr::ScalarFunction(call) => call.args.iter().any(is_null) && is_strict(expr),
         Expr::BinaryExpr(binary) => (is_null(&binary.left) || is_null(&binary.right)) && is_strict(expr),
         Expr::Cast(cast) => is_null(&cast.expr),
@@ -40,7 +43,18 @@ fn is_null(expr: &Expr) -> bool {
         Expr::Between(between) => is_null(&between.expr),
         Expr::InList(in_list) => is_null(&in_list.expr) && !in_list.list.is_empty(),
         _ => false,
-    }
+    };
+    has_null && !has_constants(expr)
+}
+
+/// Whether an operand of the expression has a constant that is still to be computed.
+fn has_constants(expr: &Expr) -> bool {
+    let mut found = false;
+    let walked = expr.apply_children(|operand| {
+        found = found || operand.exists(|part| Ok(may_be_computed(part)))?;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found || walked.is_err()
 }
 
 /// Whether the expression is NULL if one of its operands is.
