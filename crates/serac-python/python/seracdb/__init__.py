@@ -8,7 +8,8 @@
 The module follows DB-API 2.0 (PEP 249). What goes beyond: results are streams of Arrow
 (``.arrow()``, ``.df()``, ``.pl()``), ``con.prepare`` compiles statements on keys,
 ``con.create_procedure`` makes procedures, ``con.table(…).scan()`` lends the database's own memory,
-``con.append`` loads frames, ``con.serve`` lets clients of the network in, and ``seracdb.aio`` is the package for asyncio.
+``con.append`` loads frames, ``con.serve`` lets clients of the network in, and ``seracdb.aio`` is
+the package for asyncio.
 """
 
 import atexit as _atexit

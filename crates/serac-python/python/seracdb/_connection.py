@@ -121,10 +121,10 @@ class Connection(_seracdb.Connection):
     def register(self, name: str, frame: Any) -> Connection:
         """Lets statements read a frame under a name, until ``unregister``. Returns the connection.
 
-        A frame is anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` — of pandas, Polars,
-        pyarrow —, or a ``dict`` of NumPy's arrays. It is not copied, and a statement sees it as it
-        is then. What has no length, as a reader, can be read once. A table, a view or a query of
-        WITH of the same name hides it.
+        A frame is anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` — of pandas,
+        Polars, pyarrow —, or a ``dict`` of NumPy's arrays. It is not copied, and a statement sees
+        it as it is then. What has no length, as a reader, can be read once. A table, a view or a
+        query of WITH of the same name hides it.
         """
         self._registered[name] = registered(name, frame)
         return self
@@ -153,8 +153,9 @@ class Connection(_seracdb.Connection):
         from the annotations. ``kind="arrow"``: the function takes pyarrow's arrays of the rows of a
         batch, and gives an array of as many values. ``null_handling="default"``: it is not called
         for rows with a NULL among their arguments, and their value is NULL; ``"special"``: it gets
-        ``None``. ``volatility``: ``"immutable"`` or ``"stable"`` if the same arguments have the same
-        value, always or within a statement; then it may be called once where they are constants.
+        ``None``. ``volatility``: ``"immutable"`` or ``"stable"`` if the same arguments have the
+        same value, always or within a statement; then it may be called once where they are
+        constants.
 
         The function replaces an earlier one of the same name. The database itself does not keep it.
         An exception in it is an error of the statement, with SQLSTATE 38000 and the traceback.
@@ -179,8 +180,8 @@ class Connection(_seracdb.Connection):
         """Lets this connection's statements call a Python aggregate. Returns the connection.
 
         ``cls()`` is the state of a group. ``step(*values)`` adds a row to it, with ``kind="arrow"``
-        pyarrow's arrays of the group's rows in a batch. ``finish()`` gives the value; a window calls
-        it again after more rows. With ``merge(other)``, which adds another state, groups are
+        pyarrow's arrays of the group's rows in a batch. ``finish()`` gives the value; a window
+        calls it again after more rows. With ``merge(other)``, which adds another state, groups are
         aggregated on several threads; without it, the rows of a group are kept until the end. The
         other arguments are those of ``create_function``.
         """
@@ -296,12 +297,13 @@ class Connection(_seracdb.Connection):
     ) -> int:
         """Loads files into a table, all of their rows or none. Returns how many rows there are.
 
-        ``files``: names and patterns (``"2024/*.parquet"``) of CSV, JSON, Parquet and Arrow. ``table``
-        is by default the name of the only file without its ending. It is made with the columns of
-        the files if it is missing, unless ``create`` is false; ``if_exists`` is as for ``append``.
-        Columns are matched by their names. ``format``: ``"csv"``, ``"json"``, ``"parquet"`` or
-        ``"arrow"``, where names do not tell it. ``options`` are the named arguments of ``read_csv``
-        and its kin: ``delim=";"``, ``header=False``, ``union_by_name=True``.
+        ``files``: names and patterns (``"2024/*.parquet"``) of CSV, JSON, Parquet and Arrow.
+        ``table`` is by default the name of the only file without its ending. It is made with the
+        columns of the files if it is missing, unless ``create`` is false; ``if_exists`` is as for
+        ``append``. Columns are matched by their names. ``format``: ``"csv"``, ``"json"``,
+        ``"parquet"`` or ``"arrow"``, where names do not tell it. ``options`` are the named
+        arguments of ``read_csv`` and its kin: ``delim=";"``, ``header=False``,
+        ``union_by_name=True``.
 
         ``progress``: a function that is called with the number of rows so far, up to ten times a
         second; or ``True`` for a line on ``sys.stderr``. An exception in it ends the load.
