@@ -26,6 +26,7 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::create_physical_expr;
 use serac_pg::functions::{Volatility as PgVolatility, of_name};
 use serac_values::SqlError;
+use serac_values::text_types::is_text;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -71,9 +72,8 @@ fn has_computed(plan: &LogicalPlan) -> Result<bool> {
 }
 
 /// Whether an expression may be a constant though it is not written as one, by its direct operands.
-/// Every larger constant has such a part. Of those that may, casts to wider numbers do not fail.
+/// Every larger constant has such a part. Casts of literals that cannot fail count as literals.
 pub(crate) fn may_be_computed(expr: &Expr) -> bool {
-    let is_literal = |expr: &Expr| matches!(expr, Expr::Literal(..));
     match expr {
         Expr::BinaryExpr(binary) if matches!(binary.op, Operator::And | Operator::Or) => {
             is_literal(&binary.left) || is_literal(&binary.right)
@@ -84,10 +84,7 @@ pub(crate) fn may_be_computed(expr: &Expr) -> bool {
         },
         Expr::ScalarFunction(call) if call.func.name() == "coalesce" => call.args.first().is_some_and(is_literal),
         Expr::ScalarFunction(call) if call.func.signature().volatility != Volatility::Immutable => false,
-        Expr::Cast(cast) => match cast.expr.as_ref() {
-            Expr::Literal(value, _) => !is_widened(&value.data_type(), cast.field.data_type()),
-            _ => false,
-        },
+        Expr::Cast(cast) => is_literal(&cast.expr) && !is_literal(expr),
         Expr::ScalarFunction(_)
         | Expr::BinaryExpr(_)
         | Expr::Not(_)
@@ -114,13 +111,25 @@ pub(crate) fn may_be_computed(expr: &Expr) -> bool {
     }
 }
 
-/// Whether numbers of one type all have a place in the other.
+/// Whether the expression is a literal, or a cast of one that cannot fail.
+fn is_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(..) => true,
+        Expr::Cast(cast) => {
+            matches!(&*cast.expr, Expr::Literal(value, _) if is_widened(&value.data_type(), cast.field.data_type()))
+        }
+        _ => false,
+    }
+}
+
+/// Whether numbers of one type all have a place in the other, or both are of texts.
 fn is_widened(from: &DataType, to: &DataType) -> bool {
     let integer = |of: &DataType| of.is_signed_integer().then(|| of.primitive_width()).flatten();
     match (integer(from), to) {
         (Some(from), to) if integer(to).is_some_and(|to| to >= from) => true,
         (Some(_), DataType::Float64) => true,
         (Some(_), DataType::Decimal128(precision, scale)) => i16::from(*precision) - i16::from(*scale) >= 19,
+        (None, to) => is_text(from) && is_text(to),
         _ => false,
     }
 }
@@ -438,6 +447,7 @@ mod tests {
             assert!(!has_computed(&joined(tables, wide)).unwrap());
             for computed in [
                 lit(1) / lit(0),
+                cast(lit(1), DataType::Int64) / cast(lit(0), DataType::Int64),
                 lit(1) / (lit(0) * col("t0.id")) + -lit(1),
                 cast(lit(70_000), DataType::Int16),
                 when(lit(true), lit(0)).otherwise(col("t0.id")).unwrap(),
