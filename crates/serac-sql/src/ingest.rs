@@ -94,7 +94,7 @@ impl Session {
         self.start_statement()?;
         let mut open = OpenStatement::new(self);
         let mut limits = open.limits();
-        let batches = batches.map(|batch| -> Result<RecordBatch> { Ok(given_batch(batch?)?) });
+        let batches = batches.map(|batch| -> Result<RecordBatch> { given_batch(batch?) });
         let result = open.keep_ingesting(&mut limits, target, schema, given_type, batches).await;
         open.into_session().finish_statement(result).await
     }
