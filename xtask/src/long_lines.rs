@@ -1,4 +1,4 @@
-//! Lines of prose with more than [`COLUMNS`] columns, in comments, Python's docstrings and Markdown.
+//! Lines of prose with more than [`COLUMNS`] columns, in comments, docstrings and Markdown.
 //!
 //! Rows of tables and blocks of code may be longer. The targets of links do not count.
 
