@@ -155,7 +155,11 @@ def test_procedures_and_rows() -> None:
         return id
 
     assert_type(con.execute("CALL add(1)").fetchone(), Row | None)
-    assert_type(con.create_procedure("other", lambda tx: None), seracdb.Connection)
+
+    def other(tx: seracdb.RowTransaction) -> None:
+        assert tx.table("t").get(1) is not None
+
+    assert_type(con.create_procedure("other", other), seracdb.Connection)
     assert_type(con.drop_procedure("other"), seracdb.Connection)
     with con.transaction() as tx:
         table = tx.table("t")
