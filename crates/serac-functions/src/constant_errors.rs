@@ -85,21 +85,7 @@ pub(crate) fn may_be_computed(expr: &Expr) -> bool {
         Expr::ScalarFunction(call) if call.func.name() == "coalesce" => call.args.first().is_some_and(is_literal),
         Expr::ScalarFunction(call) if call.func.signature().volatility != Volatility::Immutable => false,
         Expr::Cast(cast) => is_literal(&cast.expr) && !is_literal(expr),
-        Expr::ScalarFunction(_)
-        | Expr::BinaryExpr(_)
-        | Expr::Not(_)
-        | Expr::Negative(_)
-        | Expr::IsNull(_)
-        | Expr::IsNotNull(_)
-        | Expr::IsTrue(_)
-        | Expr::IsFalse(_)
-        | Expr::IsUnknown(_)
-        | Expr::IsNotTrue(_)
-        | Expr::IsNotFalse(_)
-        | Expr::IsNotUnknown(_)
-        | Expr::Between(_)
-        | Expr::InList(_)
-        | Expr::Like(_) => {
+        _ if matches!(expr, Expr::ScalarFunction(_) | Expr::BinaryExpr(_)) || is_test(expr) => {
             let mut all = true;
             let walked = expr.apply_children(|operand| {
                 all = all && is_literal(operand);
@@ -384,21 +370,29 @@ fn is_computed(expr: &Expr, operands: &[ScalarValue]) -> bool {
         }
         Expr::Cast(cast) => !cast.field.data_type().is_temporal() && !has_time(),
         Expr::BinaryExpr(_) => !has_time(),
-        Expr::Not(_)
-        | Expr::Negative(_)
-        | Expr::IsNull(_)
-        | Expr::IsNotNull(_)
-        | Expr::IsTrue(_)
-        | Expr::IsFalse(_)
-        | Expr::IsUnknown(_)
-        | Expr::IsNotTrue(_)
-        | Expr::IsNotFalse(_)
-        | Expr::IsNotUnknown(_)
-        | Expr::Between(_)
-        | Expr::InList(_)
-        | Expr::Like(_) => true,
-        _ => false,
+        _ => is_test(expr),
     }
+}
+
+/// Whether an expression is a test of its operands, or a sign: an operator that depends on no
+/// setting.
+fn is_test(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Not(_)
+            | Expr::Negative(_)
+            | Expr::IsNull(_)
+            | Expr::IsNotNull(_)
+            | Expr::IsTrue(_)
+            | Expr::IsFalse(_)
+            | Expr::IsUnknown(_)
+            | Expr::IsNotTrue(_)
+            | Expr::IsNotFalse(_)
+            | Expr::IsNotUnknown(_)
+            | Expr::Between(_)
+            | Expr::InList(_)
+            | Expr::Like(_)
+    )
 }
 
 /// Whether a function reads or makes a time.
