@@ -67,11 +67,11 @@ pub struct TimeField {
 pub struct LentFunction {
     /// The types of its arguments and of its value.
     pub signature: Signature,
-    /// What computes it.
+    /// The code that computes it.
     pub computed_by: LentImplementation,
 }
 
-/// What computes a function that the program lends.
+/// The code that computes a function that the program lends.
 #[derive(Clone)]
 pub enum LentImplementation {
     /// A function of rows.

@@ -33,7 +33,7 @@ struct Queue {
 /// The error of a query, once it has failed. It outlives the query's rows.
 pub type Failure = Arc<Mutex<Option<SqlError>>>;
 
-/// What a queue of rows has at a moment.
+/// The state of a queue of rows at a moment.
 pub enum Next {
     /// A batch with rows.
     Batch(RecordBatch),
@@ -140,7 +140,7 @@ impl QueryRows {
         self.queue.lock().rest = Rest::Closed;
     }
 
-    /// What is there now.
+    /// The next batch, or why there is none now.
     ///
     /// # Errors
     /// The error of the query; 08006 if the connection was closed before all rows were read.

@@ -284,7 +284,7 @@ impl ExecutionPlan for FrameScanExec {
     }
 }
 
-/// What one turn of reading gives: a batch and the rest of the rows; `None` at the end.
+/// The result of one turn of reading: a batch and the rest of the rows; `None` at the end.
 type Read = Result<Option<(RecordBatch, Option<FrameRows>)>, SqlError>;
 
 #[cfg(test)]

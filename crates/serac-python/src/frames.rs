@@ -1,6 +1,6 @@
 //! Frames by name in FROM: those that a connection has registered, and the variables of the code
-//! that runs a statement. What is a frame, and how often one can be read, is decided in
-//! `seracdb/_lent.py`.
+//! that runs a statement. `seracdb/_lent.py` decides which objects
+//! are frames, and how often each can be read.
 //!
 //! A statement notes who has called it ([`Frames::caller`]) before it waits for the session, and
 //! looks for names in the caller's variables only when the binder asks for one.
@@ -77,7 +77,8 @@ impl Frames {
         self.scans_variables.store(scans, Ordering::Relaxed);
     }
 
-    /// Who runs a statement, for [`begin`](Self::begin); `None` if variables are not looked at.
+    /// The code that runs a statement, for [`begin`](Self::begin); `None` if the connection does not
+    /// look at variables.
     ///
     /// # Errors
     /// If the package is not whole.
@@ -143,7 +144,7 @@ impl PythonFrame {
         let name: String = lent.getattr("name")?.extract()?;
         let rows: Option<usize> = lent.getattr("rows")?.extract()?;
         let once: bool = lent.getattr("once")?.extract()?;
-        // What can be read once is not opened before it is read: a statement may only be described.
+        // A frame that can be read once is opened when it is read: describing does not open it.
         let teller = if once { lent.call_method0("schema")? } else { lent.py().None().into_bound(lent.py()) };
         let (schema, opened) = match teller.is_none() {
             false => (Arc::new(arrow_io::schema_of(&teller)?), None),
@@ -195,7 +196,7 @@ impl Frame for PythonFrame {
 /// Python's lock itself.
 pub struct Rows {
     session: SessionId,
-    /// What gives them, for messages, and its name.
+    /// The kind of their source, for messages, and its name.
     what: String,
     name: String,
     /// `None` once they are dropped.

@@ -433,7 +433,8 @@ impl TableDefinition {
     /// Whether all positions of columns are those of columns of the table.
     ///
     /// # Errors
-    /// What has another position. Only a damaged file says that.
+    /// The name of an index, order or foreign key with another position. Only a damaged file has
+    /// one.
     pub(crate) fn check_positions(&self) -> Result<(), String> {
         let is_inside = |column: usize| column < self.columns.len();
         let name = &self.name;
