@@ -20,18 +20,23 @@ pub fn in_comments(source: &str) -> Vec<usize> {
 }
 
 /// The numbers of the lines of comments and docstrings of a Python file that are too long. A
-/// docstring begins at three quotation marks that begin a line.
+/// docstring is the first string of a file, or of what a colon begins.
 pub fn in_python(source: &str) -> Vec<usize> {
     const QUOTES: &str = "\"\"\"";
     let mut prose = Prose::default();
     let mut long = Vec::new();
-    let mut is_in_docstring = false;
+    // Within a string of several lines: whether it is a docstring.
+    let mut string = None;
+    let mut follows_colon = true;
     for (at, line) in source.lines().enumerate() {
         let text = line.trim_start();
-        let begins = !is_in_docstring && text.starts_with(QUOTES);
-        let is_prose = is_in_docstring || begins || text.starts_with('#');
+        let begins_docstring = follows_colon && text.starts_with(QUOTES);
+        let is_prose = string.unwrap_or(begins_docstring || text.starts_with('#'));
         if line.matches(QUOTES).count() % 2 == 1 {
-            is_in_docstring = begins;
+            string = if string.is_none() { Some(begins_docstring) } else { None };
+        }
+        if !text.is_empty() && !text.starts_with('#') {
+            follows_colon = text.trim_end().ends_with(':');
         }
         if is_prose && prose.is_too_long(line, text) {
             long.push(at + 1);
@@ -107,10 +112,12 @@ mod tests {
 
     #[test]
     fn comments_and_docstrings_of_python_are_counted() {
-        let text = [long("# "), long("    \"\"\""), long("    "), "    \"\"\"\n".to_owned(), long("x = ")].concat();
-        assert_eq!(in_python(&text), [1, 2, 3]);
-        let text = ["\"\"\"One line.\"\"\"\n".to_owned(), long("x = "), "x = \"\"\"\n".to_owned(), long("")].concat();
-        assert!(in_python(&text).is_empty());
+        let docstring = [long("    \"\"\""), long("    "), "    \"\"\"\n".to_owned(), long("x = ")].concat();
+        assert_eq!(in_python(&[&long("# "), docstring.as_str()].concat()), [1, 2, 3]);
+        assert_eq!(in_python(&["import y\n\ndef x():\n", docstring.as_str()].concat()), [4, 5]);
+        assert!(in_python(&["execute(\n", docstring.as_str()].concat()).is_empty());
+        let text = ["\"\"\"One line.\"\"\"\n".to_owned(), long("x = "), "x = \"\"\"\n".to_owned(), long("# ")];
+        assert!(in_python(&[&text.concat(), "\"\"\"\n", &long("y = ")].concat()).is_empty());
     }
 
     #[test]
