@@ -4,7 +4,8 @@
 use crate::value::Value;
 use arrow_schema::extension::{EXTENSION_TYPE_METADATA_KEY, EXTENSION_TYPE_NAME_KEY};
 use arrow_schema::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 /// The type of a column.
@@ -22,9 +23,10 @@ pub enum ColumnType {
     Float32,
     /// DOUBLE PRECISION: 8 bytes.
     Float64,
-    /// DECIMAL(precision, scale), precision 1 to 38. Kept as a scaled 64-bit integer up to
+    /// DECIMAL(precision, scale), precision 1 to 38, scale 0 to the precision. Kept as a scaled 64-bit integer up to
     /// precision 18, else as 128 bits. It leaves the storage as `Decimal128`, unless a scan asks
     /// for the 64-bit form.
+    #[serde(deserialize_with = "decimal")]
     Decimal {
         /// Digits in all.
         precision: u8,
@@ -60,6 +62,20 @@ pub enum ColumnType {
     /// `serac_numeric::encoding`'s stored form. A view in a block. It leaves the storage as
     /// `LargeBinary`, which tells its type from that of other bytes.
     Numeric,
+}
+
+/// Reads the precision and the scale of a DECIMAL. Those of a damaged file may be none.
+fn decimal<'de, D: Deserializer<'de>>(from: D) -> Result<(u8, i8), D::Error> {
+    #[derive(Deserialize)]
+    struct Decimal {
+        precision: u8,
+        scale: i8,
+    }
+    let Decimal { precision, scale } = Decimal::deserialize(from)?;
+    let is_type = (1..=38).contains(&precision) && u8::try_from(scale).is_ok_and(|scale| scale <= precision);
+    is_type.then_some((precision, scale)).ok_or_else(|| {
+        Error::custom(format_args!("NUMERIC({precision},{scale}) is not between NUMERIC(1,0) and NUMERIC(38,38)"))
+    })
 }
 
 /// The space of a column's value in a block.
@@ -204,5 +220,24 @@ impl TableSchema {
         Arc::new(Schema::new(
             self.columns.iter().map(|c| Field::new(&c.name, c.column_type.arrow(), c.nullable)).collect::<Vec<_>>(),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_that_no_table_has_are_not_read() {
+        for (precision, scale) in [(1, 0), (18, 18), (38, 0), (38, 38)] {
+            let decimal = ColumnType::Decimal { precision, scale };
+            let text = serde_json::to_string(&decimal).unwrap();
+            assert_eq!(serde_json::from_str::<ColumnType>(&text).unwrap(), decimal);
+        }
+        for (precision, scale) in [(0, 0), (39, 0), (9, 10), (9, -1), (38, 127)] {
+            let text = serde_json::to_string(&ColumnType::Decimal { precision, scale }).unwrap();
+            let error = serde_json::from_str::<ColumnType>(&text).unwrap_err().to_string();
+            assert!(error.contains("is not between"), "{error}");
+        }
     }
 }
