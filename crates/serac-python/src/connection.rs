@@ -5,6 +5,7 @@ use crate::error::{self, IntoPython};
 use crate::execution;
 use crate::functions::{Aggregate, Table};
 use crate::parameters;
+use crate::provider;
 use crate::python_types::PythonTypes;
 use crate::server::{self, ServeOptions, Server};
 use crate::session::{Core, Lent};
@@ -14,7 +15,7 @@ use crate::work::Progress;
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyCapsule, PyDict};
 use serac_connection::{DatabaseUse, Locked, Options, check_committed};
 use seracdb::{
     CheckpointReport, FunctionBody, IfExists, IngestFiles, IngestTarget, LentFunction, TransactionStatus, Volatility,
@@ -292,6 +293,17 @@ impl Connection {
         stored: bool,
     ) -> PyResult<Scan> {
         Scan::new(py, &self.core, schema, table, columns, &filter, stored)
+    }
+
+    /// A table for a session of datafusion-python.
+    fn _table_provider<'py>(
+        &self,
+        py: Python<'py>,
+        schema: String,
+        table: String,
+        session: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        provider::capsule(py, &self.core, schema, table, session)
     }
 
     /// Serves the database to clients on the network: the arguments of `ServeOptions`.

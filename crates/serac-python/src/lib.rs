@@ -11,6 +11,7 @@
 //! | `compiled` `execution` | statements that are kept, and how one runs |
 //! | `work` | what a session is doing, for progress bars |
 //! | `batches` `connection` `cursor` `server` `statement` `table` | the classes |
+//! | `provider` | tables for DataFusion |
 //! | `lent_transaction` `row_api` `procedures` | rows by key without SQL, and stored procedures |
 //!
 //! The library is an ADBC driver, too ([`serac_adbc`]), of the databases that the package has open.
@@ -31,6 +32,7 @@ mod lent_transaction;
 mod objects;
 mod parameters;
 mod procedures;
+mod provider;
 mod python_types;
 mod row_api;
 mod rows;

@@ -127,6 +127,7 @@ class Connection:
         filter: Sequence[tuple[str, str, Any]],
         stored: bool,
     ) -> Scan: ...
+    def _table_provider(self, schema: str, table: str, session: Any) -> Any: ...
 
 @disjoint_base
 class Cursor(Iterator[tuple[Any, ...]]):

@@ -65,6 +65,13 @@ class Table:
         wanted = None if columns is None else list(columns)
         return Scan(self._connection._scan(self.schema, self.name, wanted, conditions, stored))
 
+    def __datafusion_table_provider__(self, session: Any) -> Any:
+        """The table for a session of datafusion-python: ``ctx.register_table("t", table)``.
+
+        Each scan reads the rows as the connection's transaction sees them, or as they are then.
+        """
+        return self._connection._table_provider(self.schema, self.name, session)
+
     def append(self, frame: Any, *, create: bool = False) -> int:
         """Adds the rows of a frame: ``Connection.append``."""
         return self._connection.append(self.name, frame, schema=self.schema, create=create)
