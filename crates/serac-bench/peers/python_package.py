@@ -127,6 +127,7 @@ def frames(request):
 
     forms = {
         "pyarrow": {
+            "seracdb: scan, stored": checked(lambda: pa.table(table.scan(stored=True)), of_arrow),
             "seracdb: scan": checked(lambda: pa.table(table.scan()), of_arrow),
             "seracdb: query": checked(lambda: con.execute(query).arrow(), of_arrow),
             "duckdb": checked(lambda: duck.execute(query).to_arrow_table(), of_arrow),
@@ -134,7 +135,7 @@ def frames(request):
         "Polars": {
             "seracdb: scan": checked(lambda: pl.DataFrame(table.scan()), of_polars),
             "seracdb: query": checked(lambda: con.execute(query).pl(), of_polars),
-            "duckdb": checked(lambda: duck.execute(query).pl(), of_polars),
+            "duckdb": checked(lambda: duck.sql(query).pl(), of_polars),
         },
         "pandas": {
             "seracdb: query": checked(lambda: con.execute(query).df(), of_pandas),

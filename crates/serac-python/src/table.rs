@@ -26,6 +26,8 @@ pub type Condition<'py> = (String, String, Bound<'py, PyAny>);
 #[pyclass(frozen, weakref, module = "seracdb._seracdb")]
 pub struct Scan {
     scan: OfProcess<ArrowScan>,
+    /// Whether columns have the form in which most blocks hold them.
+    stored: bool,
 }
 
 fn comparison(symbol: &str) -> PyResult<Comparison> {
@@ -96,10 +98,16 @@ impl Scan {
                 let filter = filter.collect::<Result<Vec<_>, SqlError>>()?;
                 let scan = reading.transaction().scan_arrow(table, &columns, &filter)?;
                 scan.check_access(reading.access())?;
-                Ok(if stored { scan.as_stored() } else { scan })
+                Ok(scan)
             }))
         })?;
-        Ok(Self { scan: OfProcess::new(scan) })
+        Ok(Self { scan: OfProcess::new(scan), stored })
+    }
+
+    /// The scan that Arrow's interface gives.
+    fn shown(&self) -> ArrowScan {
+        let scan = ArrowScan::clone(&self.scan);
+        if self.stored { scan.as_stored() } else { scan }
     }
 }
 
@@ -113,10 +121,10 @@ impl Scan {
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         self.scan.check().python(py)?;
-        arrow_io::capsule(py, Box::new(TableReader(ArrowScan::clone(&self.scan))), requested_schema)
+        arrow_io::capsule(py, Box::new(TableReader(self.shown())), requested_schema)
     }
 
-    /// The same, with durations in the place of intervals.
+    /// The rows for Polars: with durations in the place of intervals, and decimals of 128 bits.
     fn _stream_of_durations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         self.scan.check().python(py)?;
         arrow_io::capsule_of_durations(py, Box::new(TableReader(ArrowScan::clone(&self.scan))))
@@ -125,7 +133,7 @@ impl Scan {
     /// The columns as a schema of Arrow.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         self.scan.check().python(py)?;
-        arrow_io::schema_capsule(py, &RecordBatchReader::schema(&*self.scan))
+        arrow_io::schema_capsule(py, &RecordBatchReader::schema(&self.shown()))
     }
 }
 

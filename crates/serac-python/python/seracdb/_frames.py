@@ -52,12 +52,20 @@ class Frames:
         return self._made(lambda rows: polars.DataFrame(_Durations(rows)))
 
     def df(self) -> Any:
-        """A ``pandas.DataFrame``. NUMERICs with their own digits are texts, as in Arrow."""
+        """A ``pandas.DataFrame``. Decimals, dates and times have ``pandas.ArrowDtype``, so that
+        pandas makes no object for each value. NUMERICs with their own digits are texts, as in Arrow.
+        """
         try:
-            import pandas  # noqa: F401
+            import pandas
         except ImportError:
             raise _needed("pandas", "df") from None
-        return _with_plain_lists(self.arrow()).to_pandas()
+        import pyarrow.types
+
+        def dtype(data_type: Any) -> Any:
+            is_kept = pyarrow.types.is_decimal(data_type) or pyarrow.types.is_date(data_type)
+            return pandas.ArrowDtype(data_type) if is_kept or pyarrow.types.is_time(data_type) else None
+
+        return _with_plain_lists(self.arrow()).to_pandas(types_mapper=dtype)
 
     def fetchnumpy(self) -> dict[str, Any]:
         """A dict of NumPy arrays by the names of columns; masked arrays for columns with NULL."""

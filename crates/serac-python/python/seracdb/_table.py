@@ -60,6 +60,7 @@ class Table:
         By default decimals have 128 bits, and texts are string views. With ``stored`` every column
         has the form in which most blocks hold it, so that nothing of a frozen block is copied:
         decimals of up to 18 digits have 64 bits then, and texts are what the table freezes to.
+        Polars 2.1 reads other numbers from decimals of 64 bits: ``.pl()`` gives it 128 bits.
         """
         conditions = [(column, comparison, value) for column, comparison, value in filter or ()]
         wanted = None if columns is None else list(columns)
