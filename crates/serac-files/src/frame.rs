@@ -8,6 +8,7 @@
 //! Reading may wait for the program, for Python's lock perhaps. So each batch is read on a thread
 //! that may wait, and a query that nobody wants any more does not wait for it.
 
+use crate::narrow::narrow;
 use crate::request::Assign;
 use crate::value_type::ValueType;
 use async_trait::async_trait;
@@ -193,7 +194,7 @@ impl Wanted {
         }
         let columns = self.projection.iter().zip(&*self.types).zip(self.schema.fields());
         let column = |((at, of), field): ((&usize, &ValueType), &Arc<Field>)| {
-            of.values(batch.column(*at), field.name(), &self.assign)
+            Ok::<_, SqlError>(narrow(&of.values(batch.column(*at), field.name(), &self.assign)?))
         };
         let columns = columns.map(column).collect::<Result<Vec<_>, _>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -201,7 +202,7 @@ impl Wanted {
     }
 }
 
-/// A batch in slices of at most `most` rows, which share its memory.
+/// A batch in slices of at most `most` rows, which share its memory ([`narrow`] counts it).
 fn slices(batch: RecordBatch, most: usize) -> impl Iterator<Item = RecordBatch> {
     let rows = batch.num_rows();
     (0..rows).step_by(most.max(1)).map(move |from| batch.slice(from, most.min(rows - from)))

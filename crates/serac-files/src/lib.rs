@@ -14,6 +14,7 @@
 //! | `parquet` | Parquet for DataFusion's operator, and the operator that gives values SQL types |
 //! | `table` | the relation, for DataFusion |
 //! | `frame` | the same of a frame of the program |
+//! | `narrow` | slices of its columns, counted as what they are |
 //!
 //! [`FileTable::open`] looks at the files when a statement is planned: the columns and their types
 //! are those of that moment. A file is read as it was then ([`serac_copy::KnownFile`]), or the
@@ -30,6 +31,7 @@ mod found;
 mod frame;
 mod guess;
 mod json;
+mod narrow;
 mod open;
 mod parquet;
 mod pattern;
