@@ -23,9 +23,9 @@ pub enum ColumnType {
     Float32,
     /// DOUBLE PRECISION: 8 bytes.
     Float64,
-    /// DECIMAL(precision, scale), precision 1 to 38, scale 0 to the precision. Kept as a scaled 64-bit integer up to
-    /// precision 18, else as 128 bits. It leaves the storage as `Decimal128`, unless a scan asks
-    /// for the 64-bit form.
+    /// DECIMAL(precision, scale), precision 1 to 38, scale 0 to the precision. Kept as a scaled
+    /// 64-bit integer up to precision 18, else as 128 bits. It leaves the storage as `Decimal128`,
+    /// unless a scan asks for the 64-bit form.
     #[serde(deserialize_with = "decimal")]
     Decimal {
         /// Digits in all.

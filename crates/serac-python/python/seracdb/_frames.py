@@ -53,7 +53,8 @@ class Frames:
 
     def df(self) -> Any:
         """A ``pandas.DataFrame``. Decimals, dates and times have ``pandas.ArrowDtype``, so that
-        pandas makes no object for each value. NUMERICs with their own digits are texts, as in Arrow.
+        pandas makes no object for each value. NUMERICs with their own digits are texts, as in
+        Arrow.
         """
         try:
             import pandas
