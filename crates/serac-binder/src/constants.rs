@@ -10,6 +10,7 @@ use datafusion::common::ScalarValue;
 use serac_parser::tree::Span;
 use serac_pg::TypeId;
 use serac_pg::char_text::char_of_text;
+use serac_pg::uuid_text::uuid_of_text;
 
 /// A text as a value of a type that Arrow has; `None` if it is not read here.
 pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarValue>> {
@@ -56,7 +57,7 @@ pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarVa
             value.map(|value| ScalarValue::TimestampMicrosecond(Some(value), Some("UTC".into())))
         }
         TypeId::INTERVAL => interval(word).map(|value| ScalarValue::IntervalMonthDayNano(Some(value))),
-        TypeId::UUID => uuid(word).map(|bytes| ScalarValue::FixedSizeBinary(16, Some(bytes))),
+        TypeId::UUID => uuid_of_text(word).map(|bytes| ScalarValue::FixedSizeBinary(16, Some(bytes.to_vec()))),
         TypeId::CHAR => Some(ScalarValue::FixedSizeBinary(1, Some(vec![char_of_text(text)]))),
         TypeId::BYTEA => Some(ScalarValue::BinaryView(Some(bytes(text, span)?))),
         _ => match to.element() {
@@ -271,18 +272,6 @@ fn bytes(text: &str, span: Span) -> Result<Vec<u8>> {
         rest = behind;
     }
     Ok(bytes)
-}
-
-/// 32 hexadecimal digits, with hyphens where they belong or without.
-fn uuid(word: &str) -> Option<Vec<u8>> {
-    let word = word.strip_prefix('{').and_then(|word| word.strip_suffix('}')).unwrap_or(word);
-    let groups: Vec<usize> = word.split('-').map(str::len).collect();
-    if groups != [8, 4, 4, 4, 12] && groups != [32] {
-        return None;
-    }
-    let hex: Vec<u8> = word.bytes().filter(|byte| *byte != b'-').collect();
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    hex.chunks(2).map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
 #[cfg(test)]

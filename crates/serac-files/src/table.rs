@@ -1,16 +1,18 @@
 //! Files as a relation of DataFusion.
 
-use crate::found::{Form, Found};
+use crate::found::{FileColumn, Form, Found};
 use crate::open::find;
 use crate::parquet::{self, FileValuesExec};
 use crate::request::FileRequest;
 use crate::text_scan::FileScanExec;
+use crate::value_type::ValueType;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use serac_engine::catalog::definition::SqlType;
 use serac_values::SqlError;
 use std::sync::Arc;
 
@@ -27,6 +29,19 @@ impl FileTable {
     /// for too much, and the errors of `check`.
     pub fn open(request: &FileRequest, check: &dyn Fn() -> Result<(), SqlError>) -> Result<Self, SqlError> {
         Ok(Self(Arc::new(find(request, check)?)))
+    }
+
+    /// The files for a table: a column whose type would be a guess is read as the table's column of
+    /// its name, whose type `type_of` tells.
+    #[must_use]
+    pub fn for_table(self, type_of: impl Fn(&str) -> Option<SqlType>) -> Self {
+        let Found { form, files, columns, assign, .. } = Arc::into_inner(self.0).expect("no scan has begun");
+        let column = |column: FileColumn| match type_of(&column.name).filter(|_| column.is_guessed) {
+            Some(of) => FileColumn::new(column.name, ValueType::Plain(of)),
+            None => column,
+        };
+        let columns = columns.into_iter().map(column).collect();
+        Self(Arc::new(Found::new(form, files, columns, assign)))
     }
 }
 

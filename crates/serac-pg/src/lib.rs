@@ -11,6 +11,7 @@
 //! | [`functions`] | which functions, aggregates and window functions there are |
 //! | [`reference`](mod@reference) | what those that can be called do, with examples |
 //! | [`resolve`] | which operator or function a call means; the common type of several expressions |
+//! | [`uuid_text`] | how UUIDs are read from texts |
 //!
 //! The rules are those of chapter 10 of PostgreSQL's manual, "Type Conversion". The tables in
 //! `facts/` list PostgreSQL 15's objects for the types here, under its numbers. System tables are
@@ -25,6 +26,7 @@ pub mod operators;
 pub mod reference;
 pub mod resolve;
 pub mod types;
+pub mod uuid_text;
 
 pub use array_text::{ArrayText, ArrayTextError, MOST_DIMENSIONS};
 pub use casts::{CastContext, CastMethod};

@@ -182,10 +182,7 @@ fn as_stored(value: &ScalarValue, id: TypeId) -> Result<ScalarValue> {
             Ok(None) | Err(_) => {}
         }
     }
-    match is_list(&stored) {
-        true => cast_value(value, &stored),
-        false => Ok(value.cast_to(&stored)?),
-    }
+    cast_value(value, &stored)
 }
 
 /// The plan with these names of its columns.

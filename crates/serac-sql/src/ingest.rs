@@ -13,22 +13,24 @@ use crate::parsed::Source;
 use crate::session::Session;
 use crate::transactions::OpenStatement;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::prelude::DataFrame;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
-use serac_engine::catalog::definition::SqlType;
+use serac_engine::catalog::definition::{self, SqlType};
 use serac_engine::security::Privilege;
+use serac_engine::table::Table;
 use serac_parser::tree::{
     ColumnConstraint, ColumnConstraintKind, ColumnDefinition, CreateTable, Drop, Expr, ExprKind, Ident, Literal, Name,
     ObjectKind, Persistence, Span, StatementKind, TableElement, TableForm, TableStorage, TypeName,
 };
 use serac_storage::ColumnType;
 use serac_values::arrow_input::given_batch;
-use serac_values::assignment::stored_type;
+use serac_values::assignment::{check_assignment, stored_type};
+use serac_values::text_types::is_text;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -115,7 +117,7 @@ impl Session {
         self.start_statement()?;
         let mut open = OpenStatement::new(self);
         let mut limits = open.limits();
-        let found = limits.keep(open.rows_of_files(files)).await;
+        let found = limits.keep(open.rows_of_files(target, files)).await;
         let result = match found {
             Ok(rows) => {
                 let (schema, progress) = (rows.schema(), Mutex::new((progress, 0)));
@@ -135,10 +137,22 @@ impl Session {
     }
 
     /// The rows of files as they come.
-    async fn rows_of_files(&self, files: &IngestFiles) -> Result<SendableRecordBatchStream> {
+    async fn rows_of_files(&self, target: &IngestTarget, files: &IngestFiles) -> Result<SendableRecordBatchStream> {
         let (shared, files) = (self.shared.clone(), files.clone());
         let view = shared.view().expect("a statement is running");
-        let table = self.planning(async move { loaded_files(&shared, &view, &files) }).await?;
+        let (_, table) = self.table_of(target)?;
+        let table = table.filter(|_| target.if_exists == IfExists::Append);
+        let read = async move {
+            let files = loaded_files(&shared, &view, &files)?;
+            Ok(match table {
+                Some(table) => files.for_table(|name| {
+                    let at = table.definition.column(name)?;
+                    Some(table.definition.columns[at].sql_type)
+                }),
+                None => files,
+            })
+        };
+        let table = self.planning(read).await?;
         let plan = LogicalPlanBuilder::scan("files", provider_as_source(Arc::new(table)), None)?.build()?;
         self.stream(DataFrame::new(self.storing_state(), plan)).await
     }
@@ -170,6 +184,9 @@ impl Session {
             let mut batches = pin!(batches);
             while let Some(batch) = batches.next().await {
                 let batch = batch?;
+                for (values, &at) in batch.columns().iter().zip(&targets) {
+                    check_given(values.data_type(), &table.definition.columns[at])?;
+                }
                 let complete = self.complete_many_rows(&table, &targets, &batch).await?;
                 self.check_many_rows(&table, &complete).await?;
                 self.txn_of(&table)?.insert_batch(&table, &complete)?;
@@ -183,8 +200,8 @@ impl Session {
         limits.keep(ingest).await
     }
 
-    /// Makes sure of the table; its name.
-    async fn ingest_table(&mut self, target: &IngestTarget, columns: &Schema, type_of: TypeOf) -> Result<Name> {
+    /// The schema of a target, and its table if that is there.
+    fn table_of(&self, target: &IngestTarget) -> Result<(String, Option<Arc<Table>>)> {
         let view = self.shared.view().expect("a statement is running");
         let schema = match target.schema()? {
             Some(schema) => schema,
@@ -196,8 +213,14 @@ impl Session {
                 })?
             }
         };
-        let is_there = view.of(schema).0.table(schema, &target.table).is_ok();
-        let name = name_of([schema.to_owned(), target.table.clone()]);
+        Ok((schema.to_owned(), view.of(schema).0.table(schema, &target.table).ok().cloned()))
+    }
+
+    /// Makes sure of the table; its name.
+    async fn ingest_table(&mut self, target: &IngestTarget, columns: &Schema, type_of: TypeOf) -> Result<Name> {
+        let (schema, table) = self.table_of(target)?;
+        let is_there = table.is_some();
+        let name = name_of([schema, target.table.clone()]);
         if is_there && target.if_exists == IfExists::Fail {
             let message = format!("relation \"{}\" already exists", target.table);
             return Err(SqlError::new(sqlstate::DUPLICATE_TABLE, message).named(&target.table));
@@ -234,6 +257,18 @@ impl Session {
 
     async fn define_tree(&mut self, kind: StatementKind) -> Result<()> {
         self.define(&Source::of_tree(kind)).await.map(|_| ()).map_err(SqlError::unplaced)
+    }
+}
+
+/// Refuses values of an Arrow type for a column to which SQL would not assign them. Texts are read,
+/// and some packages have no bytes of a fixed length.
+fn check_given(given: &DataType, column: &definition::ColumnDefinition) -> Result<()> {
+    let is_uuid = column.sql_type.column_type == ColumnType::Uuid;
+    match given {
+        DataType::Dictionary(_, values) => check_given(values, column),
+        text if is_text(text) => Ok(()),
+        DataType::Binary | DataType::BinaryView if is_uuid => Ok(()),
+        other => check_assignment(other, column.sql_type, &column.name),
     }
 }
 

@@ -23,19 +23,9 @@ use serac_engine::EngineError;
 use serac_engine::catalog::definition::SqlType;
 use serac_engine::json::normal_documents;
 use serac_engine::json_text::check_documents;
+use serac_pg::uuid_text::uuid_of_text;
 use serac_storage::ColumnType;
 use std::sync::Arc;
-
-fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    let digits: Vec<u8> = text
-        .trim_matches(['{', '}'])
-        .bytes()
-        .filter(|b| *b != b'-')
-        .map(|b| (b as char).to_digit(16).map(|d| d as u8))
-        .collect::<Option<_>>()?;
-    let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |all, d| all << 4 | d)).collect();
-    (digits.len() == 32).then(|| bytes.try_into().expect("32 digits are 16 bytes"))
-}
 
 /// Bytes in texts: `\x00ff`, or letters with backslashes, each before another backslash or three
 /// octal digits.
@@ -287,7 +277,7 @@ pub fn assign(array: &ArrayRef, sql_type: SqlType, column: &str) -> Result<Array
             let mut uuids = FixedSizeBinaryBuilder::with_capacity(strings.len(), 16);
             for text in strings {
                 match text {
-                    Some(text) => uuids.append_value(parse_uuid(text).ok_or_else(|| invalid(text))?)?,
+                    Some(text) => uuids.append_value(uuid_of_text(text).ok_or_else(|| invalid(text))?)?,
                     None => uuids.append_null(),
                 }
             }
