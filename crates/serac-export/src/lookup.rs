@@ -1,18 +1,18 @@
 //! Common parts of all requests: tables and columns by name, and snapshots that may leave the
 //! process.
 
-use serac_engine::{Database, EngineError, Table, Transaction};
+use serac_engine::{Catalog, Database, EngineError, Table, Transaction};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// A table, and the positions of the columns that a request names. Without names, all columns.
 pub(crate) fn table_and_columns(
-    txn: &Transaction,
+    catalog: &Catalog,
     schema: &str,
     table: &str,
     columns: Option<&[String]>,
 ) -> Result<(Arc<Table>, Vec<usize>), EngineError> {
-    let table = txn.catalog().table(schema, table)?;
+    let table = catalog.table(schema, table)?;
     let columns = match columns {
         Some(names) => names.iter().map(|name| column(table, name)).collect::<Result<_, _>>()?,
         None => (0..table.definition.visible_columns().len()).collect(),

@@ -9,11 +9,14 @@ use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, 
 use arrow_cast::cast;
 use arrow_flight::error::FlightError;
 use arrow_flight::{
-    CancelFlightInfoRequest, CancelStatus, FlightClient, FlightDescriptor, RenewFlightEndpointRequest, Ticket,
+    Action, CancelFlightInfoRequest, CancelStatus, FlightClient, FlightDescriptor, FlightEndpoint, FlightInfo,
+    RenewFlightEndpointRequest, Ticket,
 };
 use arrow_schema::{DataType, Field, Schema};
+use arrow_select::concat::concat_batches;
 use common::*;
 use futures::{StreamExt, TryStreamExt};
+use serac_client::flight::{FlightEstimates, HOLD, HeldSnapshot};
 use serac_export::flight::{FlightOptions, Token};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,6 +150,16 @@ async fn columns_and_filters_are_those_of_the_request() {
         (r#"["big", ">", 400000000000000]"#, "big > 400000000000000"),
         (r#"["d", ">", 8000.25]"#, "d > 8000.25"),
         (r#"["id", "=", null]"#, "id = NULL"),
+        (r#"["id", "in", [20001, null, 5, 17, 5]]"#, "id IN (5, 17, 20001)"),
+        (r#"["id", "in", [30000, 40000]]"#, "id IN (30000, 40000)"),
+        (r#"["id", "in", []], ["id", "in", [null]]"#, "false"),
+        (r#"["id", "in", [7]]"#, "id = 7"),
+        (r#"["s", "in", [-28999, 3]], ["b", "in", [false, null]]"#, "s IN (-28999, 3) AND NOT b"),
+        (r#"["x", "in", ["a text that is long, of row 17001 ü", "none"]]"#, "x IN ('a text that is long, of row 17001 ü', 'none')"),
+        (r#"["n", "in", ["-4998.999", 1, "4.5"]]"#, "n IN (-4998.999, 1, 4.5)"),
+        (r#"["dt", "in", ["2010-01-01", "2010-01-02"]]"#, "dt IN ('2010-01-01', '2010-01-02')"),
+        (r#"["tz", "in", ["1970-01-01T00:10:00Z", "1970-01-01T00:00:01Z"]]"#, "tz IN ('1970-01-01T00:10:00Z', '1970-01-01T00:00:01Z')"),
+        (r#"["d", "in", [8000.25, 1, 2.5]], ["big", "in", [400000000000000, 0]]"#, "d IN (8000.25, 1, 2.5) AND big IN (400000000000000, 0)"),
     ] {
         let request = format!(r#"{{"table": "every", "columns": ["id"], "filter": [{filter}]}}"#);
         let info = client.get_flight_info(command(&request)).await.unwrap();
@@ -268,6 +281,112 @@ async fn snapshots_are_held_for_a_bounded_time_unless_they_are_renewed() {
     assert_eq!(db.database().storage().manager().active_count(), 0);
 }
 
+/// Holds a snapshot of all tables.
+async fn hold(client: &mut FlightClient) -> HeldSnapshot {
+    let results: Vec<_> = client.do_action(Action::new(HOLD, "")).await.unwrap().try_collect().await.unwrap();
+    serde_json::from_slice(&results[0]).unwrap()
+}
+
+/// The endpoint of all that is held under a number.
+fn of_lease(lease: u64) -> FlightEndpoint {
+    FlightEndpoint::new().with_ticket(Ticket::new(format!(r#"{{"lease": {lease}}}"#)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_snapshot_is_that_of_all_tables() {
+    let db = database();
+    execute(&db, "CREATE TABLE one (n BIGINT); CREATE TABLE two (n BIGINT); CREATE TABLE gone (n BIGINT)").await;
+    execute(&db, "INSERT INTO one VALUES (1); INSERT INTO two VALUES (2); INSERT INTO gone VALUES (3)").await;
+    let lease = Duration::from_secs(2);
+    let served = serve(&db, FlightOptions { lease, max_leases: 2, ..FlightOptions::default() }).await;
+    let mut client = served.client().await;
+    let held = hold(&mut client).await;
+    assert_eq!(held.seconds, 2.0);
+    execute(&db, "BEGIN; UPDATE one SET n = 10; UPDATE two SET n = 20; COMMIT; DROP TABLE gone").await;
+    for _ in 0..4 {
+        tokio::time::sleep(lease / 3).await;
+        client.renew_flight_endpoint(RenewFlightEndpointRequest::new(of_lease(held.lease))).await.unwrap();
+    }
+    for (table, number) in [("one", 1), ("two", 2), ("gone", 3)] {
+        let command = command(&format!(r#"{{"table": "{table}", "snapshot": {{"lease": {}}}}}"#, held.lease));
+        client.get_schema(command.clone()).await.unwrap();
+        let info = client.get_flight_info(command).await.unwrap();
+        assert!(info.endpoint[0].expiration_time.is_some());
+        let estimates: FlightEstimates = serde_json::from_slice(&info.app_metadata).unwrap();
+        assert_eq!((estimates.rows, estimates.distinct.len()), (1, 1));
+        let batches = fetch(&mut client, &info).await;
+        assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().value(0), number);
+        // A ticket of the lease renews it, too.
+        client.renew_flight_endpoint(RenewFlightEndpointRequest::new(info.endpoint[0].clone())).await.unwrap();
+    }
+    // A number alone names no rows.
+    let error = status(client.do_get(of_lease(held.lease).ticket.unwrap()).await.unwrap_err());
+    assert_eq!(error.code(), Code::InvalidArgument);
+    assert!(error.message().contains("no table"), "{error}");
+    let other = hold(&mut client).await;
+    let error = status(client.do_action(Action::new(HOLD, "")).await.map(|_| ()).unwrap_err());
+    assert_eq!(error.code(), Code::ResourceExhausted);
+    for lease in [held.lease, other.lease] {
+        release(&mut client, FlightInfo::new().with_endpoint(of_lease(lease))).await;
+    }
+    assert_eq!(db.database().storage().manager().active_count(), 0);
+    let ticket = format!(r#"{{"request": {{"table": "one", "snapshot": {{"lease": {}}}}}}}"#, held.lease);
+    let error = status(client.do_get(Ticket::new(ticket)).await.unwrap_err());
+    assert_eq!(error.code(), Code::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ticket_gives_its_rows_every_time_in_one_order() {
+    let db = database();
+    execute(&db, EVERY).await;
+    insert(&db, "every", &every(0..30_000));
+    execute(&db, "DELETE FROM every WHERE id % 3 = 1").await;
+    db.database().storage().run_gc();
+    let served = serve(&db, FlightOptions::default()).await;
+    let mut client = served.client().await;
+    let held = hold(&mut client).await;
+    let ticket = |more: &str| {
+        Ticket::new(format!(
+            r#"{{"request": {{"table": "every", "columns": ["id", "x"], "snapshot": {{"lease": {}}}{more}}}}}"#,
+            held.lease
+        ))
+    };
+    let mut rows = async |more: &str| {
+        let stream = client.do_get(ticket(more)).await.unwrap();
+        let batches: Vec<_> = stream.try_collect().await.unwrap();
+        concat_batches(&batches[0].schema(), &batches).unwrap()
+    };
+    let filter = r#", "filter": [["i", "<>", 4]]"#;
+    let (all, some) = (rows("").await, rows(filter).await);
+    assert!(all.num_rows() == 20_000 && some.num_rows() < 20_000);
+    let data = table(&db, "every").data.clone();
+    for step in ["moved", "frozen", "changed", "frozen again"] {
+        match step {
+            "changed" => {
+                execute(&db, "UPDATE every SET x = 'other', i = 4 WHERE id % 7 = 0; DELETE FROM every WHERE id % 5 = 0")
+                    .await;
+                insert(&db, "every", &every(30_000..40_000));
+            }
+            "moved" => {
+                let moved = db.database().storage().compact_table(&data).unwrap().moved;
+                assert!(moved > 100, "{moved} rows are moved");
+            }
+            // As far as the snapshot lets blocks freeze.
+            _ => {
+                db.database().storage().freeze_table(&data, Duration::from_millis(200));
+            }
+        }
+        assert_eq!(rows("").await, all, "{step}");
+        assert_eq!(rows(filter).await, some, "{step}");
+        for limit in [1, 7_000, 50_000] {
+            let first = rows(&format!(r#", "limit": {limit}"#)).await;
+            assert_eq!(first, all.slice(0, limit.min(all.num_rows())), "{step}");
+        }
+        let both = format!(r#"{filter}, "limit": 10"#);
+        assert_eq!(rows(&both).await, some.slice(0, 10), "{step}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_answered_says_why() {
     let db = database();
@@ -288,6 +407,17 @@ async fn what_cannot_be_answered_says_why() {
             Code::InvalidArgument,
             "\"~\" is none of the operators",
         ),
+        (
+            command(r#"{"table": "t", "filter": [["id", "in", 1]]}"#),
+            Code::InvalidArgument,
+            "\"in\" takes a list of constants",
+        ),
+        (
+            command(&format!(r#"{{"table": "t", "filter": [["id", "in", {:?}]]}}"#, vec![1; 10_001])),
+            Code::InvalidArgument,
+            "takes at most 10000 constants, not 10001",
+        ),
+        (command(r#"{"table": "t", "snapshot": {"lease": 5}}"#), Code::NotFound, "not held any more"),
         (command(r#"{"table": "t", "filter": [["id", "=", "x"]]}"#), Code::InvalidArgument, "column \"id\": "),
         (command(r#"{"table": "t", "filter": [["nix", "=", 1]]}"#), Code::NotFound, "column \"nix\" does not exist"),
     ] {
@@ -525,6 +655,21 @@ async fn a_role_reads_what_it_may() {
         let flights: Vec<_> = client.list_flights(vec![]).await.unwrap().try_collect().await.unwrap();
         assert_eq!(flights.len(), 1);
     }
+    // In a held snapshot, both the privileges then and those now count.
+    let held = hold(&mut client).await;
+    let scan = |table: &str, column: &str| {
+        let lease = held.lease;
+        command(&format!(r#"{{"table": "{table}", "columns": ["{column}"], "snapshot": {{"lease": {lease}}}}}"#))
+    };
+    let info = client.get_flight_info(scan("open", "n")).await.unwrap();
+    execute(&db, "GRANT SELECT ON closed TO reader; REVOKE SELECT ON open FROM reader").await;
+    for (table, column) in [("open", "n"), ("closed", "n")] {
+        let error = client.get_flight_info(scan(table, column)).await.unwrap_err();
+        assert_eq!(status(error).code(), Code::PermissionDenied, "{table}");
+    }
+    let error = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.map(|_| ()).unwrap_err();
+    assert_eq!(status(error).code(), Code::PermissionDenied);
+    client.get_flight_info(FlightDescriptor::new_path(vec!["closed".into()])).await.unwrap();
     // Once there is a password, no client is admitted without a credential.
     execute(&db, "ALTER ROLE reader PASSWORD 'secret'").await;
     let error = client.get_flight_info(FlightDescriptor::new_path(vec!["open".into()])).await.unwrap_err();

@@ -5,6 +5,7 @@ use super::{
     Access, DefaultGrant, Grant, Membership, Object, ObjectKind, PasswordVerifier, Privilege, Privileges, Role, RoleId,
     Security,
 };
+use crate::catalog::Catalog;
 use crate::error::{EngineError, Result, exists};
 use crate::transaction::Transaction;
 use std::sync::Arc;
@@ -122,6 +123,12 @@ impl Transaction {
     /// The privileges of a role, in this transaction and now.
     pub fn access(&self, role: RoleId) -> Access {
         Access::new(role, self.catalog.clone(), self.present_security())
+    }
+
+    /// The privileges of a role in an earlier version of the catalog, and now.
+    pub fn access_at(&self, role: RoleId, catalog: Arc<Catalog>) -> Access {
+        let now = self.present_security().unwrap_or_else(|| self.catalog.security.clone());
+        Access::new(role, catalog, Some(now))
     }
 
     /// The privileges of the transaction's own role.

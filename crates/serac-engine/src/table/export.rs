@@ -5,6 +5,7 @@ use crate::error::{EngineError, Result};
 use crate::security::{Access, Privilege};
 use crate::table::Table;
 use crate::table::column_filter::{BoundFilter, ColumnFilter};
+use crate::table::statistics::TableStatistics;
 use crate::transaction::Transaction;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader, StringViewArray};
@@ -75,6 +76,8 @@ pub struct ArrowScan {
     columns: Vec<ScanColumn>,
     filter: Vec<BoundFilter>,
     blocks: Range<u32>,
+    /// The rows that may still be read; `None` for all.
+    limit: Option<usize>,
 }
 
 impl Transaction {
@@ -85,30 +88,7 @@ impl Transaction {
     /// [`EngineError::InvalidDefinition`] if a column is not there, or a condition does not fit its
     /// column.
     pub fn scan_arrow(&self, table: &Arc<Table>, columns: &[usize], filter: &[ColumnFilter]) -> Result<ArrowScan> {
-        let all = &table.definition.columns;
-        if let Some(column) = columns.iter().find(|&&column| column >= all.len()) {
-            let message = format!("relation \"{}\" has no column {column}", table.name());
-            return Err(EngineError::InvalidDefinition(message));
-        }
-        let stored = &table.data.schema().columns;
-        let field = |&c: &usize| {
-            let data_type =
-                VarlenForm::View.data_type(stored[c].column_type).unwrap_or_else(|| stored[c].column_type.arrow());
-            let field = marked(Field::new(&all[c].name, data_type, all[c].nullable));
-            match all[c].sql_type.told() {
-                Some((oid, modifier)) => with_type(field, oid, modifier),
-                None => field,
-            }
-        };
-        Ok(ArrowScan {
-            table: table.clone(),
-            snapshot: self.snapshot().clone(),
-            schema: Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>())),
-            columns: columns.iter().map(|&c| ScanColumn::arrow(ColumnId(c as u16))).collect(),
-            filter: filter.iter().map(|filter| BoundFilter::new(table, filter)).collect::<Result<_>>()?,
-            // Every row that the snapshot sees lies in a block that there is already.
-            blocks: 0..table.data.block_count(),
-        })
+        ArrowScan::new(self.snapshot(), table, columns, filter)
     }
 }
 
@@ -155,6 +135,40 @@ fn external(error: serac_storage::StorageError) -> ArrowError {
 }
 
 impl ArrowScan {
+    /// Reads `columns` (positions in the table's definition) of all rows that the snapshot sees and
+    /// that fulfil every condition of `filter`. The table is of the snapshot's catalog.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidDefinition`] if a column is not there, or a condition does not fit its
+    /// column.
+    pub fn new(snapshot: &Snapshot, table: &Arc<Table>, columns: &[usize], filter: &[ColumnFilter]) -> Result<Self> {
+        let all = &table.definition.columns;
+        if let Some(column) = columns.iter().find(|&&column| column >= all.len()) {
+            let message = format!("relation \"{}\" has no column {column}", table.name());
+            return Err(EngineError::InvalidDefinition(message));
+        }
+        let stored = &table.data.schema().columns;
+        let field = |&c: &usize| {
+            let data_type =
+                VarlenForm::View.data_type(stored[c].column_type).unwrap_or_else(|| stored[c].column_type.arrow());
+            let field = marked(Field::new(&all[c].name, data_type, all[c].nullable));
+            match all[c].sql_type.told() {
+                Some((oid, modifier)) => with_type(field, oid, modifier),
+                None => field,
+            }
+        };
+        Ok(Self {
+            table: table.clone(),
+            snapshot: snapshot.clone(),
+            schema: Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>())),
+            columns: columns.iter().map(|&c| ScanColumn::arrow(ColumnId(c as u16))).collect(),
+            filter: filter.iter().map(|filter| BoundFilter::new(table, filter)).collect::<Result<_>>()?,
+            // Every row that the snapshot sees lies in a block that there is already.
+            blocks: 0..table.data.block_count(),
+            limit: None,
+        })
+    }
+
     /// The same rows, with columns in the forms that `form_of` gives by position and type.
     fn reform(mut self, form_of: impl Fn(usize, ColumnType) -> Option<(ColumnForm, DataType)>) -> Self {
         let stored = &self.table.data.schema().columns;
@@ -262,19 +276,49 @@ impl ArrowScan {
         self
     }
 
+    /// The first `limit` of the unread rows, in the order of their row ids.
+    #[must_use]
+    pub fn first(self, limit: usize) -> Self {
+        Self { limit: Some(limit), ..self }
+    }
+
+    /// Estimates of the table, for planning.
+    pub fn statistics(&self) -> Arc<TableStatistics> {
+        self.table.statistics(&self.snapshot)
+    }
+
+    /// The position in the table's definition of each column that is read.
+    pub fn positions(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().map(|column| column.id.0 as usize)
+    }
+
+    /// The rows of blocks, whatever the conditions say: an estimate while writers are active.
+    pub fn rows_in(&self, blocks: Range<u32>) -> u64 {
+        let rows = |no| self.table.data.block(BlockNo(no)).map_or(0, |block| u64::from(block.rows()));
+        blocks.map(rows).sum()
+    }
+
     /// The blocks that are still to be read.
     pub fn blocks(&self) -> Range<u32> {
         self.blocks.clone()
     }
 
     /// Reads the next block; `None` after the last, and no batch if none of the block's rows
-    /// qualify. [`Iterator::next`] repeats it.
+    /// qualify. [`Iterator::next`] repeats it. A snapshot gives the rows of a block in the order of
+    /// their slots, every time in the same one: a row keeps its slot while a snapshot sees it.
     ///
     /// # Errors
     /// Arrow's error.
     pub fn next_block(&mut self) -> Option<std::result::Result<Option<RecordBatch>, ArrowError>> {
+        if self.limit == Some(0) {
+            return None;
+        }
         let no = self.blocks.next()?;
-        Some(self.read(BlockNo(no)))
+        let batch = self.read(BlockNo(no));
+        if let (Some(limit), Ok(Some(batch))) = (&mut self.limit, &batch) {
+            *limit -= batch.num_rows();
+        }
+        Some(batch)
     }
 
     fn read(&self, no: BlockNo) -> std::result::Result<Option<RecordBatch>, ArrowError> {
@@ -288,6 +332,9 @@ impl ArrowScan {
             if selection.is_empty() {
                 return Ok(None);
             }
+        }
+        if let Some(limit) = self.limit {
+            selection = selection.first(limit);
         }
         let arrays = reader.columns(&self.columns, &selection).map_err(external)?;
         let stored = &self.table.data.schema().columns;

@@ -3,15 +3,37 @@
 
 use super::FlightOptions;
 use parking_lot::Mutex;
-use serac_engine::ArrowScan;
+use serac_engine::{ArrowScan, Catalog, Transaction};
+use serac_storage::Snapshot;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use tonic::Status;
 
+/// A snapshot that is held, with its catalog.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) snapshot: Snapshot,
+    pub(super) catalog: Arc<Catalog>,
+    /// The scan that tickets of the lease read, if the snapshot is held for one.
+    scan: Option<ArrowScan>,
+}
+
+impl Held {
+    /// The snapshot of a transaction, for any scans.
+    pub(super) fn of(txn: &Transaction) -> Self {
+        Self { snapshot: txn.snapshot().clone(), catalog: txn.catalog().clone(), scan: None }
+    }
+
+    /// The snapshot of a transaction, for a scan.
+    pub(super) fn with_scan(txn: &Transaction, scan: ArrowScan) -> Self {
+        Self { scan: Some(scan), ..Self::of(txn) }
+    }
+}
+
 #[derive(Debug)]
 struct Lease {
-    scan: ArrowScan,
+    held: Held,
     until: Instant,
 }
 
@@ -42,8 +64,8 @@ impl Leases {
         ))
     }
 
-    /// Holds a scan; gives its number and the time until which it is held.
-    pub(super) fn hold(&self, scan: ArrowScan) -> Result<(u64, SystemTime), Status> {
+    /// Holds a snapshot; gives its number and the time until which it is held.
+    pub(super) fn hold(&self, held: Held) -> Result<(u64, SystemTime), Status> {
         let mut leases = self.leases.lock();
         let now = Instant::now();
         leases.retain(|_, lease| lease.until > now);
@@ -57,15 +79,21 @@ impl Leases {
         // one.
         let id =
             std::iter::repeat_with(rand::random).find(|id| !leases.contains_key(id)).expect("there are enough numbers");
-        leases.insert(id, Lease { scan, until: now + self.options.lease });
+        leases.insert(id, Lease { held, until: now + self.options.lease });
         Ok((id, SystemTime::now() + self.options.lease))
+    }
+
+    /// The snapshot of a lease, and the time until which it is held.
+    pub(super) fn held(&self, id: u64) -> Result<(Held, SystemTime), Status> {
+        let (leases, now) = (self.leases.lock(), Instant::now());
+        let lease = leases.get(&id).filter(|lease| lease.until > now).ok_or_else(|| self.expired())?;
+        Ok((lease.held.clone(), SystemTime::now() + (lease.until - now)))
     }
 
     /// The scan of a lease.
     pub(super) fn scan(&self, id: u64) -> Result<ArrowScan, Status> {
-        let leases = self.leases.lock();
-        let lease = leases.get(&id).filter(|lease| lease.until > Instant::now());
-        lease.map(|lease| lease.scan.clone()).ok_or_else(|| self.expired())
+        let no_scan = || Status::invalid_argument("the ticket names a snapshot, but no table");
+        self.held(id)?.0.scan.ok_or_else(no_scan)
     }
 
     /// Holds the snapshot from now on as long as at first.

@@ -8,10 +8,9 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | `request` | the request of a client |
+//! | `request` | the request of a client ([`serac_client::flight`]), as a scan |
 //! | `remote_memory` | one-sided access (RDMA) |
 //! | `lease` | snapshots held for tickets |
-//! | `ticket` | the content of an endpoint's ticket |
 //! | `message` | record batches as gRPC messages |
 //! | `stream` | the answer to a DoGet |
 //! | `service` | the other calls |
@@ -31,12 +30,11 @@ mod request;
 mod server;
 mod service;
 mod stream;
-mod ticket;
 mod token;
 
 pub use crate::body::exact;
 pub use extension::{Batches, Caller, Extension, Form};
-pub use request::{Condition, Decimals, ScanRequest, SnapshotUse, Strings};
+pub use serac_client::flight::{Condition, Decimals, ScanRequest, SnapshotUse, Strings};
 pub use server::FlightServer;
 pub use token::Token;
 

@@ -5,8 +5,7 @@
 //! when privileges have changed, because the client's reads are not checked.
 
 use super::extension::Caller;
-use super::service::Flights;
-use super::ticket::{Ticket, What};
+use super::service::{Flights, ticket_of};
 use crate::body::{Body, Pieces, header, with_own_words, words_of};
 use crate::rdma::sessions::{Grant, Local, Owner, Session, SessionError, Sessions};
 use crate::rdma::transport::{Memory, Place, Region, Transfer, TransportError};
@@ -22,6 +21,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use prost::Message;
+use serac_client::flight::{Ticket, What};
 use serac_engine::ArrowScan;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -539,7 +539,7 @@ impl Flights {
         work: impl FnOnce(&Work, Option<&Session<Caller>>) -> Result<(), End> + Send + 'static,
     ) -> Result<Results, Status> {
         let session = scan.session.map(|session| remote.sessions.session(session, caller)).transpose()?;
-        let What::Lease(snapshot) = Ticket::from_bytes(&scan.ticket)?.what else {
+        let What::Lease(snapshot) = ticket_of(&scan.ticket)?.what else {
             return Err(Status::invalid_argument("one-sided access needs a ticket of a held snapshot"));
         };
         let permit = self.stream_permit()?;

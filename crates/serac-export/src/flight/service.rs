@@ -2,12 +2,11 @@
 
 use super::door::Door;
 use super::extension::{Caller, Extension};
-use super::lease::Leases;
+use super::lease::{Held, Leases};
 use super::message::Messages;
 use super::remote_memory::{self, Remote, RemoteSessions};
-use super::request::{ScanRequest, SnapshotUse};
+use super::request;
 use super::stream::{BatchStream, BlockStream, Body};
-use super::ticket::{Ticket, What};
 use super::{FlightOptions, status_of};
 use crate::lookup;
 use crate::rdma::RdmaOptions;
@@ -24,8 +23,12 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use hyper::body::Incoming;
 use prost::Message;
+use serac_client::flight::{
+    EndpointEstimates, FlightEstimates, HOLD, HeldSnapshot, ScanRequest, SnapshotUse, Ticket, What,
+};
 use serac_engine::security::{Access, RoleId};
 use serac_engine::{ArrowScan, Database, Transaction};
+use serde::Serialize;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -58,6 +61,20 @@ async fn begin_durable(database: &Database) -> Result<Transaction, Status> {
 fn timestamp(time: SystemTime) -> prost_types::Timestamp {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     prost_types::Timestamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() as i32 }
+}
+
+/// The ticket in bytes of a client.
+///
+/// # Errors
+/// INVALID_ARGUMENT, if they are no ticket.
+pub(super) fn ticket_of(bytes: &[u8]) -> Result<Ticket, Status> {
+    let unreadable = |error| Status::invalid_argument(format!("this is no ticket of this server: {error}"));
+    Ticket::from_bytes(bytes).map_err(unreadable)
+}
+
+/// Metadata of a flight or an endpoint.
+fn metadata(estimates: &impl Serialize) -> bytes::Bytes {
+    serde_json::to_vec(estimates).expect("estimates are plain data").into()
 }
 
 impl Flights {
@@ -105,16 +122,20 @@ impl Flights {
         })
     }
 
+    /// The role as which the caller reads.
+    fn role(&self, caller: &Caller, txn: &Transaction) -> Result<RoleId, Status> {
+        if let Some(extension) = &self.extension {
+            return extension.role(caller, txn.catalog());
+        }
+        match &self.options.role {
+            Some(name) => Ok(txn.catalog().security.role_named(name).map_err(|error| status_of(&error))?.id),
+            None => Ok(RoleId::BOOTSTRAP),
+        }
+    }
+
     /// The privileges of the caller.
     pub(super) fn access(&self, caller: &Caller, txn: &Transaction) -> Result<Access, Status> {
-        if let Some(extension) = &self.extension {
-            return Ok(txn.access(extension.role(caller, txn.catalog())?));
-        }
-        let role = match &self.options.role {
-            Some(name) => txn.catalog().security.role_named(name).map_err(|error| status_of(&error))?.id,
-            None => RoleId::BOOTSTRAP,
-        };
-        Ok(txn.access(role))
+        Ok(txn.access(self.role(caller, txn)?))
     }
 
     /// Refuses a scan of columns that callers may not read.
@@ -124,8 +145,18 @@ impl Flights {
 
     /// The scan that a request asks for, if callers may read all of it.
     fn scan_in(&self, caller: &Caller, txn: &Transaction, request: &ScanRequest) -> Result<ArrowScan, Status> {
-        let scan = request.scan(txn)?;
+        let scan = request::scan(request, txn.snapshot(), txn.catalog())?;
         self.check(caller, txn, &scan)?;
+        Ok(scan)
+    }
+
+    /// The scan that a request asks for in a held snapshot, if callers may read all of it, then and
+    /// now.
+    fn scan_held(&self, caller: &Caller, held: &Held, request: &ScanRequest) -> Result<ArrowScan, Status> {
+        let scan = request::scan(request, &held.snapshot, &held.catalog)?;
+        let txn = self.database.begin();
+        let access = txn.access_at(self.role(caller, &txn)?, held.catalog.clone());
+        scan.check_access(&access).map_err(|error| status_of(&error))?;
         Ok(scan)
     }
 
@@ -149,41 +180,77 @@ impl Flights {
         (0..endpoints).map(|i| bound(i)..bound(i + 1)).collect()
     }
 
-    fn info(&self, request: &ScanRequest, scan: ArrowScan, held: bool) -> Result<FlightInfo, Status> {
+    /// The flight of a scan, whose tickets have `what` and are good up to `until`.
+    fn info(
+        &self,
+        request: &ScanRequest,
+        scan: &ArrowScan,
+        what: &What,
+        until: Option<SystemTime>,
+    ) -> Result<FlightInfo, Status> {
+        let mut ranges = self.ranges(scan, request.endpoints);
         let mut info = FlightInfo::new()
             .try_with_schema(&scan.schema())
             .map_err(|error| Status::internal(error.to_string()))?
             .with_total_records(-1)
             .with_total_bytes(-1);
-        let mut ranges = self.ranges(&scan, request.endpoints);
-        let (what, until) = if held {
-            let (id, until) = self.leases.hold(scan)?;
-            (What::Lease(id), Some(timestamp(until)))
-        } else {
+        if what.lease().is_none() {
             // Rows inserted later lie in later blocks.
             ranges.last_mut().expect("there is one at least").end = u32::MAX;
-            (What::Request(request.clone()), None)
-        };
+        }
         for blocks in ranges {
+            let rows = scan.rows_in(blocks.start..blocks.end.min(scan.blocks().end));
             let ticket = Ticket { what: what.clone(), blocks: Some(blocks) };
-            let mut endpoint = FlightEndpoint::new().with_ticket(arrow_flight::Ticket::new(ticket.to_bytes()));
-            endpoint.expiration_time = until;
+            let mut endpoint = FlightEndpoint::new()
+                .with_ticket(arrow_flight::Ticket::new(ticket.to_bytes()))
+                .with_app_metadata(metadata(&EndpointEstimates { rows }));
+            endpoint.expiration_time = until.map(timestamp);
             info = info.with_endpoint(endpoint);
         }
         Ok(info)
     }
 
+    /// The flight that a request asks for. Unless it names a snapshot, or wants the latest state,
+    /// a snapshot is held for it.
+    async fn flight(&self, caller: &Caller, request: &ScanRequest) -> Result<FlightInfo, Status> {
+        let (scan, what, until) = match request.snapshot {
+            SnapshotUse::Held => {
+                let txn = begin_durable(&self.database).await?;
+                let scan = self.scan_in(caller, &txn, request)?;
+                let (id, until) = self.leases.hold(Held::with_scan(&txn, scan.clone()))?;
+                (scan, What::Lease(id), Some(until))
+            }
+            SnapshotUse::Latest => {
+                let scan = self.scan_in(caller, &self.database.begin(), request)?;
+                (scan, What::Request(request.clone()), None)
+            }
+            SnapshotUse::Lease(id) => {
+                let (held, until) = self.leases.held(id)?;
+                (self.scan_held(caller, &held, request)?, What::Request(request.clone()), Some(until))
+            }
+        };
+        let known = scan.statistics();
+        let distinct = scan.positions().map(|column| known.distinct.get(column).copied().flatten()).collect();
+        let estimates = FlightEstimates { rows: scan.rows_in(scan.blocks()), distinct };
+        Ok(self.info(request, &scan, &what, until)?.with_app_metadata(metadata(&estimates)))
+    }
+
     /// The scan of a ticket. The caller's present privileges count, not those when the ticket was
     /// given.
     pub(super) async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
-        let ticket = Ticket::from_bytes(ticket)?;
+        let ticket = ticket_of(ticket)?;
         let scan = match ticket.what {
             What::Lease(id) => {
                 let scan = self.leases.scan(id)?;
                 self.check(caller, &self.database.begin(), &scan)?;
                 scan
             }
-            What::Request(request) => self.scan_in(caller, &begin_durable(&self.database).await?, &request)?,
+            What::Request(request) => match request.snapshot {
+                SnapshotUse::Lease(id) => self.scan_held(caller, &self.leases.held(id)?.0, &request)?,
+                SnapshotUse::Held | SnapshotUse::Latest => {
+                    self.scan_in(caller, &begin_durable(&self.database).await?, &request)?
+                }
+            },
         };
         Ok(match ticket.blocks {
             Some(blocks) => scan.within(blocks),
@@ -287,12 +354,12 @@ impl FlightService for Flights {
             let request =
                 ScanRequest { snapshot: SnapshotUse::Latest, ..ScanRequest::new(&definition.schema, &definition.name) };
             let path = vec![definition.schema.clone(), definition.name.clone()];
-            let scan = request.scan(&txn)?;
+            let scan = request::scan(&request, txn.snapshot(), txn.catalog())?;
             // A table that the caller may not read is not listed.
             if self.check(&caller, &txn, &scan).is_err() {
                 continue;
             }
-            let info = self.info(&request, scan, false)?;
+            let info = self.info(&request, &scan, &What::Request(request.clone()), None)?;
             flights.push(Ok(info.with_descriptor(FlightDescriptor::new_path(path))));
         }
         Ok(Response::new(futures::stream::iter(flights).boxed()))
@@ -304,10 +371,7 @@ impl FlightService for Flights {
         if let Some(extension) = self.extension_for(&descriptor.cmd) {
             return extension.flight_info(&caller, descriptor).await.map(Response::new);
         }
-        let request = ScanRequest::from_descriptor(&descriptor)?;
-        let held = request.snapshot == SnapshotUse::Held;
-        let txn = if held { begin_durable(&self.database).await? } else { self.database.begin() };
-        let info = self.info(&request, self.scan_in(&caller, &txn, &request)?, held)?;
+        let info = self.flight(&caller, &request::from_descriptor(&descriptor)?).await?;
         Ok(Response::new(info.with_descriptor(descriptor)))
     }
 
@@ -316,8 +380,13 @@ impl FlightService for Flights {
         let schema = match self.extension_for(&descriptor.cmd) {
             Some(extension) => extension.schema(&caller, &descriptor.cmd).await?,
             None => {
-                let request = ScanRequest::from_descriptor(descriptor)?;
-                self.scan_in(&caller, &self.database.begin(), &request)?.schema()
+                let request = request::from_descriptor(descriptor)?;
+                match request.snapshot {
+                    SnapshotUse::Lease(id) => self.scan_held(&caller, &self.leases.held(id)?.0, &request)?.schema(),
+                    SnapshotUse::Held | SnapshotUse::Latest => {
+                        self.scan_in(&caller, &self.database.begin(), &request)?.schema()
+                    }
+                }
             }
         };
         let result = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into();
@@ -339,12 +408,13 @@ impl FlightService for Flights {
         let lease_of = |endpoint: &FlightEndpoint| {
             let ticket =
                 endpoint.ticket.as_ref().ok_or_else(|| Status::invalid_argument("the endpoint has no ticket"))?;
-            Ok::<_, Status>(match Ticket::from_bytes(&ticket.ticket)?.what {
-                What::Lease(id) => Some(id),
-                What::Request(_) => None,
-            })
+            Ok::<_, Status>(ticket_of(&ticket.ticket)?.what.lease())
         };
         let body = match action.r#type.as_str() {
+            HOLD => {
+                let (lease, _) = self.leases.hold(Held::of(&begin_durable(&self.database).await?))?;
+                metadata(&HeldSnapshot { lease, seconds: self.options.lease.as_secs_f64() }).into()
+            }
             RENEW => {
                 let request = RenewFlightEndpointRequest::decode(action.body).map_err(unreadable)?;
                 let mut endpoint = request.endpoint.ok_or_else(|| Status::invalid_argument("there is no endpoint"))?;
@@ -377,6 +447,7 @@ impl FlightService for Flights {
             |name: &str, description: &str| Ok(ActionType { r#type: name.into(), description: description.into() });
         let actions = [
             action(CANCEL, "cancels a flight's statement, or gives up the snapshot that is held for it"),
+            action(HOLD, "holds a snapshot of all tables"),
             action(RENEW, "holds the snapshot of an endpoint for longer"),
         ];
         let more = self.extension.iter().flat_map(|extension| extension.actions()).map(Ok);

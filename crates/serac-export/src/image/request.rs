@@ -23,7 +23,7 @@ pub struct ImageScan {
 /// An error when the table or a column does not exist, or the role may not read one.
 pub fn scans(txn: &Transaction, access: &Access, request: &SnapshotRequest) -> Result<Vec<ImageScan>, ImageError> {
     let scan = |wanted: &serac_client::image::TableRequest| {
-        let found = lookup::table_and_columns(txn, &wanted.schema, &wanted.table, wanted.columns.as_deref())?;
+        let found = lookup::table_and_columns(txn.catalog(), &wanted.schema, &wanted.table, wanted.columns.as_deref())?;
         let (table, columns) = found;
         let scan = txn.scan_arrow(&table, &columns, &[])?;
         scan.check_access(access)?;

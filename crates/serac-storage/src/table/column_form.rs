@@ -54,6 +54,18 @@ impl Selection {
         self.len() == 0
     }
 
+    /// The first `count` slots of the selection, or all if there are fewer.
+    #[must_use]
+    pub fn first(self, count: usize) -> Self {
+        match self {
+            Self::All(n) => Self::All(n.min(u32::try_from(count).unwrap_or(u32::MAX))),
+            Self::Positions(mut slots) => {
+                slots.truncate(count);
+                Self::Positions(slots)
+            }
+        }
+    }
+
     /// The selected slots at `positions` of the selection.
     pub fn narrow(&self, positions: &[u32]) -> Self {
         Self::Positions(match self {

@@ -1,0 +1,193 @@
+//! What a client of a Flight server says beyond Flight: which rows of a table it wants, and in
+//! which snapshot. All of it is JSON.
+//!
+//! A client that reads several tables in one snapshot asks for it by the action [`HOLD`], and names
+//! it in its requests ([`SnapshotUse::Lease`]). A [`Ticket`] of such a request is plain data: its
+//! holder may add columns, conditions and a limit before it is shown.
+
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// The action that has the server hold a snapshot of all tables. Its body is empty, and its result
+/// is a [`HeldSnapshot`]. A ticket that names the lease renews or ends it by Flight's own actions.
+pub const HOLD: &str = "HoldSnapshot";
+
+/// The most constants of an `in`.
+pub const MOST_IN_LIST: usize = 10_000;
+
+/// A request, as the JSON of a command descriptor:
+/// `{"table": "lineitem", "columns": ["l_orderkey"], "filter": [["l_quantity", "<", 5]]}`.
+///
+/// A path descriptor says the same in short: `[table]`, `[schema, table]`, or
+/// `[schema, table, "column,column"]`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScanRequest {
+    /// Schema.
+    #[serde(default = "default_schema")]
+    pub schema: String,
+    /// Table.
+    pub table: String,
+    /// Columns by name, in the wanted order; by default all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<String>>,
+    /// Conditions, all of which a row must fulfil.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter: Vec<Condition>,
+    /// The form of short decimals.
+    #[serde(default)]
+    pub decimals: Decimals,
+    /// The form of texts and binary values.
+    #[serde(default)]
+    pub strings: Strings,
+    /// The wanted columns whose texts or binary values are sent as dictionaries, for any value of
+    /// `strings`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dictionaries: Vec<String>,
+    /// The snapshot that the tickets read.
+    #[serde(default)]
+    pub snapshot: SnapshotUse,
+    /// The number of endpoints; by default by the size of the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoints: Option<u32>,
+    /// The most rows of each endpoint; by default all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+}
+
+fn default_schema() -> String {
+    "public".into()
+}
+
+/// `[column, operator, constant]`; the operator is one of = <> < <= > >=, the constant is cast to
+/// the column's type. With the operator `in` it is a list of at most [`MOST_IN_LIST`] constants.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Condition(pub String, pub String, pub serde_json::Value);
+
+/// The form of decimals of up to 18 digits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decimals {
+    /// 128 bits: every client knows them.
+    #[default]
+    Decimal128,
+    /// 64 bits, as they are stored.
+    Decimal64,
+}
+
+/// The form of texts and binary values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Strings {
+    /// Views, as they are stored.
+    #[default]
+    View,
+    /// Offsets: for clients that do not know views, and of tables that freeze so.
+    Utf8,
+    /// Dictionaries of 16-bit codes, each batch with its own.
+    Dictionary,
+}
+
+/// The snapshot that the tickets of a GetFlightInfo read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SnapshotUse {
+    /// All the same snapshot, which the server holds for a time.
+    #[default]
+    Held,
+    /// The state when the stream begins. No snapshot is held, and two endpoints may see different
+    /// states.
+    Latest,
+    /// The snapshot that the server holds already under this number.
+    Lease(u64),
+}
+
+impl ScanRequest {
+    /// All of a table.
+    pub fn new(schema: impl Into<String>, table: impl Into<String>) -> Self {
+        Self {
+            schema: schema.into(),
+            table: table.into(),
+            columns: None,
+            filter: Vec::new(),
+            decimals: Decimals::default(),
+            strings: Strings::default(),
+            dictionaries: Vec::new(),
+            snapshot: SnapshotUse::default(),
+            endpoints: None,
+            limit: None,
+        }
+    }
+}
+
+/// The content of an endpoint's ticket.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ticket {
+    /// What is read.
+    #[serde(flatten)]
+    pub what: What,
+    /// The blocks of the endpoint; by default all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<Range<u32>>,
+}
+
+/// What a ticket reads.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    /// A snapshot that the server holds, and the scan of it that a GetFlightInfo has asked for.
+    Lease(u64),
+    /// A scan of a snapshot that the server holds, or of the state when the stream begins.
+    Request(ScanRequest),
+}
+
+impl What {
+    /// The number of the snapshot that the server holds for the ticket.
+    pub fn lease(&self) -> Option<u64> {
+        match self {
+            Self::Lease(id) | Self::Request(ScanRequest { snapshot: SnapshotUse::Lease(id), .. }) => Some(*id),
+            Self::Request(_) => None,
+        }
+    }
+}
+
+impl Ticket {
+    /// Reads a ticket.
+    ///
+    /// # Errors
+    /// When the bytes are no ticket.
+    pub fn from_bytes(bytes: &[u8]) -> serde_json::Result<Self> {
+        serde_json::from_slice(bytes)
+    }
+
+    /// The ticket as it is sent.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a ticket is plain data")
+    }
+}
+
+/// The result of the action [`HOLD`].
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct HeldSnapshot {
+    /// Its number in requests and tickets.
+    pub lease: u64,
+    /// How long it is held, in seconds, from now on and from each renewal on.
+    pub seconds: f64,
+}
+
+/// Estimates of a table, as the metadata (`app_metadata`) of a flight.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FlightEstimates {
+    /// Rows of the table, without regard to conditions.
+    pub rows: u64,
+    /// Per column that was asked for, its different values; null where that is not known.
+    pub distinct: Vec<Option<u64>>,
+}
+
+/// Estimates of an endpoint, as its metadata (`app_metadata`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct EndpointEstimates {
+    /// Rows of its blocks, without regard to conditions.
+    pub rows: u64,
+}
