@@ -90,6 +90,17 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "#include \"seracdb.h\"",
         Way::Not("it is a part of a program; scripts/c runs whole ones"),
     ),
+    ("docs/book/src/guides/cluster.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
+    (
+        "docs/book/src/guides/cluster.md",
+        "use datafusion::functions_aggregate::expr_fn::sum;",
+        Way::Not("it is an example of serac-remote, whose documentation tests compile it"),
+    ),
+    (
+        "docs/book/src/guides/cluster.md",
+        "use serac_remote::{Remote, RemoteCodec, RemoteOptions};",
+        Way::Not("it is an example of serac-remote, whose documentation tests compile it"),
+    ),
     ("docs/book/src/guides/durability.md", "import pyarrow as pa", Way::PythonInFolder),
     ("docs/book/src/guides/embed.md", "use seracdb::{Session, StatementResult};", Way::Doctest),
     ("docs/book/src/guides/embed.md", "use seracdb::{Rows, Session, SqlError, Value};", Way::Doctest),

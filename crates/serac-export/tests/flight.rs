@@ -155,11 +155,20 @@ async fn columns_and_filters_are_those_of_the_request() {
         (r#"["id", "in", []], ["id", "in", [null]]"#, "false"),
         (r#"["id", "in", [7]]"#, "id = 7"),
         (r#"["s", "in", [-28999, 3]], ["b", "in", [false, null]]"#, "s IN (-28999, 3) AND NOT b"),
-        (r#"["x", "in", ["a text that is long, of row 17001 ü", "none"]]"#, "x IN ('a text that is long, of row 17001 ü', 'none')"),
+        (
+            r#"["x", "in", ["a text that is long, of row 17001 ü", "none"]]"#,
+            "x IN ('a text that is long, of row 17001 ü', 'none')",
+        ),
         (r#"["n", "in", ["-4998.999", 1, "4.5"]]"#, "n IN (-4998.999, 1, 4.5)"),
         (r#"["dt", "in", ["2010-01-01", "2010-01-02"]]"#, "dt IN ('2010-01-01', '2010-01-02')"),
-        (r#"["tz", "in", ["1970-01-01T00:10:00Z", "1970-01-01T00:00:01Z"]]"#, "tz IN ('1970-01-01T00:10:00Z', '1970-01-01T00:00:01Z')"),
-        (r#"["d", "in", [8000.25, 1, 2.5]], ["big", "in", [400000000000000, 0]]"#, "d IN (8000.25, 1, 2.5) AND big IN (400000000000000, 0)"),
+        (
+            r#"["tz", "in", ["1970-01-01T00:10:00Z", "1970-01-01T00:00:01Z"]]"#,
+            "tz IN ('1970-01-01T00:10:00Z', '1970-01-01T00:00:01Z')",
+        ),
+        (
+            r#"["d", "in", [8000.25, 1, 2.5]], ["big", "in", [400000000000000, 0]]"#,
+            "d IN (8000.25, 1, 2.5) AND big IN (400000000000000, 0)",
+        ),
     ] {
         let request = format!(r#"{{"table": "every", "columns": ["id"], "filter": [{filter}]}}"#);
         let info = client.get_flight_info(command(&request)).await.unwrap();
@@ -363,8 +372,11 @@ async fn a_ticket_gives_its_rows_every_time_in_one_order() {
     for step in ["moved", "frozen", "changed", "frozen again"] {
         match step {
             "changed" => {
-                execute(&db, "UPDATE every SET x = 'other', i = 4 WHERE id % 7 = 0; DELETE FROM every WHERE id % 5 = 0")
-                    .await;
+                execute(
+                    &db,
+                    "UPDATE every SET x = 'other', i = 4 WHERE id % 7 = 0; DELETE FROM every WHERE id % 5 = 0",
+                )
+                .await;
                 insert(&db, "every", &every(30_000..40_000));
             }
             "moved" => {

@@ -28,8 +28,8 @@ pub struct ColumnFilter {
     pub column: usize,
     /// The comparison.
     pub comparison: Comparison,
-    /// The operand: an array of one value, of the column's Arrow type. With [`Comparison::Equal`] it
-    /// may have any number of values, one of which the column's value has to be.
+    /// The operand: an array of one value, of the column's Arrow type. With [`Comparison::Equal`]
+    /// it may have any number of values, one of which the column's value has to be.
     pub constant: ArrayRef,
 }
 
@@ -100,8 +100,10 @@ impl BoundFilter {
         }
         // NULL equals nothing: it has no part in a list.
         let constant = &match constant.nulls().filter(|nulls| nulls.null_count() > 0) {
-            Some(nulls) => take(constant, &UInt32Array::from_iter_values(nulls.valid_indices().map(|i| i as u32)), None)
-                .map_err(StorageError::from)?,
+            Some(nulls) => {
+                take(constant, &UInt32Array::from_iter_values(nulls.valid_indices().map(|i| i as u32)), None)
+                    .map_err(StorageError::from)?
+            }
             None => constant.clone(),
         };
         let mut form = ColumnForm::Arrow;

@@ -69,9 +69,8 @@ pub(super) fn scan(request: &ScanRequest, snapshot: &Snapshot, catalog: &Catalog
         let column = position(name)?;
         let at = columns.iter().position(|&c| c == column).filter(|_| is_varlen(&column));
         at.ok_or_else(|| {
-            let message = format!(
-                "column \"{name}\" is not one of the columns asked for, or not of a type with dictionaries"
-            );
+            let message =
+                format!("column \"{name}\" is not one of the columns asked for, or not of a type with dictionaries");
             Status::invalid_argument(message)
         })
     });
@@ -102,7 +101,9 @@ fn comparison_of(operator: &str) -> Result<Comparison, Status> {
         "<=" => Comparison::LessOrEqual,
         ">" => Comparison::Greater,
         ">=" => Comparison::GreaterOrEqual,
-        other => return Err(Status::invalid_argument(format!("\"{other}\" is none of the operators = <> < <= > >= in"))),
+        other => {
+            return Err(Status::invalid_argument(format!("\"{other}\" is none of the operators = <> < <= > >= in")));
+        }
     })
 }
 

@@ -1,0 +1,239 @@
+//! A table of a server as a DataFusion `TableProvider`.
+
+use crate::error::RemoteError;
+use crate::filter::{Conditions, postgresql_type};
+use crate::remote::Remote;
+use crate::scan::{Partition, RemoteScanExec, Source};
+use crate::snapshot::Snapshot;
+use arrow_flight::{FlightDescriptor, FlightEndpoint};
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::expr_rewriter::unnormalize_col;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::create_physical_expr;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::future::try_join_all;
+use serac_client::flight::{Condition, EndpointEstimates, FlightEstimates, ScanRequest, SnapshotUse, Ticket, What};
+use std::sync::Arc;
+
+/// A location that stands for the connection which is there.
+const REUSED: &str = "arrow-flight-reuse-connection";
+
+/// A part of a table: all of a server's table.
+#[derive(Clone, Debug)]
+pub(crate) struct Shard {
+    pub(crate) remote: Remote,
+    /// The snapshot in which it is read; `None` for a new one for each query.
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    pub(crate) schema: String,
+    pub(crate) table: String,
+}
+
+/// A table of a server, or of several servers that have a part of its rows each.
+///
+/// All tables of a server that one query reads are read in one snapshot, also if the query names
+/// them several times. The tables of [`Remote::table`] get a new snapshot for each query, those of
+/// [`Snapshot::table`] are read in that snapshot by all queries. Each server has snapshots of its
+/// own: the parts of a table that lie on several servers are each of one snapshot, but not of one
+/// moment.
+#[derive(Clone, Debug)]
+pub struct RemoteTable {
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) schema: SchemaRef,
+}
+
+impl Remote {
+    /// A table, of which each query reads the latest state.
+    ///
+    /// # Errors
+    /// When there is no such table, it may not be read, or the server does not answer.
+    pub async fn table(&self, schema: &str, table: &str) -> std::result::Result<RemoteTable, RemoteError> {
+        let request = ScanRequest { snapshot: SnapshotUse::Latest, ..ScanRequest::new(schema, table) };
+        let columns = self.schema_of(&request).await.map_err(|status| self.error(status))?;
+        let shard = Shard { remote: self.clone(), snapshot: None, schema: schema.into(), table: table.into() };
+        Ok(RemoteTable { shards: vec![shard], schema: columns })
+    }
+
+    async fn schema_of(&self, request: &ScanRequest) -> std::result::Result<SchemaRef, tonic::Status> {
+        let command = serde_json::to_vec(request).expect("a request is plain data");
+        let schema = self.call(&[], |mut client| {
+            let descriptor = FlightDescriptor::new_cmd(command.clone());
+            async move { client.get_schema(descriptor).await }
+        });
+        schema.await.map(Arc::new)
+    }
+}
+
+impl RemoteTable {
+    pub(crate) async fn at(
+        snapshot: Arc<Snapshot>,
+        schema: &str,
+        table: &str,
+    ) -> std::result::Result<Self, RemoteError> {
+        let remote = snapshot.remote().clone();
+        let columns = match remote.schema_of(&snapshot.request(schema, table)).await {
+            Ok(columns) => columns,
+            Err(status) => return Err(snapshot.error(status).await),
+        };
+        let shard = Shard { remote, snapshot: Some(snapshot), schema: schema.into(), table: table.into() };
+        Ok(Self { shards: vec![shard], schema: columns })
+    }
+
+    /// One table of all rows of `tables`, which have the same columns.
+    ///
+    /// # Errors
+    /// [`RemoteError::Options`] when there is no table, or the columns differ.
+    pub fn of_shards(tables: impl IntoIterator<Item = Self>) -> std::result::Result<Self, RemoteError> {
+        let mut tables = tables.into_iter();
+        let no_table = || RemoteError::Options("a table of shards has at least one".into());
+        let mut all = tables.next().ok_or_else(no_table)?;
+        for other in tables {
+            if let Some(difference) = difference(&all.schema, &other.schema) {
+                let (first, other) = (all.shards[0].place(), other.shards[0].place());
+                return Err(RemoteError::Options(format!("{first} and {other} have other columns: {difference}")));
+            }
+            all.shards.extend(other.shards);
+        }
+        Ok(all)
+    }
+
+    /// The conditions of filters, and for each filter whether they stand for it.
+    fn conditions<'e>(&self, filters: impl IntoIterator<Item = &'e Expr>) -> Result<(Conditions, Vec<bool>)> {
+        let schema = DFSchema::try_from(self.schema.clone())?;
+        let (context, props) = (PhysicalPlanningContext::default(), ExecutionProps::new());
+        let mut conditions = Conditions::new(Vec::new());
+        let add = |filter: &Expr| {
+            let physical = create_physical_expr(&unnormalize_col(filter.clone()), &schema, &props, &context);
+            // An expression that has no value without its query is none for the server.
+            physical.is_ok_and(|physical| conditions.add(&physical, &self.schema))
+        };
+        let are_added = filters.into_iter().map(add).collect();
+        Ok((conditions, are_added))
+    }
+}
+
+/// A column as messages show it.
+fn shown(field: &Field) -> String {
+    let null = if field.is_nullable() { "" } else { " NOT NULL" };
+    let of = postgresql_type(field).map(|number| format!(" (PostgreSQL's type {number})")).unwrap_or_default();
+    format!("\"{}\" {}{of}{null}", field.name(), field.data_type())
+}
+
+/// How `other` differs from `schema` in names and types, or in columns that may be NULL.
+pub(crate) fn difference(schema: &Schema, other: &Schema) -> Option<String> {
+    let (one, two) = (schema.fields(), other.fields());
+    if one.len() != two.len() {
+        return Some(format!("{} columns, not {}", two.len(), one.len()));
+    }
+    one.iter().zip(two).find_map(|(one, two)| {
+        let is_same = one.name() == two.name()
+            && one.data_type() == two.data_type()
+            && postgresql_type(one) == postgresql_type(two);
+        // NULLs in a column that has none according to the plan would be read as values.
+        let has_nulls = two.is_nullable() && !one.is_nullable();
+        (!is_same || has_nulls).then(|| format!("column {} instead of {}", shown(two), shown(one)))
+    })
+}
+
+impl Shard {
+    /// The table's name with that of its server.
+    pub(crate) fn place(&self) -> String {
+        format!("table \"{}\".\"{}\" of server \"{}\"", self.schema, self.table, self.remote.name())
+    }
+
+    /// The source, its partitions and its estimates.
+    async fn plan(
+        &self,
+        session: &dyn Session,
+        columns: &Schema,
+        filter: &[Condition],
+        endpoints: u32,
+    ) -> std::result::Result<(Source, Vec<Partition>, FlightEstimates), RemoteError> {
+        let snapshot = match &self.snapshot {
+            Some(snapshot) => snapshot.clone(),
+            None => self.remote.snapshot_of_query(session).await?,
+        };
+        let request = ScanRequest {
+            columns: Some(columns.fields().iter().map(|field| field.name().clone()).collect()),
+            filter: filter.to_vec(),
+            endpoints: Some(endpoints),
+            ..snapshot.request(&self.schema, &self.table)
+        };
+        let info = snapshot.flight(&request).await?;
+        let schema = info.clone().try_decode_schema().map_err(|error| self.remote.unreadable(error))?;
+        if let Some(detail) = difference(columns, &schema) {
+            return Err(RemoteError::Changed { table: self.table.clone(), detail });
+        }
+        let partitions = info.endpoint.iter().map(|endpoint| self.partition(endpoint));
+        let partitions = partitions.collect::<std::result::Result<Vec<_>, _>>()?;
+        let estimates = serde_json::from_slice(&info.app_metadata).unwrap_or_default();
+        Ok((Source { snapshot, schema: self.schema.clone(), table: self.table.clone() }, partitions, estimates))
+    }
+
+    fn partition(&self, endpoint: &FlightEndpoint) -> std::result::Result<Partition, RemoteError> {
+        let ticket = endpoint.ticket.as_ref().map_or(&[][..], |ticket| &ticket.ticket);
+        let ticket = Ticket::from_bytes(ticket).map_err(|error| self.remote.unreadable(error))?;
+        let Ticket { what: What::Request(_), blocks: Some(blocks) } = ticket else {
+            return Err(self.remote.unreadable("the ticket has no blocks of a request"));
+        };
+        let addresses = endpoint.location.iter().map(|location| location.uri.as_str());
+        let is_anywhere = addresses.clone().next().is_none() || addresses.clone().any(|at| at.starts_with(REUSED));
+        let places = if is_anywhere { Vec::new() } else { self.remote.places_of(addresses) };
+        if places.is_empty() && !is_anywhere {
+            let message = format!("{} lies at addresses that are not the server's", self.place());
+            return Err(RemoteError::Options(message));
+        }
+        let EndpointEstimates { rows } = serde_json::from_slice(&endpoint.app_metadata).unwrap_or_default();
+        Ok(Partition { source: 0, blocks, rows, places })
+    }
+}
+
+#[async_trait]
+impl TableProvider for RemoteTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let (_, are_added) = self.conditions(filters.iter().copied())?;
+        let support = |is_added| match is_added {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(are_added.into_iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => self.schema.clone(),
+        };
+        let (Conditions { all: filter, .. }, are_added) = self.conditions(filters)?;
+        if let Some(at) = are_added.iter().position(|is_added| !is_added) {
+            return plan_err!("a scan of a remote table does not evaluate {}", filters[at]);
+        }
+        let shards = self.shards.len() as u32;
+        let wanted = u32::try_from(session.config().target_partitions()).unwrap_or(u32::MAX);
+        let endpoints = |shard: &Shard| shard.remote.partitions().unwrap_or(wanted).div_ceil(shards).max(1);
+        let plans = self.shards.iter().map(|shard| shard.plan(session, &schema, &filter, endpoints(shard)));
+        let mut scan = RemoteScanExec::new(schema.clone(), filter.clone(), limit);
+        for (source, partitions, estimates) in try_join_all(plans).await? {
+            scan.add(source, partitions, &estimates);
+        }
+        Ok(Arc::new(scan))
+    }
+}
