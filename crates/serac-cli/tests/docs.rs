@@ -101,6 +101,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "use serac_remote::{Remote, RemoteCodec, RemoteOptions};",
         Way::Not("it is an example of serac-remote, whose documentation tests compile it"),
     ),
+    (
+        "docs/book/src/guides/cluster.md",
+        "use datafusion::common::Result;",
+        Way::Not("it is an example of serac-remote, whose documentation tests compile it"),
+    ),
     ("docs/book/src/guides/durability.md", "import pyarrow as pa", Way::PythonInFolder),
     ("docs/book/src/guides/embed.md", "use seracdb::{Session, StatementResult};", Way::Doctest),
     ("docs/book/src/guides/embed.md", "use seracdb::{Rows, Session, SqlError, Value};", Way::Doctest),
