@@ -402,7 +402,7 @@ async fn a_ticket_gives_its_rows_every_time_in_one_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_answered_says_why() {
     let db = database();
-    execute(&db, "CREATE TABLE t (id BIGINT, note TEXT)").await;
+    execute(&db, "CREATE TABLE t (id BIGINT, note TEXT, n NUMERIC)").await;
     let served = serve(&db, FlightOptions::default()).await;
     let mut client = served.client().await;
     let path = |names: &[&str]| FlightDescriptor::new_path(names.iter().map(|n| n.to_string()).collect());
@@ -431,6 +431,11 @@ async fn what_cannot_be_answered_says_why() {
         ),
         (command(r#"{"table": "t", "snapshot": {"lease": 5}}"#), Code::NotFound, "not held any more"),
         (command(r#"{"table": "t", "filter": [["id", "=", "x"]]}"#), Code::InvalidArgument, "column \"id\": "),
+        (
+            command(r#"{"table": "t", "filter": [["n", "<", 2.5]]}"#),
+            Code::InvalidArgument,
+            "no condition compares NUMERIC without a precision",
+        ),
         (command(r#"{"table": "t", "filter": [["nix", "=", 1]]}"#), Code::NotFound, "column \"nix\" does not exist"),
     ] {
         let error = status(client.get_flight_info(descriptor.clone()).await.unwrap_err());

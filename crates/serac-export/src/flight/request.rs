@@ -48,6 +48,10 @@ pub(super) fn scan(request: &ScanRequest, snapshot: &Snapshot, catalog: &Catalog
         .map(|Condition(name, operator, constant)| {
             let column = position(name)?;
             let column_type = table.data.schema().columns[column].column_type;
+            if column_type == ColumnType::Numeric {
+                let message = format!("column \"{name}\": no condition compares NUMERIC without a precision");
+                return Err(Status::invalid_argument(message));
+            }
             let (comparison, constants) = match (operator.as_str(), constant) {
                 ("in", serde_json::Value::Array(constants)) => (Comparison::Equal, constants.as_slice()),
                 ("in", _) => return Err(Status::invalid_argument("\"in\" takes a list of constants")),
