@@ -1,14 +1,12 @@
 //! Open databases. Connections to one folder share its database; a database in memory belongs to
 //! its connections alone.
 
-use crate::process::{OfProcess, watch_forks};
+use crate::process::{PerProcess, watch_forks};
 use parking_lot::Mutex;
 use seracdb::{Builder, Durability, SqlDatabase, SqlError};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// How a database is opened. What is not said is the default, or what the first connection said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -91,31 +89,11 @@ struct Open {
 /// folder is never opened while it is being closed.
 type Folders = HashMap<PathBuf, Open>;
 
-/// The folders that this process has open; null before the first. A child of a fork has its own:
-/// the lock of its parent's may be held by a thread that the child does not have.
-static FOLDERS: AtomicPtr<OfProcess<Mutex<Folders>>> = AtomicPtr::new(null_mut());
-
-fn folders() -> &'static Mutex<Folders> {
-    loop {
-        // Acquire: pairs with the Release below.
-        let known = FOLDERS.load(Ordering::Acquire);
-        // SAFETY: what the pointer has ever pointed to is never freed.
-        if let Some(folders) = unsafe { known.as_ref() }
-            && folders.is_ours()
-        {
-            return folders;
-        }
-        let own = Box::into_raw(Box::new(OfProcess::new(Mutex::default())));
-        // Release: pairs with the Acquire above.
-        if FOLDERS.compare_exchange(known, own, Ordering::Release, Ordering::Relaxed).is_err() {
-            // SAFETY: it was just made, and no other thread has seen it.
-            drop(unsafe { Box::from_raw(own) });
-        }
-    }
-}
+/// The folders that this process has open.
+static FOLDERS: PerProcess<Mutex<Folders>> = PerProcess::new();
 
 fn with_folders<T>(work: impl FnOnce(&mut Folders) -> T) -> T {
-    work(&mut folders().lock())
+    work(&mut FOLDERS.get().lock())
 }
 
 /// The use of a database by a connection. The last one closes it.

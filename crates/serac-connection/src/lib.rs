@@ -23,7 +23,7 @@ mod statement;
 pub use connection::{Connection, check_committed, validated};
 pub use database::{DatabaseUse, Options, close_all};
 pub use nested::{Running, SessionId};
-pub use process::OfProcess;
+pub use process::{OfProcess, PerProcess};
 pub use rows::{Failure, Next, QueryRows, RowReader};
 pub use session::{Locked, Outcome, SharedSession, begins_transaction};
 pub use statement::Statement;

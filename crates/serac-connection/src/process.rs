@@ -5,8 +5,9 @@
 use seracdb::SqlError;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
+use std::ptr::null_mut;
 use std::sync::Once;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The number of forks between the first process and this one. Relaxed: a child begins with one
 /// thread, which has counted before it runs anything else.
@@ -74,6 +75,39 @@ impl<T> Drop for OfProcess<T> {
         if self.is_ours() {
             // SAFETY: it is dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
+    }
+}
+
+/// A static value of which each process has its own: in a child of a fork, locks of its parent's may
+/// be held by threads that the child does not have.
+#[derive(Debug)]
+pub struct PerProcess<T>(AtomicPtr<OfProcess<T>>);
+
+impl<T: Default + Send + Sync + 'static> PerProcess<T> {
+    /// A value that is made when it is first wanted.
+    #[expect(clippy::new_without_default, reason = "for statics alone")]
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    /// The value of this process.
+    pub fn get(&'static self) -> &'static T {
+        loop {
+            // Acquire: pairs with the Release below.
+            let known = self.0.load(Ordering::Acquire);
+            // SAFETY: what the pointer has ever pointed to is never freed.
+            if let Some(value) = unsafe { known.as_ref() }
+                && value.is_ours()
+            {
+                return value;
+            }
+            let own = Box::into_raw(Box::new(OfProcess::new(T::default())));
+            // Release: pairs with the Acquire above.
+            if self.0.compare_exchange(known, own, Ordering::Release, Ordering::Relaxed).is_err() {
+                // SAFETY: it was just made, and no other thread has seen it.
+                drop(unsafe { Box::from_raw(own) });
+            }
         }
     }
 }

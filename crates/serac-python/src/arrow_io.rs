@@ -1,6 +1,7 @@
 //! Arrow's C interface in capsules (`__arrow_c_stream__`, `__arrow_c_array__`): rows out, frames
 //! in.
 
+use crate::ending::Inside;
 use crate::error::{self, IntoPython};
 use crate::rows::ResultRows;
 use crate::wait;
@@ -59,7 +60,7 @@ impl QueryReader {
         let next = match self.first.take() {
             Some(first) => Some(first),
             None => {
-                let next = Python::try_attach(|py| {
+                let next = Inside::attach(|py| {
                     self.rows.next(py).map_err(|exception| {
                         if !exception.is_instance_of::<PyException>(py) {
                             // Ctrl-C has cancelled the query. The consumer will raise an error of

@@ -5,6 +5,7 @@
 //! its session meanwhile: the called code cannot use the same connection, and is told so
 //! ([`SessionId::amid`]).
 
+use crate::ending::{self, Inside};
 use pyo3::prelude::*;
 use serac_connection::SessionId;
 use seracdb::SqlError;
@@ -17,8 +18,8 @@ const MOST_TRACEBACK: usize = 8_000;
 /// # Errors
 /// The error of the code.
 pub fn call<T>(session: SessionId, code: impl FnOnce(Python<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
-    let called = session.amid(|| Python::try_attach(code));
-    called.unwrap_or_else(|| Err(SqlError::new(sqlstate::ADMIN_SHUTDOWN, "Python is ending")))
+    let called = session.amid(|| Inside::attach(code));
+    called.unwrap_or_else(|| Err(ending::refused()))
 }
 
 /// An exception of the user's code as an error of the statement: 38000, with the traceback in the

@@ -1,6 +1,7 @@
 //! The class `Connection`: a session of a database.
 
 use crate::compiled::Statements;
+use crate::ending;
 use crate::error::{self, IntoPython};
 use crate::execution;
 use crate::functions::{Aggregate, Table};
@@ -101,7 +102,7 @@ impl Connection {
             None => None,
         };
         let lent = Lent::new(py, scan_variables);
-        let core = py.detach(|| {
+        let core = ending::released(py, || {
             let usage = match of {
                 Some(of) => of.session().another_use()?,
                 None if path.as_os_str() == IN_MEMORY => DatabaseUse::in_memory(options)?,

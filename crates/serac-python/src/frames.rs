@@ -7,6 +7,7 @@
 
 use crate::arrow_io::{self, Batches};
 use crate::callback;
+use crate::ending::{self, Inside};
 use crate::python_types::PythonTypes;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -215,6 +216,7 @@ impl Iterator for Rows {
 
     fn next(&mut self) -> Option<Self::Item> {
         let batches = self.batches.as_mut()?;
+        let Some(_inside) = Inside::enter() else { return Some(Err(ending::refused().named(&self.name))) };
         let next = self.session.amid(|| batches.next())?;
         Some(next.map_err(|error| {
             let error = match &error {
@@ -234,6 +236,9 @@ impl Drop for Rows {
     fn drop(&mut self) {
         // Python code that cleans up is code of the statement, too.
         let _running = self.session.enter();
-        self.batches = None;
+        match Inside::enter() {
+            Some(_inside) => self.batches = None,
+            None => std::mem::forget(self.batches.take()),
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! No thread waits for that lock while it has Python's, but the one that takes the transaction
 //! back; and no thread that has the lock waits for Python's.
 
-use crate::error;
+use crate::{ending, error};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use seracdb::engine::{EngineError, Transaction};
@@ -124,7 +124,7 @@ impl LentTransaction {
         py: Python<'_>,
         work: impl FnOnce(&mut Transaction) -> Result<T, EngineError> + Send,
     ) -> PyResult<T> {
-        let done = py.detach(|| self.with(work));
+        let done = ending::released(py, || self.with(work));
         self.told(py, done)
     }
 

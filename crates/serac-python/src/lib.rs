@@ -6,6 +6,7 @@
 //! | `python_types` `objects` `parameters` | values of SQL as objects of Python, and back |
 //! | `session` `rows` | a session of `serac_connection`, and its rows, beside Python's lock |
 //! | `arrow_io` | Arrow's C interface |
+//! | `ending` | threads in Python code when Python ends |
 //! | `callback` `frames` | Python code that statements call, and frames that they find by name |
 //! | `values` `functions` | columns of objects, and Python functions in SQL |
 //! | `compiled` `execution` | statements that are kept, and how one runs |
@@ -24,6 +25,7 @@ mod callback;
 mod compiled;
 mod connection;
 mod cursor;
+mod ending;
 mod error;
 mod execution;
 mod frames;
@@ -91,6 +93,16 @@ mod _seracdb {
     /// Ends all servers and closes all databases in folders: what they owe to the disk is written.
     #[pyfunction]
     fn close_all(py: Python<'_>) -> PyResult<()> {
-        py.detach(|| crate::server::stop_all().and(serac_connection::close_all())).python(py)
+        crate::ending::released(py, || crate::server::stop_all().and(serac_connection::close_all())).python(py)
+    }
+
+    /// The same at the end of Python, which calls no Python code any more and cancels all statements.
+    #[pyfunction]
+    fn end(py: Python<'_>) -> PyResult<()> {
+        crate::ending::begin(py);
+        let stopped = py.detach(crate::server::stop_all).python(py);
+        let finished = crate::ending::finish(py);
+        let closed = py.detach(serac_connection::close_all).python(py);
+        stopped.and(finished).and(closed)
     }
 }

@@ -11,6 +11,7 @@
 
 use crate::callback;
 use crate::connection::Connection;
+use crate::ending::{self, Inside};
 use crate::error::IntoPython;
 use crate::lent_transaction::LentTransaction;
 use crate::objects;
@@ -108,16 +109,21 @@ impl Drop for Watch {
 
 /// Raises the exception of cancelled procedures in a thread.
 fn raise(thread: &Mutex<Option<c_long>>) {
-    Python::try_attach(|py| {
-        let Ok(classes) = classes(py) else { return };
+    Inside::attach(|py| {
         // Locked until it is set, so that it is not set behind the end of the watch.
         let thread = thread.lock();
         if let Some(thread) = *thread {
-            // SAFETY: this thread is attached to Python, and the object is a class of exceptions,
-            // which lives for ever.
-            unsafe { PyThreadState_SetAsyncExc(thread, classes.cancelled.as_ptr()) };
+            raise_in(py, thread as c_ulong);
         }
     });
+}
+
+/// Raises it in a thread that is in Python code.
+pub fn raise_in(py: Python<'_>, thread: c_ulong) {
+    let Ok(classes) = classes(py) else { return };
+    // SAFETY: this thread is attached to Python, and the object is a class of exceptions, which
+    // lives for ever.
+    unsafe { PyThreadState_SetAsyncExc(thread as c_long, classes.cancelled.as_ptr()) };
 }
 
 /// Ends a procedure whose statement is cancelled.
@@ -149,9 +155,9 @@ impl Code {
         let statement = RunningStatement::of_this_thread();
         // Where a thread of a runtime may block: the code may wait, and run statements of its own.
         let ran = tokio::task::block_in_place(|| {
-            Python::try_attach(|py| LentTransaction::lend(txn, statement, |lent| self.run_with(py, lent, arguments)))
+            Inside::attach(|py| LentTransaction::lend(txn, statement, |lent| self.run_with(py, lent, arguments)))
         });
-        ran.unwrap_or_else(|| Err(into_engine(SqlError::new(sqlstate::ADMIN_SHUTDOWN, "Python is ending"))))
+        ran.unwrap_or_else(|| Err(into_engine(ending::refused())))
     }
 
     fn run_with(
@@ -309,9 +315,9 @@ pub fn create_procedure(
     let procedure = Procedure::new(parameters, rows, move |txn, arguments| code.run(txn, arguments));
     let core = connection.get().core();
     core.check(py)?;
-    let usage = py.detach(|| core.session().another_use()).python(py)?;
+    let usage = ending::released(py, || core.session().another_use()).python(py)?;
     usage.database().database().register_procedure(name, procedure);
-    py.detach(|| usage.close()).python(py)
+    ending::released(py, || usage.close()).python(py)
 }
 
 /// Takes a procedure from a database; whether there was one of the name.
@@ -319,8 +325,8 @@ pub fn create_procedure(
 pub fn drop_procedure(py: Python<'_>, connection: &Bound<'_, Connection>, name: &str) -> PyResult<bool> {
     let core = connection.get().core();
     core.check(py)?;
-    let usage = py.detach(|| core.session().another_use()).python(py)?;
+    let usage = ending::released(py, || core.session().another_use()).python(py)?;
     let was_there = usage.database().database().unregister_procedure(name);
-    py.detach(|| usage.close()).python(py)?;
+    ending::released(py, || usage.close()).python(py)?;
     Ok(was_there)
 }

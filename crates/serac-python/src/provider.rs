@@ -1,5 +1,6 @@
 //! Tables for datafusion-python, by DataFusion's interface between libraries.
 
+use crate::ending::Inside;
 use crate::error;
 use crate::session::Core;
 use pyo3::prelude::*;
@@ -52,7 +53,7 @@ impl ConnectionScans {
 impl TableScans for ConnectionScans {
     fn scan(&self, columns: &[usize], filter: &[ColumnFilter]) -> Result<ArrowScan, Box<dyn Error + Send + Sync>> {
         // DataFusion plans and runs without Python's lock.
-        let scan = Python::try_attach(|py| self.scan_in(py, Some(columns.to_vec()), filter.to_vec()));
+        let scan = Inside::attach(|py| self.scan_in(py, Some(columns.to_vec()), filter.to_vec()));
         match scan {
             Some(Ok((scan, _))) => Ok(scan),
             Some(Err(exception)) => Err(Box::new(exception)),

@@ -3,6 +3,7 @@
 //! A server has threads and a use of the database of its own, so it outlives the connection that
 //! has started it. It ends by `stop()`, or with the process ([`stop_all`]).
 
+use crate::ending;
 use crate::error::IntoPython;
 use crate::session::Core;
 use crate::wait;
@@ -325,7 +326,7 @@ impl Server {
         let plan = Plan::new(options)?;
         let has_tls = plan.tls.is_some();
         let (core, (told, addresses), (stop, stopped)) = (core.clone(), sync_channel(1), oneshot::channel());
-        let started = py.detach(move || {
+        let started = ending::released(py, move || {
             let usage = core.session().another_use()?;
             let thread = std::thread::Builder::new().name("serac-server".into());
             let thread = thread.spawn(move || run(&plan, usage, &told, stopped));
@@ -393,14 +394,14 @@ impl Server {
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.check().python(py)?;
         let shared = Arc::clone(&self.shared);
-        py.detach(move || shared.stop()).python(py)
+        ending::released(py, move || shared.stop()).python(py)
     }
 
     /// Waits until another thread stops the server, or until Ctrl-C, which stops it.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.check().python(py)?;
         while self.running() {
-            py.detach(|| std::thread::sleep(wait::BETWEEN_LOOKS));
+            ending::released(py, || std::thread::sleep(wait::BETWEEN_LOOKS));
             if let Err(interrupt) = py.check_signals() {
                 self.stop(py)?;
                 return Err(interrupt);

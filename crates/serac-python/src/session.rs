@@ -5,6 +5,7 @@
 //! at signals or to read rows that Python code makes. If that code uses the same connection, it
 //! gets an error ([`SessionId`](serac_connection::SessionId)).
 
+use crate::ending;
 use crate::error::IntoPython;
 use crate::frames::Frames;
 use crate::functions::Functions;
@@ -51,6 +52,7 @@ impl Core {
             }
             Work::of(session)
         });
+        ending::note(&session);
         Arc::new(Self { session, lent, work })
     }
 
@@ -80,7 +82,7 @@ impl Core {
             if let Some(locked) = self.session.try_lock().python(py)? {
                 return Ok(locked);
             }
-            py.detach(|| self.session.wait_for_lock(wait::BETWEEN_LOOKS));
+            ending::released(py, || self.session.wait_for_lock(wait::BETWEEN_LOOKS));
             // Ctrl-C ends the wait for another thread's statement.
             py.check_signals()?;
         }
@@ -139,6 +141,6 @@ impl Core {
     /// # Errors
     /// If the log or the last checkpoint cannot be written.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.session.close()).python(py)
+        ending::released(py, || self.session.close()).python(py)
     }
 }

@@ -6,6 +6,7 @@
 //! the main thread could look. A wait in which nothing computes stays in its thread
 //! ([`here`]).
 
+use crate::ending::{self, Inside};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -51,7 +52,7 @@ pub fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SqlError> + Send + 'static,
 ) -> PyResult<T> {
     if !is_main_thread(py)? {
-        let result = py.detach(work);
+        let result = ending::released(py, work);
         return outcome(py, result, None);
     }
     let (sender, mut receiver) = sync_channel(1);
@@ -92,7 +93,7 @@ pub fn here<T: Send>(
     part: impl Future<Output = Result<T, SqlError>> + Send,
 ) -> PyResult<T> {
     let looks = is_main_thread(py)?;
-    let (result, interrupted) = py.detach(|| {
+    let (result, interrupted) = ending::released(py, || {
         session.runtime().block_on(async {
             let mut part = pin!(part);
             let mut interrupted = None;
@@ -117,7 +118,7 @@ pub fn here<T: Send>(
 /// without it.
 pub fn released<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let mut work = Some(work);
-    let done = Python::try_attach(|py| work.take().map(|work| py.detach(work)));
+    let done = Inside::attach(|py| work.take().map(|work| py.detach(work)));
     match (done.flatten(), work) {
         (Some(done), _) => done,
         // Python is ending, or in the middle of a collection.

@@ -132,5 +132,5 @@ def load_ipython_extension(ipython: _Any) -> None:
     _magic.load(ipython)
 
 
-# Databases that are open at the end write what they owe to the disk.
-_atexit.register(_seracdb.close_all)
+# At the end, no thread is left in Python code, and open databases write what they owe to the disk.
+_atexit.register(_seracdb.end)

@@ -15,6 +15,7 @@ __all__ = [
     "Statement",
     "__version__",
     "close_all",
+    "end",
     "create_procedure",
     "drop_procedure",
     "parameter_names",
@@ -23,6 +24,7 @@ __all__ = [
 __version__: str
 
 def close_all() -> None: ...
+def end() -> None: ...
 def create_procedure(
     connection: Connection,
     name: str,
