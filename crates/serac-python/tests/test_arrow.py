@@ -176,3 +176,16 @@ def test_intervals_in_polars(con):
     assert con.table("t").scan().pl()["i"].to_list() == [dt.timedelta(days=5)]
     assert con.append("t", con.table("t").scan().pl()) == 1
     assert con.execute("SELECT i FROM t").fetchall() == [(dt.timedelta(days=5),)] * 2
+
+
+@pytest.mark.parametrize("of", ["DATE", "TIMESTAMP", "TIMESTAMPTZ", "DATE[]", "TIMESTAMP[]"])
+def test_infinite_dates_are_in_no_frame(con, of):
+    for value in ["infinity", "-infinity"]:
+        given = f"ARRAY['2020-01-01', '{value}']::{of}" if of.endswith("[]") else f"'{value}'::{of}"
+        query = f"SELECT 1 AS i, {given} AS d UNION ALL SELECT 2, NULL"
+        for method in ["fetchnumpy", "df", "pl"]:
+            with pytest.raises(seracdb.DataError, match=f'"{value}" is out of the range') as error:
+                getattr(con.execute(query), method)()
+            assert error.value.sqlstate == "22008"
+        assert con.execute(query).arrow().num_rows == 2
+        assert len(con.execute(f"{query} LIMIT 0").pl()) == 0

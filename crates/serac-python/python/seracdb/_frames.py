@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from seracdb._errors import DataError
+
 
 def _needed(package: str, method: str) -> ImportError:
     return ImportError(f".{method}() needs the package {package}: pip install {package}", name=package)
@@ -44,17 +46,20 @@ class Frames:
 
     def pl(self) -> Any:
         """A ``polars.DataFrame``. Polars has no intervals: they are durations, and those of
-        months an error."""
+        months an error. It has no infinite dates and timestamps."""
         try:
             import polars
         except ImportError:
             raise _needed("polars", "pl") from None
-        return self._made(lambda rows: polars.DataFrame(_Durations(rows)))
+        frame = self._made(lambda rows: polars.DataFrame(_Durations(rows)))
+        for column in frame.get_columns():
+            _check_series(column)
+        return frame
 
     def df(self) -> Any:
         """A ``pandas.DataFrame``. Decimals, dates and times have ``pandas.ArrowDtype``, so that
         pandas makes no object for each value. NUMERICs with their own digits are texts, as in
-        Arrow.
+        Arrow. Infinite dates and timestamps are an error.
         """
         try:
             import pandas
@@ -66,11 +71,19 @@ class Frames:
             is_kept = pyarrow.types.is_decimal(data_type) or pyarrow.types.is_date(data_type)
             return pandas.ArrowDtype(data_type) if is_kept or pyarrow.types.is_time(data_type) else None
 
-        return _with_plain_lists(self.arrow()).to_pandas(types_mapper=dtype)
+        return _with_plain_lists(self._finite()).to_pandas(types_mapper=dtype)
+
+    def _finite(self) -> Any:
+        """A ``pyarrow.Table`` without infinite dates and timestamps."""
+        table = self.arrow()
+        for column in table.columns:
+            _check_array(column)
+        return table
 
     def fetchnumpy(self) -> dict[str, Any]:
-        """A dict of NumPy arrays by the names of columns; masked arrays for columns with NULL."""
-        table = _with_plain_lists(self.arrow())
+        """A dict of NumPy arrays by the names of columns; masked arrays for columns with NULL.
+        Infinite dates and timestamps are an error: NumPy would read one of them as no value."""
+        table = _with_plain_lists(self._finite())
         import numpy
 
         arrays = {}
@@ -93,6 +106,46 @@ def known(frame: Any) -> Any:
     if polars is not None and isinstance(frame, polars.DataFrame) and polars.Null in frame.dtypes:
         return frame.cast({polars.Null: polars.String})
     return frame
+
+
+def _check_ends(least: int | None, greatest: int | None, bits: int) -> None:
+    """Refuses the numbers of the infinite dates and timestamps, which are the ends of the range."""
+    is_infinity = greatest == 2 ** (bits - 1) - 1
+    if is_infinity or least == -(2 ** (bits - 1)):
+        shown = "infinity" if is_infinity else "-infinity"
+        message = f'"{shown}" is out of the range of dates and times of frames: cast it to text'
+        raise DataError(message, sqlstate="22008")
+
+
+def _check_array(array: Any) -> None:
+    """Refuses infinite dates and timestamps in an array of pyarrow."""
+    import pyarrow.compute
+    import pyarrow.types
+
+    of = array.type
+    if pyarrow.types.is_list(of):
+        _check_array(pyarrow.compute.list_flatten(array))
+    elif pyarrow.types.is_struct(of):
+        for at in range(of.num_fields):
+            _check_array(pyarrow.compute.struct_field(array, [at]))
+    elif pyarrow.types.is_date(of) or pyarrow.types.is_timestamp(of):
+        ends = pyarrow.compute.min_max(array)
+        _check_ends(ends["min"].value, ends["max"].value, of.bit_width)
+
+
+def _check_series(series: Any) -> None:
+    """The same in a series of Polars."""
+    import polars
+
+    of = series.dtype
+    if isinstance(of, polars.List):
+        _check_series(series.explode())
+    elif isinstance(of, polars.Struct):
+        for field in series.struct.unnest().get_columns():
+            _check_series(field)
+    elif isinstance(of, (polars.Date, polars.Datetime)):
+        numbers = series.to_physical()
+        _check_ends(numbers.min(), numbers.max(), 32 if isinstance(of, polars.Date) else 64)
 
 
 class _Durations:
