@@ -338,3 +338,26 @@ def test_no_thread_is_left():
     while any(thread.name.startswith("seracdb-aio") for thread in threading.enumerate()):
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_rows_by_key_without_sql():
+    async def main():
+        async with await aio.connect() as con:
+            await con.execute("CREATE TABLE t (id INT PRIMARY KEY, name TEXT)")
+            await con.commit()
+            async with con.transaction() as tx:
+                table = tx.table("t")
+                assert (table.schema, table.name) == ("public", "t")
+                assert await table.insert({"id": 1, "name": "one"}) is None
+                assert await table.insert({"id": 2, "name": "two"}, returning=["id"]) == {"id": 2}
+                assert await table.get(2) == {"id": 2, "name": "two"}
+                assert await table.update(2, {"name": "zwei"}) and not await table.update(3, {"name": ""})
+                assert await table.scan(columns=["name"], reverse=True) == [{"name": "zwei"}, {"name": "one"}]
+                assert await table.delete(1) and not await table.delete(1)
+            with pytest.raises(seracdb.InterfaceError):
+                await table.get(2)
+            with pytest.raises(seracdb.InterfaceError):
+                tx.table("t")
+            assert await (await con.execute("SELECT * FROM t")).fetchall() == [(2, "zwei")]
+
+    run(main())

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, copy_context
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 import seracdb
 from seracdb import _lent, _plan
@@ -34,7 +34,18 @@ from seracdb._seracdb import Server
 from seracdb._table import Scan
 from seracdb._transactions import _LONGEST_PAUSE, Rollback
 
-__all__ = ["Connection", "Cursor", "Pool", "Rollback", "Statement", "Table", "Transaction", "connect", "create_pool"]
+__all__ = [
+    "Connection",
+    "Cursor",
+    "Pool",
+    "Rollback",
+    "RowTable",
+    "Statement",
+    "Table",
+    "Transaction",
+    "connect",
+    "create_pool",
+]
 
 T = TypeVar("T")
 
@@ -506,6 +517,10 @@ class Transaction:
     def _is_savepoint(self) -> bool:
         return self._block._savepoint is not None
 
+    def table(self, name: str, *, schema: str = "public") -> RowTable:
+        """A table, to read and write its rows by key, without SQL. The name is taken as it is."""
+        return RowTable(self._connection, self._block.table(name, schema=schema))
+
     async def __aenter__(self) -> Transaction:
         connection = self._connection
         if not connection._is_inside():
@@ -547,6 +562,66 @@ class Transaction:
         if self._has_connection:
             self._has_connection = False
             self._connection._block.release()
+
+
+class RowTable:
+    """A table, row by row: ``seracdb.RowTable``. A key is the value of its column, or a tuple of
+    several."""
+
+    def __init__(self, connection: Connection, table: seracdb.RowTable) -> None:
+        self._connection = connection
+        self._table = table
+
+    @property
+    def schema(self) -> str:
+        """The schema of the table."""
+        return self._table.schema
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._table.name
+
+    async def get(
+        self, key: Any, *, columns: Iterable[str] | None = None, index: str | None = None
+    ) -> dict[str, Any] | None:
+        """The row with a key; None if there is none."""
+        return await self._connection._run(self._table.get, key, columns=columns, index=index)
+
+    @overload
+    async def insert(self, row: Mapping[str, Any], *, returning: None = None) -> None: ...
+    @overload
+    async def insert(self, row: Mapping[str, Any], *, returning: Iterable[str]) -> dict[str, Any]: ...
+    async def insert(
+        self, row: Mapping[str, Any], *, returning: Iterable[str] | None = None
+    ) -> dict[str, Any] | None:
+        """Inserts a row. Returns the columns of it that are asked for."""
+        work = cast("Callable[..., dict[str, Any] | None]", self._table.insert)
+        return await self._connection._run(work, row, returning=returning)
+
+    async def update(self, key: Any, changes: Mapping[str, Any], *, index: str | None = None) -> bool:
+        """Updates columns of the row with a key. Whether there is one."""
+        return await self._connection._run(self._table.update, key, changes, index=index)
+
+    async def delete(self, key: Any, *, index: str | None = None) -> bool:
+        """Deletes the row with a key. Whether there was one."""
+        return await self._connection._run(self._table.delete, key, index=index)
+
+    async def scan(
+        self,
+        start: Any = None,
+        stop: Any = None,
+        *,
+        prefix: Any = None,
+        columns: Iterable[str] | None = None,
+        index: str | None = None,
+        reverse: bool = False,
+        limit: int = 1_000,
+    ) -> list[dict[str, Any]]:
+        """The rows of a range of keys, from ``start`` up to but without ``stop``, in the order of
+        the index."""
+        work, of = self._table.scan, {"prefix": prefix, "columns": columns, "index": index}
+        return await self._connection._run(work, start, stop, **of, reverse=reverse, limit=limit)
 
 
 class Table:
