@@ -18,15 +18,19 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 use serac_connection::SessionId;
-use seracdb::{AggregateBody, FrameRows, GroupState, ScalarBody, ScalarValue, SqlError, TableBody, wire};
+use seracdb::{AggregateBody, FrameRows, GroupState, ScalarBody, ScalarValue, SqlError, Still, TableBody, wire};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Rows between two looks at whether the statement still runs.
 const BETWEEN_CHECKS: usize = 64;
-/// Rows of a batch that an iterator fills.
+/// Rows of a batch that an iterator fills, at most. The first batch has one row, and each next one
+/// twice as many: a statement that wants few rows has no more computed than twice these.
 const BATCH_ROWS: usize = 1_024;
+/// The time after which a batch is given that is not full.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Whether a statement still runs.
 type Check<'c> = &'c dyn Fn() -> Result<(), SqlError>;
@@ -292,7 +296,7 @@ impl Table {
 }
 
 impl TableBody for Table {
-    fn rows(&self, arguments: &[ScalarValue], columns: &SchemaRef) -> Result<FrameRows, SqlError> {
+    fn rows(&self, arguments: &[ScalarValue], columns: &SchemaRef, still: &Still) -> Result<FrameRows, SqlError> {
         let arguments = arguments.iter().map(ScalarValue::to_array).collect::<Result<Vec<_>, _>>()?;
         let batch = batch_of(&arguments, 1)?;
         self.0.call(|function, types| {
@@ -305,8 +309,9 @@ impl TableBody for Table {
                 let session = self.0.functions.session;
                 return Ok(Box::new(Rows::new(session, self.0.what(), &self.0.name, frame.batches)) as FrameRows);
             }
-            let rows = result.try_iter()?.unbind();
-            Ok(Box::new(RowsOf { code: self.0.clone(), rows: Some(rows), columns: columns.clone() }) as FrameRows)
+            let (code, rows) = (self.0.clone(), Some(result.try_iter()?.unbind()));
+            let rows = RowsOf { code, rows, columns: columns.clone(), most: 1, still: still.clone() };
+            Ok(Box::new(rows) as FrameRows)
         })
     }
 }
@@ -317,6 +322,9 @@ struct RowsOf {
     /// The iterator; `None` behind the end.
     rows: Option<Py<PyIterator>>,
     columns: SchemaRef,
+    /// Rows of the next batch, at most.
+    most: usize,
+    still: Still,
 }
 
 impl RowsOf {
@@ -325,12 +333,13 @@ impl RowsOf {
         let what = self.code.what();
         self.code.call(|function, types| {
             let mut columns: Vec<Vec<Bound<'_, PyAny>>> = names.iter().map(|_| Vec::new()).collect();
-            let (mut count, mut is_end) = (0, true);
+            let (mut count, mut is_end, began) = (0, true, Instant::now());
             for row in rows.bind(function.py()).clone() {
+                (self.still)()?;
                 let fields = values::fields(&row?, &names, &what)?;
                 columns.iter_mut().zip(fields).for_each(|(column, field)| column.push(field));
                 count += 1;
-                if count == BATCH_ROWS {
+                if count == self.most || began.elapsed() > PATIENCE {
                     is_end = false;
                     break;
                 }
@@ -351,6 +360,7 @@ impl Iterator for RowsOf {
         if !matches!(&batch, Ok((_, false))) {
             self.rows = None;
         }
+        self.most = BATCH_ROWS.min(2 * self.most);
         Some(batch.map(|(batch, _)| batch))
     }
 }

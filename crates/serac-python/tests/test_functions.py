@@ -664,3 +664,56 @@ def test_functions_are_freed():
     del function, con
     gc.collect()
     assert reference() is None and connection() is None
+
+
+# ---- functions in FROM, row by row
+
+
+def test_rows_come_as_they_are_wanted(con):
+    given = []
+
+    def numbers():
+        for number in itertools.count():
+            given.append(number)
+            yield number
+
+    con.create_table_function("numbers", numbers, [], [("i", int)])
+    assert rows(con, "SELECT i FROM numbers() LIMIT 1") == [(0,)]
+    assert len(given) <= 4
+    given.clear()
+    assert len(rows(con, "SELECT i FROM numbers() LIMIT 5000")) == 5_000
+    assert len(given) <= 12_000
+
+
+def test_rows_do_not_wait_for_later_ones(con):
+    go_on = threading.Event()
+
+    def numbers():
+        yield from range(3)
+        go_on.wait(60)
+        yield 3
+
+    con.create_table_function("numbers", numbers, [], [("i", int)])
+    began = time.monotonic()
+    assert rows(con, "SELECT i FROM numbers() LIMIT 3") == [(0,), (1,), (2,)]
+    assert time.monotonic() - began < 30
+    go_on.set()
+
+
+def test_a_generator_ends_with_its_statement(con):
+    given = []
+
+    def numbers():
+        for number in range(10_000):
+            given.append(number)
+            time.sleep(0.01)
+            yield number
+
+    con.create_table_function("numbers", numbers, [], [("i", int)])
+    con.execute("SET statement_timeout = 300")
+    with pytest.raises(seracdb.QueryCanceled):
+        rows(con, "SELECT i FROM numbers()")
+    time.sleep(0.3)
+    count = len(given)
+    time.sleep(0.5)
+    assert len(given) == count

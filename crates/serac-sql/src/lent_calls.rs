@@ -60,7 +60,7 @@ pub(crate) fn implementation(shared: &Arc<SessionEnv>, function: &Arc<CheckedFun
 /// 0A000 for arguments that are no constants.
 pub(crate) fn rows(
     state: &SessionState,
-    shared: &SessionEnv,
+    shared: &Arc<SessionEnv>,
     function: &Arc<CheckedFunction>,
     arguments: &[Expr],
     values: Option<&[ScalarValue]>,
@@ -102,7 +102,7 @@ pub(crate) fn rows(
         constants.iter_mut().for_each(|constants| constants.push(value.clone()));
     }
     let no_rows = || SqlError::new(sqlstate::INTERNAL_ERROR, format!("function {name} gives no rows"));
-    let called = CalledRows::new(function, constants).ok_or_else(no_rows)?;
+    let called = CalledRows::new(function, constants, still(shared)).ok_or_else(no_rows)?;
     let types = called.types();
     Ok(FrameTable::of_types(name, Arc::new(called), types, assign))
 }

@@ -5,7 +5,7 @@ use datafusion::arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use serac_engine::Database;
 use serac_sql::{
     AggregateBody, Frame, FrameProvider, FrameRows, FunctionBody, GroupState, LentFunction, Result, ScalarBody,
-    ScalarValue, Session, SqlDatabase, SqlError, SqlOptions, StatementResult, TableBody, Volatility,
+    ScalarValue, Session, SqlDatabase, SqlError, SqlOptions, StatementResult, Still, TableBody, Volatility,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -100,7 +100,7 @@ impl AggregateBody for Total {
 struct Counted;
 
 impl TableBody for Counted {
-    fn rows(&self, arguments: &[ScalarValue], _: &SchemaRef) -> Result<FrameRows> {
+    fn rows(&self, arguments: &[ScalarValue], _: &SchemaRef, _: &Still) -> Result<FrameRows> {
         let ScalarValue::Int64(Some(count)) = arguments[0] else { panic!("it is a BIGINT") };
         Ok(Box::new((0..count).map(|number| Ok(numbers([number])))))
     }

@@ -43,7 +43,7 @@ pub use serac_sql::{
     AggregateBody, Blocked, CancelHandle, Description, Frame, FrameProvider, FrameRows, FunctionBody, GroupState,
     IfExists, IngestFiles, IngestTarget, LentFunction, MarkedText, Notice, Notification, ParameterMarks, Parsed,
     Prepared, RowStream, Rows, RunningStatement, ScalarBody, ScalarValue, Session, SessionDefaults, SqlDatabase,
-    SqlError, SqlOptions, Start, Started, StatementResult, StatementStream, TableBody, TransactionStatus, Volatility,
+    SqlError, SqlOptions, Start, Started, StatementResult, StatementStream, Still, TableBody, TransactionStatus, Volatility,
     acts_in_transaction, located, mark_parameters,
 };
 pub use serac_storage::durability::checkpoint::CheckpointReport;
@@ -62,7 +62,7 @@ pub mod wire {
 
 /// Values and types as columns of tables have them.
 pub mod columns {
-    pub use serac_sql::{assign, type_named};
+    pub use serac_sql::{assign, check_assignment, type_named};
 }
 
 /// The names that most programs need.

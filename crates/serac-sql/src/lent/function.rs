@@ -67,7 +67,7 @@ pub enum FunctionBody {
 }
 
 /// Whether a statement still runs: asked now and then by code that computes for long.
-pub(crate) type Still = Arc<dyn Fn() -> Result<()> + Send + Sync>;
+pub type Still = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// A function whose types are known.
 pub(crate) struct CheckedFunction {

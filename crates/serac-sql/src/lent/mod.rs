@@ -18,8 +18,8 @@ mod scalar;
 
 pub use aggregate::{AggregateBody, GroupState};
 pub(crate) use aggregate::{aggregate_of, is_lent_aggregate};
-pub(crate) use function::{CheckedBody, CheckedFunction, Still};
-pub use function::{FunctionBody, LentFunction};
+pub(crate) use function::{CheckedBody, CheckedFunction};
+pub use function::{FunctionBody, LentFunction, Still};
 pub(crate) use rows::CalledRows;
 pub use rows::TableBody;
 pub use scalar::ScalarBody;

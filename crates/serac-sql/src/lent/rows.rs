@@ -1,6 +1,6 @@
 //! Functions in FROM.
 
-use super::function::{CheckedBody, CheckedFunction, check_returned};
+use super::function::{CheckedBody, CheckedFunction, Still, check_returned};
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
@@ -11,11 +11,12 @@ use std::sync::Arc;
 /// The code of a function in FROM.
 pub trait TableBody: Send + Sync {
     /// The rows for these arguments. `columns`: the names of the columns, and the Arrow types in
-    /// which they are kept; by their position, others that SQL assigns to them will do.
+    /// which they are kept; by their position, others that SQL assigns to them will do. `still` is
+    /// asked by code that computes for long, also for the rows.
     ///
     /// # Errors
     /// Those of the code.
-    fn rows(&self, arguments: &[ScalarValue], columns: &SchemaRef) -> Result<FrameRows>;
+    fn rows(&self, arguments: &[ScalarValue], columns: &SchemaRef, still: &Still) -> Result<FrameRows>;
 }
 
 /// A call of a function in FROM.
@@ -24,15 +25,20 @@ pub(crate) struct CalledRows {
     /// The values of its arguments; `None` while parameters of the statement have none.
     arguments: Option<Vec<ScalarValue>>,
     schema: SchemaRef,
+    still: Still,
 }
 
 impl CalledRows {
     /// A call; `None` if the function is none of FROM.
-    pub(crate) fn new(function: &Arc<CheckedFunction>, arguments: Option<Vec<ScalarValue>>) -> Option<Self> {
+    pub(crate) fn new(
+        function: &Arc<CheckedFunction>,
+        arguments: Option<Vec<ScalarValue>>,
+        still: Still,
+    ) -> Option<Self> {
         let CheckedBody::Table { columns, .. } = &function.body else { return None };
         let fields = columns.iter().map(|(name, of)| Field::new(name, of.arrow(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Some(Self { function: function.clone(), arguments, schema })
+        Some(Self { function: function.clone(), arguments, schema, still })
     }
 
     /// The types of its columns.
@@ -56,7 +62,7 @@ impl Frame for CalledRows {
         };
         let missing = || SqlError::new(sqlstate::UNDEFINED_PARAMETER, format!("an argument of {name} has no value"));
         let arguments = self.arguments.as_ref().ok_or_else(missing)?;
-        let rows = body.rows(arguments, &self.schema)?;
+        let rows = body.rows(arguments, &self.schema, &self.still)?;
         let function = self.function.clone();
         Ok(Box::new(rows.map(move |batch| -> Result<RecordBatch> {
             let batch = batch?;
