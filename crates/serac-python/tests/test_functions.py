@@ -666,6 +666,30 @@ def test_functions_are_freed():
     assert reference() is None and connection() is None
 
 
+def test_an_aggregate_of_no_rows_has_its_value_everywhere(con):
+    class Count:
+        def __init__(self):
+            self.count = 0
+
+        def step(self, _):
+            self.count += 1
+
+        def finish(self):
+            return self.count
+
+    con.create_aggregate("own_count", Count, [int], int)
+    con.execute("CREATE TABLE outer_rows (i INT)")
+    con.execute("CREATE TABLE inner_rows (i INT)")
+    con.execute("INSERT INTO outer_rows VALUES (1), (2)")
+    con.execute("INSERT INTO inner_rows VALUES (1), (1)")
+    assert rows(con, "SELECT own_count(i) FROM inner_rows WHERE i > 5") == [(0,)]
+    query = "SELECT i, (SELECT own_count(r.i) FROM inner_rows AS r WHERE r.i = o.i) FROM outer_rows AS o ORDER BY i"
+    assert rows(con, query) == [(1, 2), (2, 0)]
+    frame = "ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING"
+    query = f"SELECT i, own_count(i) OVER (ORDER BY i {frame}) FROM outer_rows ORDER BY i"
+    assert rows(con, query) == [(1, 0), (2, 1)]
+
+
 # ---- functions in FROM, row by row
 
 

@@ -12,7 +12,7 @@ use super::function::{CheckedBody, CheckedFunction, Still, in_form, known_rows, 
 use super::scalar::exactly;
 use crate::error::{Result, SqlError};
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, UInt32Array, UInt64Array, new_empty_array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, UInt32Array, UInt64Array, new_empty_array,
 };
 use datafusion::arrow::compute::{SortColumn, SortOptions, concat, filter, lexsort_to_indices, take};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, UInt64Type};
@@ -21,6 +21,7 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
+use datafusion::physical_expr::PhysicalSortExpr;
 use parking_lot::Mutex;
 use serac_files::{Assign, ValueType};
 use std::any::Any;
@@ -525,7 +526,7 @@ impl Accumulator for Sliding {
 }
 
 impl LentAggregate {
-    fn code(&self, args: &AccumulatorArgs<'_>) -> PlanResult<Code> {
+    fn code(&self, order: &[PhysicalSortExpr]) -> PlanResult<Code> {
         let CheckedBody::Aggregate { returns, is_strict, body } = &self.function.body else {
             return internal_err!("{} is no aggregate", self.function.name);
         };
@@ -534,7 +535,7 @@ impl LentAggregate {
             body: body.clone(),
             returns: returns.clone(),
             is_strict: *is_strict,
-            order: args.order_bys.iter().map(|order| order.options).collect(),
+            order: order.iter().map(|order| order.options).collect(),
             states: self.states.clone(),
             assign: self.assign.clone(),
             still: self.still.clone(),
@@ -563,7 +564,7 @@ impl AggregateUDFImpl for LentAggregate {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        let code = self.code(&args)?;
+        let code = self.code(args.order_bys)?;
         Ok(Box::new(One(Groups { code, states: Vec::new(), bytes: 0 })))
     }
 
@@ -572,16 +573,19 @@ impl AggregateUDFImpl for LentAggregate {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn GroupsAccumulator>> {
-        let code = self.code(&args)?;
+        let code = self.code(args.order_bys)?;
         Ok(Box::new(Groups { code, states: Vec::new(), bytes: 0 }))
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        let code = self.code(&args)?;
+        let code = self.code(args.order_bys)?;
         Ok(Box::new(Sliding { code, batches: VecDeque::new(), left: 0 }))
     }
 
-    fn default_value(&self, data_type: &DataType) -> PlanResult<ScalarValue> {
-        ScalarValue::try_from_array(&new_null_array(data_type, 1), 0)
+    /// The value of no rows.
+    fn default_value(&self, _: &DataType) -> PlanResult<ScalarValue> {
+        let code = self.code(&[])?;
+        let value = code.finish(&mut [None]).map_err(SqlError::external)?;
+        ScalarValue::try_from_array(&value, 0)
     }
 }
