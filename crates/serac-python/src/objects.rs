@@ -17,12 +17,12 @@
 //! | arrays | `list` |
 //! | rows | `tuple` |
 
-use crate::error::{self, IntoPython};
+use crate::error::IntoPython;
 use crate::python_types::PythonTypes;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, TimeDelta, Timelike};
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Timelike};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 use seracdb::engine::values::{display, value_at};
@@ -122,12 +122,25 @@ impl BatchRows {
     }
 }
 
-fn unrepresentable(value: Value<'_>, column_type: ColumnType) -> PyErr {
+fn unrepresentable(value: Value<'_>, column_type: ColumnType) -> SqlError {
     let shown = display(&value, column_type);
-    error::data(
-        sqlstate::DATETIME_FIELD_OVERFLOW,
-        &format!("\"{shown}\" is out of the range of Python's datetime: cast it to text"),
-    )
+    let message = format!("\"{shown}\" is out of the range of Python's datetime: cast it to text");
+    SqlError::new(sqlstate::DATETIME_FIELD_OVERFLOW, message)
+}
+
+/// Refuses a value that has no object in Python: a date before the year 1, `infinity`, the time
+/// 24:00.
+///
+/// # Errors
+/// 22008.
+pub fn check(value: Value<'_>, column_type: ColumnType) -> Result<(), SqlError> {
+    let is_there = match (value, column_type) {
+        (Value::Int32(days), ColumnType::Date) => date_of(days).is_some(),
+        (Value::Int64(micros), ColumnType::Time) => time_of(micros).is_some(),
+        (Value::Int64(micros), ColumnType::Timestamp { .. }) => moment_of(micros).is_some(),
+        _ => true,
+    };
+    if is_there { Ok(()) } else { Err(unrepresentable(value, column_type)) }
 }
 
 fn text(bytes: &[u8]) -> Cow<'_, str> {
@@ -149,13 +162,28 @@ fn decimal_text(unscaled: i128, scale: i8) -> String {
     }
 }
 
+/// Whether Python has dates of the year.
+fn is_known(date: &impl Datelike) -> bool {
+    (1..=9_999).contains(&date.year())
+}
+
+fn moment_of(micros: i64) -> Option<NaiveDateTime> {
+    DateTime::from_timestamp_micros(micros).map(|moment| moment.naive_utc()).filter(is_known)
+}
+
+fn date_of(days: i32) -> Option<NaiveDate> {
+    let epoch = NaiveDate::from_ymd_opt(1970, 1, 1)?;
+    epoch.checked_add_signed(TimeDelta::days(days.into())).filter(is_known)
+}
+
+/// 24:00 is a time of SQL, and none of Python.
+fn time_of(micros: i64) -> Option<NaiveTime> {
+    let seconds = u32::try_from(micros / 1_000_000).ok().filter(|_| micros >= 0)?;
+    NaiveTime::from_num_seconds_from_midnight_opt(seconds, 0)
+}
+
 fn datetime<'py>(py: Python<'py>, types: &PythonTypes, micros: i64, utc: bool) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Some(moment) = DateTime::from_timestamp_micros(micros).map(|moment| moment.naive_utc()) else {
-        return Ok(None);
-    };
-    if !(1..=9_999).contains(&moment.year()) {
-        return Ok(None);
-    }
+    let Some(moment) = moment_of(micros) else { return Ok(None) };
     let (date, time) = (moment.date(), moment.time());
     let micro = time.nanosecond() / 1_000;
     let class = types.datetime.bind(py);
@@ -170,20 +198,14 @@ fn datetime<'py>(py: Python<'py>, types: &PythonTypes, micros: i64, utc: bool) -
 }
 
 fn date<'py>(py: Python<'py>, types: &PythonTypes, days: i32) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let date =
-        NaiveDate::from_ymd_opt(1970, 1, 1).and_then(|epoch| epoch.checked_add_signed(TimeDelta::days(days.into())));
-    match date.filter(|date| (1..=9_999).contains(&date.year())) {
+    match date_of(days) {
         Some(date) => types.date.bind(py).call1((date.year(), date.month(), date.day())).map(Some),
         None => Ok(None),
     }
 }
 
 fn time<'py>(py: Python<'py>, types: &PythonTypes, micros: i64) -> PyResult<Option<Bound<'py, PyAny>>> {
-    // 24:00 is a time of SQL, and none of Python.
-    let time = u32::try_from(micros / 1_000_000)
-        .ok()
-        .and_then(|seconds| NaiveTime::from_num_seconds_from_midnight_opt(seconds, 0));
-    match time.filter(|_| micros >= 0) {
+    match time_of(micros) {
         Some(time) => {
             let micro = micros % 1_000_000;
             types.time.bind(py).call1((time.hour(), time.minute(), time.second(), micro)).map(Some)
@@ -222,7 +244,7 @@ pub fn object<'py>(
     let int = |number: i64| Ok(PyInt::new(py, number).into_any());
     let decimal = |text: &str| types.decimal.bind(py).call1((text,));
     let or_unrepresentable =
-        |object: Option<Bound<'py, PyAny>>| object.ok_or_else(|| unrepresentable(value, column_type));
+        |object: Option<Bound<'py, PyAny>>| object.ok_or_else(|| unrepresentable(value, column_type)).python(py);
     match (value, column_type) {
         (Value::Null, _) => Ok(py.None().into_bound(py)),
         (Value::Bool(bit), _) => Ok(PyBool::new(py, bit).to_owned().into_any()),

@@ -270,7 +270,8 @@ fn kept_sqlstate(code: &str) -> Option<&'static str> {
     kept.get(code).copied()
 }
 
-fn into_engine(error: SqlError) -> EngineError {
+/// An error as one of the transaction.
+pub fn into_engine(error: SqlError) -> EngineError {
     let SqlError { sqlstate, message, detail, hint, name, .. } = error;
     EngineError::Expression(Box::new(ExpressionError { sqlstate, message, detail, hint, name, table: None, row: None }))
 }

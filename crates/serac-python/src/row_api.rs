@@ -9,6 +9,7 @@ use crate::error::{self, IntoPython};
 use crate::lent_transaction::LentTransaction;
 use crate::objects;
 use crate::parameters;
+use crate::procedures;
 use crate::python_types::PythonTypes;
 use crate::session::Core;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -58,7 +59,7 @@ impl Source {
     ) -> PyResult<T> {
         match self {
             Self::Lent(lent) => {
-                crate::procedures::check(py, lent)?;
+                procedures::check(py, lent)?;
                 match kind {
                     Work::LongRead => lent.run_released(py, |txn| work(txn, None)),
                     Work::Read | Work::Write => lent.run(py, |txn| work(txn, None)),
@@ -251,7 +252,11 @@ pub fn assigned(object: &Bound<'_, PyAny>, of: SqlType, column: &str) -> PyResul
         if scalar.is_null() {
             return Ok(OwnedValue::Fixed(Value::Null));
         }
-        let array = columns::assign(&scalar.to_array()?, of, column)?;
+        let array = scalar.to_array()?;
+        if !matches!(scalar, ScalarValue::Utf8(_)) {
+            columns::check_assignment(array.data_type(), of, column)?;
+        }
+        let array = columns::assign(&array, of, column)?;
         Ok(OwnedValue::from(&value_at(&array, 0, of.column_type)))
     };
     assigned().python(py)
@@ -362,12 +367,26 @@ impl RowTable {
         let (own, wanted) = (known.clone(), returning.clone());
         let row = self.source.run(py, Work::Write, move |txn, access| {
             own.check(access, Privilege::Insert, &columns)?;
-            let inserted = txn.insert_given(&own.table, &columns, &values(&fields))?;
-            let Some(wanted) = &wanted else { return Ok(Vec::new()) };
+            let Some(wanted) = &wanted else {
+                txn.insert_given(&own.table, &columns, &values(&fields))?;
+                return Ok(Vec::new());
+            };
             own.check(access, Privilege::Select, wanted)?;
+            let before = txn.savepoint();
+            let inserted = txn.insert_given(&own.table, &columns, &values(&fields))?;
             let mut buffer = RowBuffer::default();
             txn.read_row(&own.table, inserted, &mut buffer)?;
-            Ok(wanted.iter().map(|&at| OwnedValue::from(&buffer.value(at))).collect())
+            let returned = wanted.iter().map(|&at| {
+                let value = buffer.value(at);
+                objects::check(value, own.definition(at).sql_type.column_type)?;
+                Ok(OwnedValue::from(&value))
+            });
+            let returned: Result<Vec<_>, SqlError> = returned.collect();
+            returned.map_err(|error| {
+                // A caller that gets an error finds no row.
+                txn.rollback_to(&before);
+                procedures::into_engine(error)
+            })
         })?;
         returning.map(|columns| known.row(py, &columns, &row)).transpose()
     }

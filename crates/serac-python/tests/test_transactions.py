@@ -1,5 +1,7 @@
 """Transactions as contexts, savepoints, and transactions that run again."""
 
+import datetime
+import decimal
 import threading
 
 import pytest
@@ -118,3 +120,35 @@ def test_transact_gives_up_and_passes_other_errors_on(t):
     with t.transaction(), pytest.raises(seracdb.ProgrammingError, match="inside another"):
         t.transact(lambda con: None)
     assert values(t) == [3, 0]
+
+
+def test_rows_take_what_sql_assigns(con):
+    con.execute("CREATE TABLE r (i INT, d DATE, ts TIMESTAMP, b BOOLEAN, x BYTEA, n NUMERIC, t TEXT)")
+    wrong = [("d", 10), ("ts", 1_577_836_800), ("b", 2.5), ("b", 1), ("i", True), ("x", decimal.Decimal("2.5"))]
+    for column, value in wrong:
+        with con.transaction() as tx, pytest.raises(seracdb.ProgrammingError, match=f'column "{column}" is of type') as e:
+            tx.table("r").insert({column: value})
+        assert e.value.sqlstate == "42804"
+    assert con.execute("SELECT count(*) FROM r").fetchone() == (0,)
+    day = datetime.date(2020, 1, 2)
+    with con.transaction() as tx:
+        tx.table("r").insert({"i": 2.6, "d": "2020-01-02", "ts": day, "b": "yes", "x": b"1", "n": 1.5, "t": 5})
+    row = (3, day, datetime.datetime(2020, 1, 2), True, b"1", decimal.Decimal("1.5"), "5")
+    assert con.execute("SELECT * FROM r").fetchall() == [row]
+
+
+def test_a_row_that_cannot_be_returned_is_not_inserted(con):
+    con.execute("CREATE TABLE r (id INT PRIMARY KEY, d DATE DEFAULT 'infinity', ts TIMESTAMP, t TIME)")
+
+    @con.create_procedure("inserts")
+    def inserts(tx):
+        for row in [{"id": 1}, {"id": 2, "d": None, "ts": "-infinity"}, {"id": 3, "d": None, "t": "24:00"}]:
+            with pytest.raises(seracdb.DataError) as error:
+                tx.table("r").insert(row, returning=["id", "d", "ts", "t"])
+            assert error.value.sqlstate == "22008"
+        assert tx.table("r").insert({"id": 4}, returning=["id"]) == {"id": 4}
+
+    con.execute("CALL inserts()")
+    with pytest.raises(seracdb.DataError), con.transaction() as tx:
+        tx.table("r").insert({"id": 5}, returning=["d"])
+    assert con.execute("SELECT id FROM r").fetchall() == [(4,)]
