@@ -172,6 +172,10 @@ impl Code {
             drop(watch);
             result
         });
+        // Also of code that has caught the exception of cancelled procedures.
+        if let Some(Err(error)) = lent.statement().map(RunningStatement::check) {
+            return Err(into_engine(error));
+        }
         result.map_err(|failure| match failure {
             Failure::Wrong(error) => into_engine(error),
             Failure::Exception(exception) => self.error_of(py, lent, &exception),

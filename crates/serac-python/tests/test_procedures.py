@@ -887,3 +887,24 @@ def test_procedures_beside_an_event_loop():
                 await con.execute("CALL add(9)")
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_code_that_catches_its_end_is_undone(con, raises):
+    con.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+
+    def stubborn(tx):
+        tx.table("t").insert({"id": 1})
+        try:
+            while True:
+                time.sleep(0.01)
+        except BaseException:
+            if raises:
+                raise ValueError("another error") from None
+
+    con.create_procedure("stubborn", stubborn)
+    con.execute("SET statement_timeout = 300")
+    with pytest.raises(seracdb.QueryCanceled) as error:
+        con.execute("CALL stubborn()")
+    assert error.value.sqlstate == "57014"
+    assert con.execute("SELECT * FROM t").fetchall() == []
