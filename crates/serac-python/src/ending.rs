@@ -250,9 +250,10 @@ pub fn finish(py: Python<'_>) -> PyResult<()> {
         // Again and again: a statement may just have begun.
         ending.cancel_statements();
         if began.elapsed() > GRACE {
-            for thread in &*ending.threads.lock() {
+            let inside: Vec<_> = ending.threads.lock().iter().map(|thread| thread.number).collect();
+            for number in inside {
                 #[allow(clippy::unnecessary_cast, reason = "another type of the same size elsewhere")]
-                procedures::raise_in(py, thread.number as c_ulong);
+                procedures::raise_in(py, number as c_ulong);
             }
         }
     }
