@@ -79,8 +79,8 @@ impl<T> Drop for OfProcess<T> {
     }
 }
 
-/// A static value of which each process has its own: in a child of a fork, locks of its parent's may
-/// be held by threads that the child does not have.
+/// A static value of which each process has its own: in a child of a fork, locks of its parent's
+/// may be held by threads that the child does not have.
 #[derive(Debug)]
 pub struct PerProcess<T>(AtomicPtr<OfProcess<T>>);
 

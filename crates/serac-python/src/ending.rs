@@ -4,17 +4,17 @@
 //! is: below it stand frames of Rust and C++, which do not survive that. So Python does not end
 //! while such a thread is about.
 //!
-//! - A thread of the database is [`Inside`] while it calls Python code. [`end`] refuses new calls,
-//!   cancels the statements, raises an exception in the code, and waits for the threads.
-//! - A thread of Python waits for the database with the lock released ([`released`]). When Python is
-//!   ending, it stays where it is, without the lock.
+//! - A thread of the database is [`Inside`] while it calls Python code. [`begin`] refuses new
+//!   calls, and cancels the statements; [`finish`] raises an exception in the code, and waits for
+//!   the threads.
+//! - A thread of Python waits for the database with the lock released ([`released`]). When Python
+//!   is ending, it stays where it is, without the lock.
 //!
-//! **Code that does not end.** After [`PATIENCE`] the threads that are still inside are stopped where
-//! they are, by a signal whose handler never returns. They have no lock of Python's then: whoever
-//! stops them has it.
+//! **Code that does not end.** After [`PATIENCE`] the threads that are still inside are stopped
+//! where they are, by a signal whose handler never returns. They have no lock of Python's then:
+//! whoever stops them has it.
 
-use crate::procedures;
-use crate::wait::BETWEEN_LOOKS;
+use crate::raising;
 use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
 use serac_connection::{PerProcess, SharedSession};
@@ -28,6 +28,8 @@ use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
+/// The time between two looks at the threads.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// The time that Python code has to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The time in which code ends whose statement is cancelled, without an exception that is raised in
@@ -125,8 +127,8 @@ fn stay() -> ! {
     }
 }
 
-/// Does work with Python's lock released, as [`Python::detach`] does. When Python is ending, it does
-/// not return, but in the thread that ends Python.
+/// Does work with Python's lock released, as [`Python::detach`] does. When Python is ending, it
+/// does not return, but in the thread that ends Python.
 pub fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     let done = py.detach(|| {
         let done = work();
@@ -253,7 +255,7 @@ pub fn finish(py: Python<'_>) -> PyResult<()> {
             let inside: Vec<_> = ending.threads.lock().iter().map(|thread| thread.number).collect();
             for number in inside {
                 #[allow(clippy::unnecessary_cast, reason = "another type of the same size elsewhere")]
-                procedures::raise_in(py, number as c_ulong);
+                raising::raise_in(py, number as c_ulong);
             }
         }
     }

@@ -6,7 +6,7 @@
 //! | `python_types` `objects` `parameters` | values of SQL as objects of Python, and back |
 //! | `session` `rows` | a session of `serac_connection`, and its rows, beside Python's lock |
 //! | `arrow_io` | Arrow's C interface |
-//! | `ending` | threads in Python code when Python ends |
+//! | `ending` `raising` | threads in Python code when Python ends, and the exception that ends it |
 //! | `callback` `frames` | Python code that statements call, and frames that they find by name |
 //! | `values` `functions` | columns of objects, and Python functions in SQL |
 //! | `compiled` `execution` | statements that are kept, and how one runs |
@@ -36,6 +36,7 @@ mod parameters;
 mod procedures;
 mod provider;
 mod python_types;
+mod raising;
 mod row_api;
 mod rows;
 mod server;
@@ -96,7 +97,8 @@ mod _seracdb {
         crate::ending::released(py, || crate::server::stop_all().and(serac_connection::close_all())).python(py)
     }
 
-    /// The same at the end of Python, which calls no Python code any more and cancels all statements.
+    /// The same at the end of Python: no Python code is called any more, and all statements are
+    /// cancelled.
     #[pyfunction]
     fn end(py: Python<'_>) -> PyResult<()> {
         crate::ending::begin(py);

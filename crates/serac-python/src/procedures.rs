@@ -16,11 +16,11 @@ use crate::error::IntoPython;
 use crate::lent_transaction::LentTransaction;
 use crate::objects;
 use crate::python_types::PythonTypes;
+use crate::raising;
 use crate::row_api::{RowTransaction, assigned};
 use crate::values::{self, Failure};
 use crate::wait;
 use parking_lot::Mutex;
-use pyo3::ffi::PyThreadState_SetAsyncExc;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyIterator, PyList, PyTuple};
@@ -30,8 +30,7 @@ use seracdb::engine::values::OwnedValue;
 use seracdb::engine::{EngineError, ExpressionError, Procedure, Transaction};
 use seracdb::{RunningStatement, SqlError, Value, columns};
 use std::collections::BTreeSet;
-use std::ffi::{c_long, c_ulong};
-use std::ptr::null_mut;
+use std::ffi::c_ulong;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -45,8 +44,6 @@ const OWN_PROCEDURE: &str = "serac_run";
 
 /// The classes and functions of Python that procedures need.
 struct Classes {
-    /// `seracdb._procedures.ProcedureCancelled`.
-    cancelled: Py<PyAny>,
     /// `seracdb.Error`.
     error: Py<PyAny>,
     /// `threading.get_ident`.
@@ -57,11 +54,7 @@ fn classes(py: Python<'_>) -> PyResult<&Classes> {
     static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
     CLASSES.get_or_try_init(py, || {
         let named = |module: &str, name: &str| Ok::<_, PyErr>(py.import(module)?.getattr(name)?.unbind());
-        Ok(Classes {
-            cancelled: named("seracdb._procedures", "ProcedureCancelled")?,
-            error: named("seracdb._errors", "Error")?,
-            get_ident: named("threading", "get_ident")?,
-        })
+        Ok(Classes { error: named("seracdb._errors", "Error")?, get_ident: named("threading", "get_ident")? })
     })
 }
 
@@ -69,7 +62,7 @@ fn classes(py: Python<'_>) -> PyResult<&Classes> {
 struct Watch {
     task: AbortHandle,
     /// The number of the procedure's thread, until that has ended.
-    thread: Arc<Mutex<Option<c_long>>>,
+    thread: Arc<Mutex<Option<c_ulong>>>,
 }
 
 impl Watch {
@@ -77,8 +70,7 @@ impl Watch {
     fn start(py: Python<'_>, statement: RunningStatement) -> PyResult<Option<Self>> {
         let Ok(runtime) = Handle::try_current() else { return Ok(None) };
         let thread: c_ulong = classes(py)?.get_ident.bind(py).call0()?.extract()?;
-        // The same bits: so the call declares a number that is unsigned.
-        let thread = Arc::new(Mutex::new(Some(thread as c_long)));
+        let thread = Arc::new(Mutex::new(Some(thread)));
         let shared = thread.clone();
         let task = runtime.spawn(async move {
             loop {
@@ -99,31 +91,19 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.task.abort();
         let Some(thread) = self.thread.lock().take() else { return };
-        Python::try_attach(|_| {
-            // SAFETY: this thread is attached to Python. Without an exception the call only takes
-            // back what `raise` has set and Python has not raised yet.
-            unsafe { PyThreadState_SetAsyncExc(thread, null_mut()) };
-        });
+        Python::try_attach(|py| raising::take_back(py, thread));
     }
 }
 
 /// Raises the exception of cancelled procedures in a thread.
-fn raise(thread: &Mutex<Option<c_long>>) {
+fn raise(thread: &Mutex<Option<c_ulong>>) {
     Inside::attach(|py| {
         // Locked until it is set, so that it is not set behind the end of the watch.
         let thread = thread.lock();
         if let Some(thread) = *thread {
-            raise_in(py, thread as c_ulong);
+            raising::raise_in(py, thread);
         }
     });
-}
-
-/// Raises it in a thread that is in Python code.
-pub fn raise_in(py: Python<'_>, thread: c_ulong) {
-    let Ok(classes) = classes(py) else { return };
-    // SAFETY: this thread is attached to Python, and the object is a class of exceptions, which
-    // lives for ever.
-    unsafe { PyThreadState_SetAsyncExc(thread as c_long, classes.cancelled.as_ptr()) };
 }
 
 /// Ends a procedure whose statement is cancelled.
@@ -132,7 +112,7 @@ pub fn raise_in(py: Python<'_>, thread: c_ulong) {
 /// The exception of cancelled procedures.
 pub fn check(py: Python<'_>, lent: &LentTransaction) -> PyResult<()> {
     match lent.statement().map(RunningStatement::check) {
-        Some(Err(error)) => Err(PyErr::from_value(classes(py)?.cancelled.bind(py).call1((error.message,))?)),
+        Some(Err(error)) => Err(PyErr::from_value(raising::cancelled(py)?.call1((error.message,))?)),
         _ => Ok(()),
     }
 }
@@ -235,7 +215,7 @@ impl Code {
         let Ok(classes) = classes(py) else { return EngineError::Raised(exception.to_string()) };
         let value = exception.value(py);
         let is_a = |class: &Py<PyAny>| value.is_instance(class.bind(py)).unwrap_or(false);
-        if is_a(&classes.cancelled) {
+        if raising::cancelled(py).is_ok_and(|class| value.is_instance(class).unwrap_or(false)) {
             let why = lent.statement().and_then(|statement| statement.check().err());
             return why.map_or(EngineError::Cancelled, into_engine);
         }
