@@ -21,7 +21,7 @@ use serac_engine::{EngineError, ExpressionError, Table};
 use serac_functions::with_own_casts;
 use serac_numeric_functions::{FREE, keys};
 use serac_parser::tree::{Name, Span};
-use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
+use serac_query::optimizer::{checked, with_common_types, with_guarded_branches, without_lists_of_expressions};
 use serac_query::scan::{IndexedExpression, bare};
 use serac_storage::ColumnType;
 use serac_values::assignment::assign;
@@ -62,7 +62,7 @@ impl KeptExpression<'_> {
         let coerced = simplifier.coerce(with_common_types(expr, schema)?, schema)?;
         // Functions such as `now()` are constants once simplified, and only then.
         let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, schema)?)?, schema)?;
-        Ok(simplifier.simplify(coerced)?)
+        Ok(simplifier.simplify(with_guarded_branches(coerced, schema)?)?)
     }
 
     /// Its values for the rows of `batch`, whose columns are those of the table, if the expression

@@ -6,6 +6,7 @@
 //! | `common_types` | the common type of operands and of the branches of a union |
 //! | `checked_arithmetic` | arithmetic that fails where its result does not fit |
 //! | `in_lists`, `list_guards` | IN over more than constants; several lists about one value |
+//! | `guarded_branches` | boolean CASE whose branches may fail |
 //! | `null_safe` | comparisons for which NULL is equal to NULL |
 //! | `float_zeros`, `float_cases` | -0 is 0 where floats are compared by their bits |
 //! | `set_operations` | EXCEPT ALL and INTERSECT ALL |
@@ -36,6 +37,7 @@ mod float_cases;
 mod float_zeros;
 mod given_orders;
 mod grouping_sets;
+mod guarded_branches;
 mod in_lists;
 mod join_claims;
 mod join_order;
@@ -66,6 +68,7 @@ pub use float_cases::FloatCases;
 pub use float_zeros::FloatZeros;
 pub use given_orders::GivenOrders;
 pub use grouping_sets::GroupingSets;
+pub use guarded_branches::{GuardedBranches, with_guarded_branches};
 pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_claims::JoinClaims;
 pub use join_order::JoinOrder;

@@ -6,8 +6,8 @@ use crate::pipeline::pass::{Origin, Pass, Stage, Work};
 use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, SmallConstants, StrictNulls, UuidTypes};
 use serac_query::optimizer::{
     Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters,
-    FloatCases, FloatZeros, GivenOrders, GroupingSets, InLists, JoinClaims, JoinOrder, LostOrders, NullSafe,
-    Optimizing, Physical, RepeatedKeys, SetOperations, SourceOrder, SubqueryErrors, TextPredicates, Unnest,
+    FloatCases, FloatZeros, GivenOrders, GroupingSets, GuardedBranches, InLists, JoinClaims, JoinOrder, LostOrders,
+    NullSafe, Optimizing, Physical, RepeatedKeys, SetOperations, SourceOrder, SubqueryErrors, TextPredicates, Unnest,
     VolatileCalls, VolatileColumns, WindowKeys,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
@@ -56,6 +56,7 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("volatile_calls", Ours(|_| Arc::new(VolatileCalls)), "Gives each call of a volatile function an identity, by which it is neither another nor a constant."),
     analyzer("checked_arithmetic", Ours(|_| Arc::new(CheckedArithmetic)), "Lets arithmetic fail where its result does not fit."),
     analyzer("strict_nulls", Ours(|_| Arc::new(StrictNulls)), "Puts NULL in the place of strict calls of NULL, so that their other arguments are not computed."),
+    analyzer("guarded_branches", Ours(|_| Arc::new(GuardedBranches)), "Keeps boolean CASE whose branches may fail from becoming AND and OR, which guard nothing."),
     analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
 
     // Logical plans: how they are computed. Three rules of DataFusion's list are left out:
