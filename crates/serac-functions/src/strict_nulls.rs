@@ -3,15 +3,19 @@
 //! NULL)` is NULL and no error, and the branch of a CASE behind `a < NULL` is not reached. It
 //! computes the constants among the arguments before, so that `NULL + 1 / 0` is an error. Calls of
 //! such constants are left to `constant_errors`.
+//!
+//! The rule comes twice: before plans are optimized, and behind the simplifier, which computes
+//! constants that are NULL, such as `nullif(1, 1)`.
 
+use crate::casts::operand_of_cast;
 use crate::constant_errors::may_be_computed;
-use crate::typed::rewrite_typed;
+use crate::typed::{has_part, rewrite_typed};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
-use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
 use serac_pg::functions::{FunctionKind, of_name};
 
 /// The rule that puts NULL in the place of such calls.
@@ -24,11 +28,38 @@ impl AnalyzerRule for StrictNulls {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        rewrite_typed(plan, is_null, |expr, schema| {
-            if is_null(&expr) { null_of(&expr, schema).map(Transformed::yes) } else { Ok(Transformed::no(expr)) }
-        })
+        rewrite_typed(plan, is_null, rewrite)
     }
 }
+
+impl OptimizerRule for StrictNulls {
+    fn name(&self) -> &str {
+        "strict_nulls"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        None
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let mut found = false;
+        plan.apply_with_subqueries(|plan| {
+            found = has_part(plan, is_null);
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        match found {
+            true => rewrite_typed(plan, is_null, rewrite).map(Transformed::yes),
+            false => Ok(Transformed::no(plan)),
+        }
+    }
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if is_null(&expr) { null_of(&expr, schema).map(Transformed::yes) } else { Ok(Transformed::no(expr)) }
+}
+
+/// The functions that stand for operators between numbers (`checked_arithmetic`).
+const ARITHMETIC: [&str; 5] = ["checked_plus", "checked_minus", "checked_times", "checked_divide", "checked_xor"];
 
 /// Whether the expression is NULL because of a constant operand, and no other one has a constant to
 /// compute.
@@ -64,7 +95,10 @@ pub(crate) fn is_strict(expr: &Expr) -> bool {
             let facts = of_name(call.func.name());
             let is_strict =
                 |of: &serac_pg::functions::Function| of.is_strict && !of.returns_set && of.kind == FunctionKind::Scalar;
-            !facts.is_empty() && facts.iter().all(is_strict)
+            match facts.is_empty() {
+                true => ARITHMETIC.contains(&call.func.name()) || operand_of_cast(expr).is_some(),
+                false => facts.iter().all(is_strict),
+            }
         }
         Expr::BinaryExpr(binary) => is_strict_operator(binary.op),
         Expr::Cast(_) | Expr::Not(_) | Expr::Negative(_) | Expr::Like(_) | Expr::SimilarTo(_) => true,

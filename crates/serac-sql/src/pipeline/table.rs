@@ -66,6 +66,7 @@ pub(super) static PASSES: &[Pass] = &[
     logical("rewrite_set_comparison", DataFusion, "Makes EXISTS of ANY and ALL over subqueries."),
     optional(logical("unions_to_filter", DataFusion, "Makes one filter of a union of filters over one input.")),
     logical("simplify_expressions", Ours(|_| Arc::new(SmallConstants::default())), "Computes constants, now() among them, and simplifies expressions, some functions into others that can run."),
+    logical("strict_nulls", Ours(|_| Arc::new(StrictNulls)), "Puts NULL in the place of strict calls of what has become NULL."),
     optional(logical("date_comparisons", Ours(|_| Arc::new(DateComparisons)), "Compares dates with dates in the place of times, so that indexes and zone maps serve.")),
     logical("replace_distinct_aggregate", DataFusion, "Makes aggregations of DISTINCT, which has no operator."),
     optional(logical("eliminate_join", DataFusion, "Drops joins that give nothing, or nothing more than one of their sides.")),
