@@ -239,10 +239,11 @@ impl LateErrorsExec {
     }
 }
 
-/// Whether the statement may go on without the value: it is an error of values, or of their number.
+/// Whether the statement may go on without the value: it is an error of values, of their number, or
+/// of a function of the program.
 fn is_of_values(error: &DataFusionError) -> bool {
     let sqlstate = SqlError::from(error).sqlstate;
-    sqlstate.starts_with("22") || sqlstate == sqlstate::CARDINALITY_VIOLATION
+    ["22", "38", "39"].iter().any(|class| sqlstate.starts_with(class)) || sqlstate == sqlstate::CARDINALITY_VIOLATION
 }
 
 /// The value of a subquery: NULL without a row.
