@@ -5,7 +5,7 @@ use crate::conflicts::Conflicts;
 use crate::deep::{self, Roomy};
 use crate::error::{Result, SqlError};
 use crate::error_position::located;
-use crate::identifiers::CATALOG;
+use crate::identifiers::other_database;
 use crate::limits::Limits;
 use crate::parsed::{Arguments, Parsed, Source, is_bound, parse, transaction_word};
 use crate::point::prepared::Prepared;
@@ -34,16 +34,12 @@ impl Session {
         self.failing(statements)
     }
 
-    /// Refuses statements about another database: the session knows its own by the name by which
-    /// the client has asked for it, and by the one that all databases have.
+    /// Refuses statements about another database.
     fn of_own_database(&self, statements: Vec<Parsed>) -> Result<Vec<Parsed>> {
         let named = || statements.iter().flat_map(|statement| statement.databases());
         if named().next().is_some() {
-            let identity = self.shared.identity.get();
-            let own = identity.map_or(CATALOG, |identity| &identity.database);
-            if let Some(other) = named().find(|named| named.name != own && named.name != CATALOG) {
-                let message = format!("cross-database references are not implemented: \"{}\"", other.name);
-                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message).named(&other.name));
+            if let Some(other) = named().find(|named| !self.shared.is_own_database(&named.name)) {
+                return Err(other_database(&other.name));
             }
         }
         Ok(statements)

@@ -65,6 +65,37 @@ pub(crate) fn quote_ident(name: &str) -> String {
 
 /// Schema and name in a text such as `public.orders` or `"Orders"`.
 pub(crate) fn split_name(text: &str) -> (Option<String>, String) {
+    let mut parts = parts_of(text);
+    let name = parts.pop().unwrap_or_default();
+    (parts.pop(), name)
+}
+
+/// The same of a relation, whose database may be named, too.
+///
+/// # Errors
+/// 0A000 for a database that is not the session's own; 42601 for more parts.
+pub(crate) fn split_relation_name(
+    text: &str,
+    is_own_database: impl Fn(&str) -> bool,
+) -> Result<(Option<String>, String)> {
+    match &parts_of(text)[..] {
+        [database, _, _] if !is_own_database(database) => Err(other_database(text)),
+        [_, _, _, _, ..] => {
+            let message = format!("improper relation name (too many dotted names): {text}");
+            Err(SqlError::new(sqlstate::SYNTAX_ERROR, message))
+        }
+        _ => Ok(split_name(text)),
+    }
+}
+
+/// The error of a reference to another database.
+pub(crate) fn other_database(name: &str) -> SqlError {
+    let message = format!("cross-database references are not implemented: \"{name}\"");
+    SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message).named(name)
+}
+
+/// The parts of a name in a text, at least one.
+fn parts_of(text: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     let (mut part, mut quoted) = (String::new(), false);
     let mut notifications = text.trim().chars().peekable();
@@ -80,7 +111,8 @@ pub(crate) fn split_name(text: &str) -> (Option<String>, String) {
             _ => part.extend(letter.to_lowercase()),
         }
     }
-    (parts.pop(), part)
+    parts.push(part);
+    parts
 }
 
 /// The names of a list, for example `"$user", public`; `None` if the text is no such list.

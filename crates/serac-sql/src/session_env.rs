@@ -5,6 +5,7 @@ use crate::channels::Listener;
 use crate::cursors::Cursors;
 use crate::database::SqlDatabase;
 use crate::error::SqlError;
+use crate::identifiers::CATALOG;
 use crate::identity::Identity;
 use crate::lent::CheckedFunction;
 use crate::limits::{CancelHandle, cancelled};
@@ -116,6 +117,12 @@ impl fmt::Debug for SessionEnv {
 impl SessionEnv {
     pub(crate) fn view(&self) -> Option<StatementSnapshot> {
         self.view.read().clone()
+    }
+
+    /// Whether a name is that of the session's database: the one by which the client has asked for
+    /// it, or the one that all databases have.
+    pub(crate) fn is_own_database(&self, name: &str) -> bool {
+        name == CATALOG || self.identity.get().is_some_and(|identity| identity.database == name)
     }
 
     /// Notes that a statement begins.

@@ -2,7 +2,9 @@
 //! `pg_get_constraintdef` and `pg_get_viewdef`.
 
 use super::image::{Constraint, ConstraintKind, Image, Object, Relation};
-use crate::identifiers::{quote_ident, split_name};
+use crate::error::SqlError;
+use crate::identifiers::{quote_ident, split_relation_name};
+use crate::pg_catalog::scope::Scope;
 use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction, TableDefinition};
 use serac_parser::parse_expression;
 use serac_parser::tree::{Expr, ExprKind};
@@ -147,16 +149,21 @@ pub(super) fn owned_sequence(image: &Image, table: &Relation, column: &str) -> O
 }
 
 /// The relation that a text names.
-pub(super) fn relation_of<'i>(image: &'i Image, text: &str) -> Option<&'i Relation> {
-    match split_name(text) {
-        (None, name) => image.visible(&name),
-        (Some(schema), name) => image.relation_named(&schema, &name),
-    }
+///
+/// # Errors
+/// As for [`split_relation_name`].
+pub(super) fn relation_of<'s>(scope: &Scope<'s>, text: &str) -> Result<Option<&'s Relation>, SqlError> {
+    let name = split_relation_name(text, |database| scope.shared.is_own_database(database))?;
+    Ok(match name {
+        (None, name) => scope.image.visible(&name),
+        (Some(schema), name) => scope.image.relation_named(&schema, &name),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identifiers::split_name;
 
     #[test]
     fn names_are_quoted_where_they_must_be() {

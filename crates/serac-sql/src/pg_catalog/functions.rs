@@ -3,7 +3,7 @@
 
 use super::definitions::{self, relation_of};
 use super::fixed::{self, database_oid};
-use super::image::{Image, Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation};
+use super::image::{Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation};
 use super::layout::list_of;
 use super::relations::size;
 use super::routines;
@@ -108,10 +108,11 @@ impl Row<'_> {
     }
 
     /// The relation that an argument means: by its number, or by its name.
-    fn relation<'i>(&self, i: usize, image: &'i Image) -> Option<&'i Relation> {
-        match self.oid(i) {
-            Some(oid) => image.relation(oid),
-            None => relation_of(image, &self.text(i)?),
+    fn relation<'s>(&self, i: usize, scope: &Scope<'s>) -> Result<Option<&'s Relation>, SqlError> {
+        match (self.oid(i), self.text(i)) {
+            (Some(oid), _) => Ok(scope.image.relation(oid)),
+            (None, Some(name)) => relation_of(scope, &name),
+            (None, None) => Ok(None),
         }
     }
 }
@@ -185,12 +186,12 @@ fn registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>, at: usize) -> Result
     };
     let found = match kind {
         "regclass" => {
-            return relation_of(scope.image, &written).map(|r| Some(r.oid)).ok_or_else(|| no_relation(&written));
+            return relation_of(scope, &written)?.map(|r| Some(r.oid)).ok_or_else(|| no_relation(&written));
         }
         "regtype" => type_names::of_text(&written).ok_or_else(|| {
             let plain = written.trim().trim_end_matches("[]");
-            let of_rows = relation_of(scope.image, plain)
-                .or_else(|| plain.strip_prefix('_').and_then(|element| relation_of(scope.image, element)));
+            let relation = |name: &str| relation_of(scope, name).ok().flatten();
+            let of_rows = relation(plain).or_else(|| plain.strip_prefix('_').and_then(relation));
             match of_rows {
                 Some(_) => SqlError::unsupported(format!("the type of the rows of relation \"{plain}\"")),
                 None => missing("type"),
@@ -252,7 +253,11 @@ fn registered_name(scope: &Scope<'_>, kind: &str, oid: u32) -> String {
 }
 
 fn to_registered(scope: &Scope<'_>, kind: &str, row: &Row<'_>) -> Outcome {
-    Ok(ScalarValue::UInt32(registered(scope, kind, row, 0).unwrap_or(None)))
+    match registered(scope, kind, row, 0) {
+        // Another database, or too many parts.
+        Err(error) if kind == "regclass" && error.sqlstate != sqlstate::UNDEFINED_TABLE => Err(error),
+        found => Ok(ScalarValue::UInt32(found.unwrap_or(None))),
+    }
 }
 
 /// The object of a privilege function.
@@ -348,7 +353,7 @@ fn has_privilege(scope: &Scope<'_>, row: &Row<'_>, asked: Asked) -> Outcome {
             _ => security::Object::Database,
         },
         _ => {
-            relation = row.relation(at, scope.image);
+            relation = row.relation(at, scope)?;
             match relation {
                 Some(relation) => security::Object::relation(&relation.schema, &relation.name),
                 None if number.is_some() => return unknown,
@@ -443,14 +448,14 @@ fn bytes_of(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     if row.get(0).is_none() {
         return Ok(ScalarValue::Int64(None));
     }
-    match (row.relation(0, scope.image), row.oid(0)) {
+    match (row.relation(0, scope)?, row.oid(0)) {
         (Some(relation), _) => Ok(ScalarValue::Int64(Some(size(relation).1 as i64))),
         (None, Some(_)) => Ok(ScalarValue::Int64(None)),
         (None, None) => Err(no_relation(&row.text(0).unwrap_or_default())),
     }
 }
 fn index_bytes(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
-    let bytes = row.relation(0, scope.image).map(|relation| match &relation.object {
+    let bytes = row.relation(0, scope)?.map(|relation| match &relation.object {
         Object::Table(table) => table.bitmaps.iter().map(|index| index.entries.statistics().bytes as i64).sum(),
         _ => 0i64,
     });
@@ -687,7 +692,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("pg_get_constraintdef", Gives::Text, definition),
     ("pg_get_expr", Gives::Text, |_, row| maybe(row.text(0))),
     ("pg_get_viewdef", Gives::Text, |scope, row| {
-        maybe(row.relation(0, scope.image).and_then(|relation| definitions::view(scope.image, relation.oid)))
+        maybe(row.relation(0, scope)?.and_then(|relation| definitions::view(scope.image, relation.oid)))
     }),
     ("pg_get_ruledef", Gives::Text, nothing),
     ("pg_get_triggerdef", Gives::Text, nothing),
@@ -708,7 +713,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     }),
     ("pg_get_serial_sequence", Gives::Text, |scope, row| {
         let (Some(name), Some(column)) = (row.text(0), row.text(1)) else { return maybe(None) };
-        let table = relation_of(scope.image, &name).ok_or_else(|| no_relation(&name))?;
+        let table = relation_of(scope, &name)?.ok_or_else(|| no_relation(&name))?;
         if !scope.attributes(table).iter().any(|attribute| attribute.name == column) {
             return Err(SqlError::no_column(&column, &table.name));
         }

@@ -1,7 +1,7 @@
 //! nextval, currval, lastval, setval.
 
 use crate::error::SqlError;
-use crate::identifiers::{TEMPORARY_SCHEMA, split_name};
+use crate::identifiers::{TEMPORARY_SCHEMA, split_relation_name};
 use crate::session_env::SessionEnv;
 use crate::statement_snapshot::StatementSnapshot;
 use datafusion::arrow::array::{Array, AsArray, Int64Array};
@@ -103,7 +103,7 @@ impl SequenceFunction {
             .shared
             .view()
             .ok_or_else(|| SqlError::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction"))?;
-        let (schema, short) = found(&view, name);
+        let (schema, short) = found(&self.shared, &view, name)?;
         let (schema, short) = (schema.as_str(), short.as_str());
         let full = format!("{schema}.{short}");
         let database = match self.shared.temporary_database.get() {
@@ -149,7 +149,10 @@ impl SequenceFunction {
 
 /// Schema and name of the sequence that a text means. Defaults of columns name theirs as they are,
 /// without quotes.
-fn found(view: &StatementSnapshot, name: &str) -> (String, String) {
+///
+/// # Errors
+/// As for [`split_relation_name`].
+fn found(shared: &SessionEnv, view: &StatementSnapshot, name: &str) -> Result<(String, String), SqlError> {
     let placed = |(schema, short): (Option<String>, String)| {
         (schema.unwrap_or_else(|| view.schema_of(&short).to_owned()), short)
     };
@@ -158,7 +161,10 @@ fn found(view: &StatementSnapshot, name: &str) -> (String, String) {
         None => (None, name.to_owned()),
     });
     let is_there = view.of(&as_it_is.0).0.sequence(&as_it_is.0, &as_it_is.1).is_ok();
-    if is_there { as_it_is } else { placed(split_name(name)) }
+    if is_there {
+        return Ok(as_it_is);
+    }
+    split_relation_name(name, |database| shared.is_own_database(database)).map(placed)
 }
 
 impl ScalarUDFImpl for SequenceFunction {
