@@ -89,6 +89,13 @@ pub trait Environment {
     /// # Errors
     /// If it does not exist, or if the binder cannot use it.
     fn relation(&self, name: &tree::Name) -> Result<Relation>;
+    /// The schema in which the relation of a name without a schema is found, by which columns may
+    /// name it as well: `s.t.a`. `None` if it stands in no schema.
+    fn schema_of(&self, name: &tree::Ident) -> Option<String> {
+        let _ = name;
+        None
+    }
+
     /// The table of a name that is to be changed.
     ///
     /// # Errors

@@ -205,6 +205,7 @@ impl Binder<'_> {
         let found = self.environment.relation(name)?;
         let schema = match (&name.parts[..], alias) {
             ([.., schema, _], None) => Some(schema.name.clone()),
+            ([only], None) if found.number != 0 => self.environment.schema_of(only),
             _ => None,
         };
         let scan = LogicalPlanBuilder::scan(found.name.clone(), found.source.clone(), None)?.build()?;

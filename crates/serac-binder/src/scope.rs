@@ -135,7 +135,8 @@ impl Scope {
         let (schema, name) = match qualifiers {
             [name] => (None, name),
             [schema, name] => (Some(&schema.name), name),
-            _ => return Err(BindError::unsupported("a name with a database", NO_PLACE)),
+            // The parser takes a database away.
+            _ => return Err(BindError::unsupported("a name of so many parts", NO_PLACE)),
         };
         let is_meant = |item: &ScopeItem| {
             item.name == name.name && schema.is_none_or(|schema| item.schema.as_ref() == Some(schema))

@@ -47,7 +47,7 @@ use serac_engine::json_text::check as check_document;
 use serac_engine::security::Columns;
 use serac_engine::{DEFAULT_SCHEMA, EngineError, Table};
 use serac_functions::{StyledFunctions, cast_of_text, cast_value, is_endless_part};
-use serac_parser::tree::{Expr as Tree, Name, Query, Span, StatementKind, TypeName};
+use serac_parser::tree::{Expr as Tree, Ident, Name, Query, Span, StatementKind, TypeName};
 use serac_pg::{ArrayText, ModifiedType, Signature, TypeId};
 use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
 use serac_values::TimeStyle;
@@ -747,10 +747,14 @@ impl<'s> InSession<'s> {
 /// The number of a relation that is no table, by its name.
 fn number_of(shared: &SessionEnv, schema: &str, name: &str) -> u32 {
     let Some(view) = shared.view().filter(|_| schema == SEARCH_PATH) else { return relation_number(schema, name) };
-    // It is found as the resolver finds it.
+    relation_number(schema_in_path(&view, name), name)
+}
+
+/// The schema of the search path in which the resolver finds a relation.
+fn schema_in_path<'v>(view: &'v StatementSnapshot, name: &str) -> &'v str {
     let schema = if owner_planned_for().is_some() { DEFAULT_SCHEMA } else { view.schema_of(name) };
     let is_system = schema != TEMPORARY_SCHEMA && system_table::is_table(CATALOG_SCHEMA, name);
-    relation_number(if is_system { CATALOG_SCHEMA } else { schema }, name)
+    if is_system { CATALOG_SCHEMA } else { schema }
 }
 
 /// A table or a view. `number` gives that of a relation that is no table.
@@ -829,6 +833,10 @@ impl Environment for InSession<'_> {
                 BindError::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"), name.span)
             }),
         }
+    }
+
+    fn schema_of(&self, name: &Ident) -> Option<String> {
+        self.shared.view().map(|view| schema_in_path(&view, &name.name).to_owned())
     }
 
     fn target(&self, name: &Name) -> Result<Target, BindError> {

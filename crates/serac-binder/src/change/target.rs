@@ -28,7 +28,7 @@ impl Binder<'_> {
         let (shown, schema) = match (alias, &name.parts[..]) {
             (Some(alias), _) => (alias, None),
             (None, [.., schema, _]) => (last, Some(schema.name.clone())),
-            (None, _) => (last, None),
+            (None, _) => (last, self.environment.schema_of(last)),
         };
         self.reads(1)?;
         self.item_names.borrow_mut().push(last.name.clone());
