@@ -262,6 +262,24 @@ impl Binder<'_> {
         checked(expr, element, span, context.schema)
     }
 
+    /// The elements of an array constructor with which a value of a type is compared. The array has a
+    /// type of its own: quoted literals beside no others are texts there, so that blanks at their
+    /// ends count, where the value is a CHAR(n), too. Values of other types take such a literal as
+    /// one of theirs.
+    fn compared_elements(&self, left: TypeId, trees: &[Tree], context: Context<'_>) -> Result<Vec<Bound>> {
+        let elements: Vec<Bound> = trees.iter().map(|tree| self.expression(tree, context)).collect::<Result<_>>()?;
+        let is_text = |id| matches!(id, TypeId::UNKNOWN | TypeId::TEXT);
+        if left != TypeId::BPCHAR || !elements.iter().all(|element| is_text(element.id)) {
+            return Ok(elements);
+        }
+        elements.into_iter().map(|element| self.implicitly(element, TypeId::TEXT, context.schema)).collect()
+    }
+
+    /// A CHAR(n) as the text as which it is compared with texts. Other values stay as they are.
+    fn beside_text(&self, value: Bound, context: Context<'_>) -> Result<Bound> {
+        if value.id == TypeId::BPCHAR { self.implicitly(value, TypeId::TEXT, context.schema) } else { Ok(value) }
+    }
+
     /// `a = ANY (array)`, `a <> ALL (array)`.
     pub(crate) fn quantified_array(
         &self,
@@ -280,14 +298,21 @@ impl Binder<'_> {
             && !trees.iter().any(is_array)
         {
             if is_list {
-                let expr = self.in_list(left, trees, is_all, at, context)?;
-                return Ok(Bound::new(expr, TypeId::BOOL, left.span));
+                let start = left.span;
+                let left = self.operand_of_list(left, trees, context)?;
+                let elements = self.compared_elements(left.id, trees, context)?;
+                let left = match elements.iter().all(|element| element.id == TypeId::TEXT) {
+                    true => self.beside_text(left, context)?,
+                    false => left,
+                };
+                let expr = self.in_bound_list(left, elements, is_all, at, context)?;
+                return Ok(Bound::new(expr, TypeId::BOOL, start));
             }
             let left = self.copied(left, context)?;
             let start = left.span;
             let mut all = Vec::new();
-            for tree in trees {
-                let operands = vec![self.copy(&left)?, self.expression(tree, context)?];
+            for element in self.compared_elements(left.id, trees, context)? {
+                let operands = vec![self.copy(&left)?, element];
                 all.push(self.condition_of(self.operate(symbol, at, operands, context)?, at)?);
             }
             return Ok(Bound::new(joined(all, join), TypeId::BOOL, start));
@@ -314,6 +339,7 @@ impl Binder<'_> {
         if dimensions(&right.expr.get_type(context.schema)?) != 1 {
             return Err(BindError::unsupported("ANY or ALL of an array of arrays", at));
         }
+        let left = if element == TypeId::TEXT { self.beside_text(left, context)? } else { left };
         if let Expr::Literal(ScalarValue::List(list), _) = &right.expr
             && list.is_valid(0)
         {

@@ -418,9 +418,26 @@ impl Binder<'_> {
         span: Span,
         context: Context<'_>,
     ) -> Result<Expr> {
+        let operand = self.operand_of_list(operand, list, context)?;
+        let list = list.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
+        self.in_bound_list(operand, list, negated, span, context)
+    }
+
+    /// The operand of `a IN (…)`.
+    pub(crate) fn operand_of_list(&self, operand: &Tree, list: &[Tree], context: Context<'_>) -> Result<Bound> {
         let is_simple = list.iter().all(|item| matches!(item.kind, ExprKind::Literal(_) | ExprKind::Parameter(_)));
-        let mut operand = if is_simple { self.expression(operand, context)? } else { self.copied(operand, context)? };
-        let list: Vec<Bound> = list.iter().map(|item| self.expression(item, context)).collect::<Result<_>>()?;
+        if is_simple { self.expression(operand, context) } else { self.copied(operand, context) }
+    }
+
+    /// As [`in_list`](Self::in_list).
+    pub(crate) fn in_bound_list(
+        &self,
+        mut operand: Bound,
+        list: Vec<Bound>,
+        negated: bool,
+        span: Span,
+        context: Context<'_>,
+    ) -> Result<Expr> {
         let is_constant = |item: &Bound| levels_of(std::slice::from_ref(&item.expr), context.schema) == (false, false);
         let (constants, others): (Vec<Bound>, Vec<Bound>) = list.into_iter().partition(is_constant);
         let (symbol, join) = if negated { ("<>", Operator::And) } else { ("=", Operator::Or) };
@@ -1390,6 +1407,11 @@ impl Binder<'_> {
             if let Some(texts) = texts {
                 return Ok(Bound::new(serac_numeric_functions::lists::free(texts), to, span));
             }
+        }
+        // Bytes are read from the text that is shown.
+        if (from, to) == (TypeId::BPCHAR, TypeId::BYTEA) {
+            let text = self.padded(bound)?;
+            return self.as_type(text, to, context, schema);
         }
         // Arrow makes bytes of a text that is a number. It keeps blanks that a CHAR(n) does not
         // have, and takes a text for an element of an array.
