@@ -26,6 +26,19 @@ pub fn rewrite_typed(
     wanted: impl Fn(&Expr) -> bool,
     rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<LogicalPlan> {
+    rewrite_whole(plan, wanted, |expr, schema, _| expr.transform_up(|part| rewrite(part, schema)))
+}
+
+/// As [`rewrite_typed`], with whole expressions. `rewrite` is told whether one is a condition of
+/// rows: of a filter or a join.
+///
+/// # Errors
+/// The errors of `rewrite`.
+pub fn rewrite_whole(
+    plan: LogicalPlan,
+    wanted: impl Fn(&Expr) -> bool,
+    rewrite: impl Fn(Expr, &DFSchema, bool) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|plan| {
         if !has_part(&plan, &wanted) {
             return Ok(Transformed::no(plan));
@@ -36,13 +49,14 @@ pub fn rewrite_typed(
             }
             _ => merge_schema(&plan.inputs()),
         };
+        let is_condition = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
         let names = NamePreserver::new(&plan);
         plan.map_expressions(|expr| {
             if !expr.exists(|part| Ok(wanted(part)))? {
                 return Ok(Transformed::no(expr));
             }
             let name = names.save(&expr);
-            let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+            let rewritten = rewrite(expr, &schema, is_condition)?;
             Ok(rewritten.update_data(|expr| name.restore(expr)))
         })
     });

@@ -62,7 +62,8 @@ impl KeptExpression<'_> {
         let coerced = simplifier.coerce(with_common_types(expr, schema)?, schema)?;
         // Functions such as `now()` are constants once simplified, and only then.
         let coerced = checked(without_lists_of_expressions(with_own_casts(coerced, schema)?)?, schema)?;
-        Ok(simplifier.simplify(with_guarded_branches(coerced, schema)?)?)
+        let is_condition = matches!(self.place, Place::Predicate | Place::CopyFilter);
+        Ok(simplifier.simplify(with_guarded_branches(coerced, schema, is_condition)?)?)
     }
 
     /// Its values for the rows of `batch`, whose columns are those of the table, if the expression

@@ -178,6 +178,42 @@ async fn functions_are_called_in_statements_and_not_kept() {
     assert_eq!(session.lend_function(taken).unwrap_err().sqlstate, sqlstate::DUPLICATE_FUNCTION);
 }
 
+/// Has no value.
+struct Broken;
+
+impl ScalarBody for Broken {
+    fn call(&self, _: &[ArrayRef], _: usize, _: &DataType, _: &dyn Fn() -> Result<()>) -> Result<ArrayRef> {
+        Err(SqlError::new(sqlstate::EXTERNAL_ROUTINE_EXCEPTION, "it is broken"))
+    }
+}
+
+#[tokio::test]
+async fn functions_run_for_no_rows_of_other_branches() {
+    let mut session = session();
+    let body = FunctionBody::Scalar {
+        returns: "boolean".into(),
+        volatility: Volatility::Immutable,
+        is_strict: false,
+        body: Arc::new(Broken),
+    };
+    session.lend_function(LentFunction { name: "broken".into(), parameters: vec!["bigint".into()], body }).unwrap();
+    session.execute("CREATE TABLE t (a BIGINT); INSERT INTO t VALUES (1), (2)").await.unwrap();
+    for (query, numbers) in [
+        ("SELECT a FROM t WHERE CASE WHEN a > 0 THEN true ELSE broken(a) END ORDER BY a", vec![1, 2]),
+        ("SELECT CASE WHEN a = 1 THEN 3::bigint WHEN a > 5 AND broken(a) THEN 4 END FROM t ORDER BY a", vec![3, -1]),
+        ("SELECT CASE WHEN a > 5 THEN (SELECT broken(1))::int ELSE 0::bigint END FROM t", vec![0, 0]),
+        ("SELECT coalesce(a, (SELECT max(a) FROM t WHERE broken(a))) FROM t ORDER BY 1", vec![1, 2]),
+    ] {
+        assert_eq!(first_column(&mut session, query).await, numbers, "{query}");
+    }
+    for query in [
+        "SELECT CASE WHEN a > 1 THEN broken(a) END FROM t",
+        "SELECT CASE WHEN a > 1 THEN (SELECT broken(1)) END FROM t",
+    ] {
+        assert_eq!(failing(&mut session, query).await, sqlstate::EXTERNAL_ROUTINE_EXCEPTION, "{query}");
+    }
+}
+
 #[tokio::test]
 async fn aggregates_merge_or_keep_their_rows() {
     let mut session = session();

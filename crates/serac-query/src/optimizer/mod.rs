@@ -68,7 +68,7 @@ pub use float_cases::FloatCases;
 pub use float_zeros::FloatZeros;
 pub use given_orders::GivenOrders;
 pub use grouping_sets::GroupingSets;
-pub use guarded_branches::{GuardedBranches, with_guarded_branches};
+pub use guarded_branches::{GuardedBranches, unguarded, with_guarded_branches};
 pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_claims::JoinClaims;
 pub use join_order::JoinOrder;

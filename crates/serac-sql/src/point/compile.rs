@@ -38,7 +38,7 @@ use serac_engine::security::Privilege;
 use serac_engine::{Catalog, ColumnUpdate, Table};
 use serac_functions::with_own_casts;
 use serac_pg::TypeId;
-use serac_query::optimizer::{checked, with_common_types, with_guarded_branches, without_lists_of_expressions};
+use serac_query::optimizer::{checked, with_common_types, without_lists_of_expressions};
 use serac_storage::ColumnType;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -157,7 +157,6 @@ impl Compilation<'_> {
         let expr = with_own_casts(coerced, schema).ok()?;
         let expr = without_lists_of_expressions(expr).ok()?;
         let expr = checked(expr, schema).ok()?;
-        let expr = with_guarded_branches(expr, schema).ok()?;
         let leaves: Vec<Expr> = (0..schema.fields().len()).map(leaf).collect();
         rewrite(expr, schema, &leaves)
     }

@@ -10,7 +10,7 @@ use datafusion::execution::SessionState;
 use datafusion::functions::string::rtrim::RtrimFunc;
 use datafusion::logical_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, Volatility, cast};
 use datafusion::prelude::Column;
-use serac_query::optimizer::operator_of;
+use serac_query::optimizer::{operator_of, unguarded};
 use serac_storage::ColumnType;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -130,6 +130,10 @@ impl<'s> Compiler<'s> {
             // Arrow computes a CASE with an operand, and evaluates the operand once.
             Expr::Case(case) if case.expr.is_none() => self.case(case),
             Expr::Cast(to) => {
+                // Rows are computed one by one, which guards branches as well.
+                if let Some(plain) = unguarded(to) {
+                    return self.compile(&plain);
+                }
                 let operand = self.compile(&to.expr)?;
                 let target = column_type_of(to.field.data_type())?;
                 self.convert(operand, target)
