@@ -262,8 +262,8 @@ impl Binder<'_> {
         checked(expr, element, span, context.schema)
     }
 
-    /// The elements of an array constructor with which a value of a type is compared. The array has a
-    /// type of its own: quoted literals beside no others are texts there, so that blanks at their
+    /// The elements of an array constructor with which a value of a type is compared. The array has
+    /// a type of its own: quoted literals beside no others are texts there, so that blanks at their
     /// ends count, where the value is a CHAR(n), too. Values of other types take such a literal as
     /// one of theirs.
     fn compared_elements(&self, left: TypeId, trees: &[Tree], context: Context<'_>) -> Result<Vec<Bound>> {

@@ -43,8 +43,8 @@ pub use serac_sql::{
     AggregateBody, Blocked, CancelHandle, Description, Frame, FrameProvider, FrameRows, FunctionBody, GroupState,
     IfExists, IngestFiles, IngestTarget, LentFunction, MarkedText, Notice, Notification, ParameterMarks, Parsed,
     Prepared, RowStream, Rows, RunningStatement, ScalarBody, ScalarValue, Session, SessionDefaults, SqlDatabase,
-    SqlError, SqlOptions, Start, Started, StatementResult, StatementStream, Still, TableBody, TransactionStatus, Volatility,
-    acts_in_transaction, located, mark_parameters,
+    SqlError, SqlOptions, Start, Started, StatementResult, StatementStream, Still, TableBody, TransactionStatus,
+    Volatility, acts_in_transaction, located, mark_parameters,
 };
 pub use serac_storage::durability::checkpoint::CheckpointReport;
 pub use serac_storage::{ColumnType, Durability, FreezeFormat, RowBuffer, StorageOptions, Value};

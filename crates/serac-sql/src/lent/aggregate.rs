@@ -11,9 +11,7 @@
 use super::function::{CheckedBody, CheckedFunction, Still, in_form, known_rows, returned};
 use super::scalar::exactly;
 use crate::error::{Result, SqlError};
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, UInt32Array, UInt64Array, new_empty_array,
-};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array, UInt64Array, new_empty_array};
 use datafusion::arrow::compute::{SortColumn, SortOptions, concat, filter, lexsort_to_indices, take};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, UInt64Type};
 use datafusion::common::{Result as PlanResult, ScalarValue, internal_err};
