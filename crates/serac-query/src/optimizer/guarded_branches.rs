@@ -8,7 +8,7 @@
 //! AND and OR are evaluated from left to right, as in PostgreSQL, where the right side may fail for
 //! values of columns: they become such a CASE. DataFusion evaluates the right side for all rows of
 //! a batch unless few are left. Operands of AND in a filter stay as they are: they are tested one
-//! after the other, and indexes serve them.
+//! after the other, and indexes serve them. So do those of very long expressions.
 
 use crate::optimizer::checked_arithmetic::operator_of;
 use datafusion::arrow::datatypes::DataType;
@@ -59,8 +59,10 @@ fn guarded(expr: Expr, schema: &DFSchema, is_condition: bool) -> Result<Transfor
             let both = BinaryExpr::new(Box::new(left.data), Operator::And, Box::new(right.data));
             Ok(Transformed::new_transformed(Expr::BinaryExpr(both), is_new))
         }
-        // The name of a group would be lost.
-        expr @ Expr::GroupingSet(_) => expr.transform_up(|part| rewrite_results(part, schema)),
+        // The name of a group would be lost, and a long chain would become a deep one.
+        expr if matches!(expr, Expr::GroupingSet(_)) || !has_at_most(&expr, MOST_GUARDED) => {
+            expr.transform_up(|part| rewrite_results(part, schema))
+        }
         expr => expr.transform_up(|part| rewrite(part, schema)),
     }
 }
@@ -162,18 +164,23 @@ fn left_first(expr: Expr) -> Expr {
     cast(Expr::Case(Case::new(Some(left), branches, Some(Box::new(beside_null)))), DataType::Boolean)
 }
 
+/// Parts of an expression whose AND and OR are evaluated from left to right.
+const MOST_GUARDED: usize = 1_000;
 /// Parts of a right side, which is written down twice.
 const MOST_PARTS: usize = 64;
 
 /// Whether an expression may be written down twice: it is small, and has no subquery.
 fn is_small(expr: &Expr) -> bool {
-    let (mut parts, mut is_small) = (0, true);
-    let counted = expr.apply(|part| {
+    has_at_most(expr, MOST_PARTS) && !expr.exists(|part| Ok(is_subquery(part))).unwrap_or(true)
+}
+
+fn has_at_most(expr: &Expr, most: usize) -> bool {
+    let mut parts = 0;
+    let counted = expr.apply(|_| {
         parts += 1;
-        is_small = parts <= MOST_PARTS && !is_subquery(part);
-        Ok(if is_small { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+        Ok(if parts > most { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
-    counted.is_ok() && is_small
+    counted.is_ok() && parts <= most
 }
 
 fn is_subquery(expr: &Expr) -> bool {

@@ -6,7 +6,7 @@
 //! | `common_types` | the common type of operands and of the branches of a union |
 //! | `checked_arithmetic` | arithmetic that fails where its result does not fit |
 //! | `in_lists`, `list_guards` | IN over more than constants; several lists about one value |
-//! | `guarded_branches` | boolean CASE whose branches may fail |
+//! | `guarded_branches` | boolean CASE, AND and OR whose branches may fail |
 //! | `null_safe` | comparisons for which NULL is equal to NULL |
 //! | `float_zeros`, `float_cases` | -0 is 0 where floats are compared by their bits |
 //! | `set_operations` | EXCEPT ALL and INTERSECT ALL |

@@ -56,7 +56,7 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("volatile_calls", Ours(|_| Arc::new(VolatileCalls)), "Gives each call of a volatile function an identity, by which it is neither another nor a constant."),
     analyzer("checked_arithmetic", Ours(|_| Arc::new(CheckedArithmetic)), "Lets arithmetic fail where its result does not fit."),
     analyzer("strict_nulls", Ours(|_| Arc::new(StrictNulls)), "Puts NULL in the place of strict calls of NULL, so that their other arguments are not computed."),
-    analyzer("guarded_branches", Ours(|_| Arc::new(GuardedBranches)), "Keeps boolean CASE whose branches may fail from becoming AND and OR, which guard nothing."),
+    analyzer("guarded_branches", Ours(|_| Arc::new(GuardedBranches)), "Evaluates branches of boolean CASE, and right sides of AND and OR, that may fail for no other rows than theirs."),
     analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
 
     // Logical plans: how they are computed. Three rules of DataFusion's list are left out:
