@@ -19,10 +19,12 @@ use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use datafusion_proto::physical_plan::{
     DeduplicatingProtoConverter, DefaultPhysicalProtoConverter, PhysicalExtensionCodec,
 };
+use futures::StreamExt;
 use rand::{Rng, RngCore};
 use serac_export::flight::{FlightOptions, Token};
 use serac_remote::{Remote, RemoteCodec, RemoteError, RemoteOptions};
 use std::sync::Arc;
+use std::time::Duration;
 
 async fn run(plan: &Arc<dyn ExecutionPlan>, ctx: &SessionContext) -> Result<RecordBatch> {
     let batches = datafusion::physical_plan::collect(plan.clone(), ctx.task_ctx()).await?;
@@ -148,7 +150,7 @@ async fn bytes_that_are_no_plan_are_refused() {
     let stranger = RemoteCodec::new([Remote::new(RemoteOptions::new(["grpc://127.0.0.1:1"])).unwrap()]);
     let error = decode(&bytes, &stranger).unwrap_err();
     assert!(error.contains(remote.name()) && error.contains("does not know"), "{error}");
-    assert!(codec.try_decode(&bytes, &[scan.clone()], &ctx.task_ctx(), &converter).is_err());
+    assert!(codec.try_decode(&bytes, std::slice::from_ref(&scan), &ctx.task_ctx(), &converter).is_err());
     // Cut, changed and made up.
     let mut rng = serac_testing::rng();
     for length in 0..bytes.len() {
@@ -178,10 +180,9 @@ async fn bytes_that_are_no_plan_are_refused() {
         let at = rng.random_range(13..changed.len());
         changed[at] = rng.random();
         if let Ok(plan) = decode(&changed, codec) {
-            let _ = tokio::time::timeout(std::time::Duration::from_secs(20), async {
+            tokio::time::timeout(Duration::from_secs(20), async {
                 let partitions = plan.properties().partitioning.partition_count().min(8);
                 for partition in 0..partitions {
-                    use futures::StreamExt;
                     if let Ok(mut stream) = plan.execute(partition, other.task_ctx()) {
                         while let Some(Ok(_)) = stream.next().await {}
                     }

@@ -2,6 +2,8 @@
 
 use crate::server::*;
 use arrow_flight::{CancelFlightInfoRequest, FlightClient, FlightEndpoint, FlightInfo, Ticket};
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::Int64Type;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::{JoinType, col};
 use datafusion::physical_plan::ExecutionPlan;
@@ -128,8 +130,6 @@ async fn a_snapshot_is_renewed_for_as_long_as_a_scan_lives() {
         tokio::time::sleep(lease * 2).await;
         let mut stream = plan.execute(partition, ctx.task_ctx()).unwrap();
         while let Some(batch) = stream.next().await {
-            use datafusion::arrow::array::AsArray;
-            use datafusion::arrow::datatypes::Int64Type;
             balance += batch.unwrap().column(1).as_primitive::<Int64Type>().values().iter().sum::<i64>();
         }
     }
