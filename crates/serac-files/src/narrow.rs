@@ -6,7 +6,7 @@
 
 use datafusion::arrow::array::types::ByteViewType;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, GenericByteViewArray, make_array};
-use datafusion::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use datafusion::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use datafusion::arrow::datatypes::DataType;
 use std::mem::size_of;
 use std::ptr::NonNull;
@@ -29,10 +29,17 @@ fn nulls(of: &dyn Array) -> Option<NullBuffer> {
     of.nulls().map(|nulls| NullBuffer::new(bits(nulls.inner())))
 }
 
-/// Views with the bytes to which they point, which are copied if the column has far more.
+/// A column of views, and the bytes to which they point, which are copied if there are far more.
 fn views<T: ByteViewType>(column: &GenericByteViewArray<T>) -> GenericByteViewArray<T> {
-    let needed = column.len() * size_of::<u128>() + column.total_buffer_bytes_used();
-    if column.get_array_memory_size() > 2 * needed { column.gc() } else { column.clone() }
+    let bytes: usize = column.data_buffers().iter().map(Buffer::capacity).sum();
+    if bytes > 2 * column.total_buffer_bytes_used() {
+        // The views are made anew, too.
+        return column.gc();
+    }
+    let views = part(column.views().inner(), 0, column.len() * size_of::<u128>());
+    let views = ScalarBuffer::new(views, 0, column.len());
+    // SAFETY: the views and the bytes are those of the column.
+    unsafe { GenericByteViewArray::new_unchecked(views, column.data_buffers().to_vec(), nulls(column)) }
 }
 
 /// The same column, with buffers that count as what it needs of them. Values of a fixed length are
