@@ -36,13 +36,12 @@ impl Session {
 
     /// Refuses statements about another database.
     fn of_own_database(&self, statements: Vec<Parsed>) -> Result<Vec<Parsed>> {
-        let named = || statements.iter().flat_map(|statement| statement.databases());
-        if named().next().is_some() {
-            if let Some(other) = named().find(|named| !self.shared.is_own_database(&named.name)) {
-                return Err(other_database(&other.name));
-            }
+        let mut named = statements.iter().flat_map(Parsed::databases);
+        let other = named.find(|named| !self.shared.is_own_database(&named.name));
+        match other {
+            Some(other) => Err(other_database(&other.name)),
+            None => Ok(statements),
         }
-        Ok(statements)
     }
 
     /// As [`parse`](Self::parse), on another thread if the text is long: it can be cancelled, and
