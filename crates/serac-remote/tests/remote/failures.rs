@@ -117,6 +117,7 @@ async fn a_stream_that_breaks_goes_on_without_a_row_twice_or_none() {
     freeze(&db, "t");
     execute(&db, "UPDATE t SET note = 'changed' WHERE id % 10 = 0").await;
     let served = serve(&db, FlightOptions { message_bytes: 64 << 10, ..FlightOptions::default() }).await;
+    let mut all_retries = 0;
     for bytes in [40_000, 150_000, 400_000, 900_000] {
         let broken = Breaking::before(served.address, bytes).await;
         for addresses in
@@ -137,10 +138,13 @@ async fn a_stream_that_breaks_goes_on_without_a_row_twice_or_none() {
             });
             let (ids, retries) = read(&ctx).await.unwrap();
             assert_eq!(ids, (0..ROWS).collect::<Vec<_>>(), "{bytes}");
-            assert!(retries > 0 && broken.broken.load(Ordering::Relaxed) > before, "{bytes}: {retries} retries");
+            // A connection may break before a stream begins, which is no retry of the stream.
+            assert!(broken.broken.load(Ordering::Relaxed) > before, "{bytes}: {retries} retries");
+            all_retries += retries;
             growing.inspect(|growing| growing.abort());
         }
     }
+    assert!(all_retries > 0);
     // A way that always breaks at the same place is an error in the end, not a part of the rows.
     let broken = Breaking::before(served.address, 300_000).await;
     let remote = Remote::new(of(&[broken.address]).with_attempts(2)).unwrap();
@@ -262,8 +266,7 @@ async fn a_slow_reader_that_the_server_has_given_up_goes_on_where_it_was() {
     use futures::StreamExt;
     let db = database();
     numbers(&db).await;
-    let options =
-        FlightOptions { stall: Duration::from_millis(300), message_bytes: 16 << 10, ..FlightOptions::default() };
+    let options = FlightOptions { stall: Duration::from_secs(2), message_bytes: 16 << 10, ..FlightOptions::default() };
     let served = serve(&db, options).await;
     // Windows would hold all of it: the rows are made wide.
     execute(&db, "UPDATE t SET note = repeat(note, 10)").await;
@@ -272,12 +275,12 @@ async fn a_slow_reader_that_the_server_has_given_up_goes_on_where_it_was() {
     let plan = ctx.table("t").await.unwrap().create_physical_plan().await.unwrap();
     let mut stream = plan.execute(0, ctx.task_ctx()).unwrap();
     let mut ids = Vec::new();
-    let mut slow = 0;
+    let mut was_slow = false;
     while let Some(batch) = stream.next().await {
         ids.extend_from_slice(batch.unwrap().column(0).as_primitive::<Int64Type>().values());
-        if slow < 2 && ids.len() > 500 * (slow + 1) {
-            slow += 1;
-            tokio::time::sleep(Duration::from_secs(2)).await;
+        if !was_slow && ids.len() > 500 {
+            was_slow = true;
+            tokio::time::sleep(Duration::from_secs(5)).await;
         }
     }
     ids.sort_unstable();
