@@ -454,9 +454,6 @@ impl TableDefinition {
                 return Err(format!("foreign key {} has columns that table {name} has not", key.name));
             }
         }
-        if self.unnamed_columns as usize > self.columns.len() {
-            return Err(format!("table {name} has fewer columns than those without a name"));
-        }
         Ok(())
     }
 
