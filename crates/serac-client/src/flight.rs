@@ -1,5 +1,5 @@
-//! What a client of a Flight server says beyond Flight: which rows of a table it wants, and in
-//! which snapshot. All of it is JSON.
+//! The requests that a client of a Flight server makes beyond Flight: for some rows of a table, in
+//! a snapshot. Requests and tickets are JSON.
 //!
 //! A client that reads several tables in one snapshot asks for it by the action [`HOLD`], and names
 //! it in its requests ([`SnapshotUse::Lease`]). A [`Ticket`] of such a request is plain data: its
@@ -124,7 +124,7 @@ impl ScanRequest {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ticket {
-    /// What is read.
+    /// The rows that the holder reads.
     #[serde(flatten)]
     pub what: What,
     /// The blocks of the endpoint; by default all.
@@ -132,7 +132,7 @@ pub struct Ticket {
     pub blocks: Option<Range<u32>>,
 }
 
-/// What a ticket reads.
+/// The rows that the holder of a ticket reads.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum What {

@@ -17,7 +17,7 @@ use seracdb::SqlError;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// What a program lends the statements of a session.
+/// The frames and functions that a program lends the statements of a session.
 pub struct Lent {
     id: SessionId,
     /// The frames that they find.
@@ -61,7 +61,7 @@ impl Core {
         &self.session
     }
 
-    /// What the program lends the session's statements.
+    /// The frames and functions that the program lends the session's statements.
     pub fn lent(&self) -> &Lent {
         &self.lent
     }

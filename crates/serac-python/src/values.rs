@@ -1,7 +1,7 @@
 //! Columns of objects that Python code has given, as Arrow.
 //!
-//! The objects must be of the type that the code has said: a text is no number. What remains, as
-//! the range of an integer, the database checks when it assigns the values.
+//! The objects must be of the type that the code has said: a text is no number. The database checks
+//! the rest, as the range of an integer, when it assigns the values.
 
 use crate::parameters;
 use crate::python_types::PythonTypes;
@@ -40,7 +40,7 @@ impl From<SqlError> for Failure {
 struct Objects<'a, 'py> {
     types: &'a PythonTypes,
     objects: &'a [Bound<'py, PyAny>],
-    /// What has given them, for messages.
+    /// The name of the code that has given them, for messages.
     what: &'a str,
     wanted: &'a DataType,
 }

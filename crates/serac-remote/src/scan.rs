@@ -58,7 +58,7 @@ pub struct RemoteScanExec {
     pub(crate) sources: Vec<Source>,
     pub(crate) partitions: Vec<Partition>,
     pub(crate) schema: SchemaRef,
-    /// What the server tests.
+    /// The conditions that the server tests.
     pub(crate) filter: Vec<Condition>,
     /// Filters that may change until a stream begins.
     pub(crate) dynamic: Vec<Arc<dyn PhysicalExpr>>,

@@ -56,7 +56,7 @@ pub trait AggregateBody: Send + Sync {
     /// Adds states to those of their groups, as `step` adds rows. Only if [`merges`](Self::merges).
     ///
     /// # Errors
-    /// As there.
+    /// Those of the code, and of `check`.
     fn merge(
         &self,
         states: &mut [Option<GroupState>],
@@ -69,7 +69,7 @@ pub trait AggregateBody: Send + Sync {
     /// `returns` is as for [`ScalarBody`](super::ScalarBody).
     ///
     /// # Errors
-    /// As there.
+    /// Those of the code, and of `check`.
     fn finish(
         &self,
         states: &mut [Option<GroupState>],

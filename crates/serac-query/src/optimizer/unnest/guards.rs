@@ -11,7 +11,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::expr::{Case, ScalarFunction};
 use datafusion::logical_expr::{Expr, lit};
 
-/// What gives another expression for a subquery, by the condition of the rows that ask for it.
+/// A function that gives another expression for a subquery, by the condition of the rows that ask
+/// for it.
 pub(super) type Replace<'r> = dyn FnMut(&Expr, Option<&Expr>) -> Result<Option<Expr>> + 'r;
 
 /// Replaces subqueries of an expression, from above. `replace` gives another expression for a
