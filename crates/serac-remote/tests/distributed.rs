@@ -21,7 +21,6 @@ use serac_export::flight::FlightOptions;
 use serac_remote::{Remote, RemoteCodec, RemoteError, RemoteOptions, RemoteScanExec};
 use server::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use url::Url;
@@ -138,26 +137,7 @@ async fn all_workers_read_one_snapshot_beside_writers() {
     for table in ["here", "there"] {
         register(&ctx, table, remote.table("public", table).await.unwrap());
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let writer = {
-        let (db, stop) = (db.clone(), stop.clone());
-        tokio::spawn(async move {
-            let mut rounds = 0_i64;
-            while !stop.load(Ordering::Relaxed) {
-                let (from, to) = (rounds * 3_701 % 200_000, rounds * 4_111 % 200_000);
-                execute(
-                    &db,
-                    &format!(
-                        "BEGIN; UPDATE here SET balance = balance - 3 WHERE id = {from};
-                         UPDATE there SET balance = balance + 3 WHERE id = {to}; COMMIT"
-                    ),
-                )
-                .await;
-                rounds += 1;
-            }
-            rounds
-        })
-    };
+    let transfers = Transfers::start(&db, 200_000);
     let mut moved = Vec::new();
     for _ in 0..6 {
         let there = ctx.table("there").await.unwrap();
@@ -167,9 +147,9 @@ async fn all_workers_read_one_snapshot_beside_writers() {
         let found = &total.collect().await.unwrap()[0];
         assert_eq!(number(found, 0) + number(found, 1), 4_000_000);
         moved.push(number(found, 1));
+        transfers.go_on().await;
     }
-    stop.store(true, Ordering::Relaxed);
-    let rounds = writer.await.unwrap();
+    let rounds = transfers.stop().await;
     assert!(rounds > 6 && moved.is_sorted() && moved[0] < moved[5], "{rounds} rounds, {moved:?}");
     nothing_is_held(&db).await;
 }

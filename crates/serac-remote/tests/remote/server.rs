@@ -12,7 +12,9 @@ use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
 use serac_storage::StorageOptions;
 use serac_testing::Served;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 /// A database whose blocks freeze only when a test asks for it.
 pub fn database() -> SqlDatabase {
@@ -29,6 +31,50 @@ pub async fn query(db: &SqlDatabase, sql: &str) -> RecordBatch {
     match Session::new(db).execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}")).pop() {
         Some(StatementResult::Rows { schema, batches, .. }) => concat_batches(&schema, &batches).unwrap(),
         other => panic!("{sql} gives {other:?}"),
+    }
+}
+
+/// Transactions one after the other, each of which moves 3 from a row of the table `here` to one of
+/// `there`.
+pub struct Transfers {
+    rounds: Arc<AtomicI64>,
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl Transfers {
+    /// Both tables have the rows 0 to `rows`.
+    pub fn start(db: &SqlDatabase, rows: i64) -> Self {
+        let (rounds, stop) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (db, done, is_over) = (db.clone(), rounds.clone(), stop.clone());
+        let task = tokio::spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                let round = done.load(Ordering::Relaxed);
+                let (from, to) = (round * 3_701 % rows, round * 4_111 % rows);
+                let sql = format!(
+                    "BEGIN; UPDATE here SET balance = balance - 3 WHERE id = {from};
+                     UPDATE there SET balance = balance + 3 WHERE id = {to}; COMMIT"
+                );
+                execute(&db, &sql).await;
+                done.store(round + 1, Ordering::Relaxed);
+            }
+        });
+        Self { rounds, stop, task }
+    }
+
+    /// Waits until two more have been committed.
+    pub async fn go_on(&self) {
+        let before = self.rounds.load(Ordering::Relaxed);
+        while self.rounds.load(Ordering::Relaxed) < before + 2 && !self.task.is_finished() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Stops them, and says how many there were.
+    pub async fn stop(self) -> i64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await.unwrap();
+        self.rounds.load(Ordering::Relaxed)
     }
 }
 

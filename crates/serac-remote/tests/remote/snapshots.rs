@@ -14,7 +14,6 @@ use serac_remote::RemoteError;
 use serac_sql::SqlDatabase;
 use serac_testing::Served;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Two tables of accounts, over several blocks each.
@@ -43,36 +42,17 @@ async fn all_tables_of_a_query_are_of_one_snapshot_beside_writers() {
     accounts(&db).await;
     let served = serve(&db, FlightOptions::default()).await;
     let ctx = session_of(&remote(&served), &["here", "there"]).await;
-    let stop = Arc::new(AtomicBool::new(false));
-    let writer = {
-        let (db, stop) = (db.clone(), stop.clone());
-        tokio::spawn(async move {
-            let mut rounds = 0_i64;
-            while !stop.load(Ordering::Relaxed) {
-                let (from, to) = (rounds * 37 % 50_000, rounds * 41 % 50_000);
-                execute(
-                    &db,
-                    &format!(
-                        "BEGIN; UPDATE here SET balance = balance - 3 WHERE id = {from};
-                         UPDATE there SET balance = balance + 3 WHERE id = {to}; COMMIT"
-                    ),
-                )
-                .await;
-                rounds += 1;
-            }
-            rounds
-        })
-    };
+    let transfers = Transfers::start(&db, 50_000);
     let mut moved = Vec::new();
     for _ in 0..8 {
         let found = &total(&ctx).await.collect().await.unwrap()[0];
         let (here, there) = (number(found, 0), number(found, 1));
         assert_eq!(here + there, 1_000_000, "{here} and {there}");
         moved.push(there);
+        transfers.go_on().await;
     }
-    stop.store(true, Ordering::Relaxed);
-    let rounds = writer.await.unwrap();
-    assert!(rounds > 0 && moved.is_sorted(), "{rounds} rounds, {moved:?}");
+    let rounds = transfers.stop().await;
+    assert!(rounds > 8 && moved.is_sorted() && moved[0] < moved[7], "{rounds} rounds, {moved:?}");
     // Each query has a snapshot of its own, and all of its scans share it.
     let frames = [total(&ctx).await, total(&ctx).await];
     let plans = futures::future::try_join_all(frames.iter().map(DataFrame::create_physical_plan)).await.unwrap();
