@@ -36,6 +36,7 @@ mod serac;
 mod setup;
 mod shared_memory;
 mod shared_scans;
+mod spark;
 mod tpcc;
 mod tpcc_sql;
 mod tpch;
@@ -184,6 +185,8 @@ enum Benchmark {
     ExportClients(export_clients::ExportClientsArguments),
     /// The Python package beside sqlite3, psycopg and DuckDB.
     Python(python_package::PythonArguments),
+    /// Lineitem in PySpark, from SeracDB over Flight, from PostgreSQL by JDBC, and from Parquet.
+    Spark(spark::SparkArguments),
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
@@ -226,6 +229,7 @@ fn main() -> Result<(), String> {
         Benchmark::ExportClients(clients) => export_clients::run(&clients, &mut report),
         Benchmark::SharedMemory(arguments) => shared_memory::run(&arguments, &mut report),
         Benchmark::Python(arguments) => python_package::run(&arguments, &mut report),
+        Benchmark::Spark(arguments) => spark::run(&arguments, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
         Benchmark::Report(arguments) => return results::run(&arguments),

@@ -21,25 +21,29 @@ impl Peer {
         script: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<(Self, String), String> {
-        Self::run(Self::script(script).args(arguments)).map_err(|error| Self::cannot_start(script, &error))
+        Self::run(Self::script("peers", script).args(arguments)).map_err(|error| Self::cannot_start(script, &error))
     }
 
-    /// As [`start`](Self::start), without arguments, but with variables of the environment.
+    /// As [`start`](Self::start), without arguments, but with variables of the environment, and with
+    /// the packages of an environment of `target`.
     pub fn start_with<V: AsRef<OsStr>>(
+        packages: &str,
         script: &str,
         variables: impl IntoIterator<Item = (&'static str, V)>,
     ) -> Result<(Self, String), String> {
-        Self::run(Self::script(script).envs(variables)).map_err(|error| Self::cannot_start(script, &error))
+        Self::run(Self::script(packages, script).envs(variables)).map_err(|error| Self::cannot_start(script, &error))
     }
 
-    fn script(name: &str) -> Command {
-        let mut command = Command::new("target/peers/bin/python");
+    fn script(packages: &str, name: &str) -> Command {
+        let mut command = Command::new(Path::new("target").join(packages).join("bin/python"));
         command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/peers")).join(name));
         command
     }
 
     fn cannot_start(script: &str, error: &str) -> String {
-        format!("cannot start {script} ({error}); run scripts/peers first, and this from the project's folder")
+        format!(
+            "cannot start {script} ({error}); run scripts/peers and scripts/python first, and this from the project's folder"
+        )
     }
 
     /// Starts a program. Also returns the version that it reports.

@@ -282,7 +282,8 @@ impl Server<'_> {
     pub fn load(&self, create: &str, table: &str, csv: &Path) -> Result<(), String> {
         let copy = format!("COPY {table} FROM STDIN (FORMAT csv)");
         let mut psql = self.cluster.client("psql");
-        psql.args(["-q", "-d", "postgres", "-v", "ON_ERROR_STOP=1", "-c", create, "-c", &copy, "-c", "VACUUM ANALYZE"]);
+        psql.args(["-p", &self.port, "-q", "-d", "postgres", "-v", "ON_ERROR_STOP=1"]);
+        psql.args(["-c", create, "-c", &copy, "-c", "VACUUM ANALYZE"]);
         psql.stdin(fs::File::open(csv).map_err(text)?);
         succeeded("psql", psql.output().map_err(text)?).map(|_| ())
     }

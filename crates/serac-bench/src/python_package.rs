@@ -121,7 +121,7 @@ pub fn run(arguments: &PythonArguments, report: &mut Report) -> Result<(), Strin
     let server = cluster.as_ref().map(Cluster::start).transpose()?;
     let dsn = cluster.as_ref().map(|c| format!("host={} port=5432 user=serac dbname=postgres", c.sockets().display()));
     let name = figure.to_possible_value().expect("no figure is hidden").get_name().to_owned();
-    let (mut peer, versions) = Peer::start_with("python_package.py", [("PYTHONPATH", &package)])?;
+    let (mut peer, versions) = Peer::start_with("peers", "python_package.py", [("PYTHONPATH", &package)])?;
     report.note(versions);
     let mut request = json!({
         "figure": name, "runs": runs, "file": file, "rows": rows, "seconds": seconds, "durable": durable,
