@@ -13,6 +13,7 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
+import pandas
 import pyarrow
 import pytest
 import seracdb
@@ -161,7 +162,10 @@ CONDITIONS = [
     (("tz", "=", dt.datetime(2020, 1, 3, 4, tzinfo=UTC)), "tz = '2020-01-03 04:00+00'"),
     (("tz", "<", dt.datetime(2020, 1, 3, 4, tzinfo=dt.timezone(dt.timedelta(hours=-5)))), "tz < '2020-01-03 04:00-05'"),
     (("tz", ">", "2020-01-03T04:00:00Z"), "tz > '2020-01-03 04:00+00'"),
+    (("big", "<=", Decimal("1234567890123456789012345.00000")), "big <= 1234567890123456789012345"),
     (("c", "=", "c3"), "c = 'c3'"),
+    (("c", "=", "c3  "), "c = 'c3  '"),
+    (("c", "<=", "c3       "), "c <= 'c3       '"),
     (("v", ">", "v5"), "v > 'v5'"),
     (("x", ">=", "text ü 5"), "x >= 'text ü 5'"),
     (("x", "=", "changed to something long"), "x = 'changed to something long'"),
@@ -192,6 +196,9 @@ def test_conditions_without_an_exact_meaning_are_refused(every):
         (("b", "=", 1), seracdb.NotSupportedError, "compares no values of its type"),
         (("n", "=", Decimal("1.0005")), seracdb.DataError, "more digits"),
         (("n", "=", Decimal(10) ** 9), seracdb.DataError, "more digits"),
+        # As many digits as Python's context would round.
+        (("big", "=", Decimal("1234567890123456789012345.0000001")), seracdb.DataError, "more digits"),
+        (("big", "=", Decimal("1e-1000")), seracdb.DataError, "more digits"),
         (("n", "=", "nix"), seracdb.DataError, "no number"),
         (("n", "=", float("nan")), seracdb.DataError, "not finite"),
         (("r", "=", 0.1), seracdb.DataError, "more digits than 32 bits"),
@@ -202,6 +209,10 @@ def test_conditions_without_an_exact_meaning_are_refused(every):
         (("tm", "=", dt.time(1, tzinfo=UTC)), seracdb.DataError, "with a time zone"),
         (("ts", "=", dt.datetime(2020, 1, 1, tzinfo=UTC)), seracdb.DataError, "it has a time zone"),
         (("tz", "=", dt.datetime(2020, 1, 1)), seracdb.DataError, "it has no time zone"),
+        (("ts", "<", pandas.Timestamp("2020-01-01 00:00:00.000001001")), seracdb.DataError, "finer than a microsecond"),
+        (("ts", "<", "2020-01-01 00:00:00.0000010010"), seracdb.DataError, "finer than a microsecond"),
+        (("tm", "<", "00:00:00.0000011"), seracdb.DataError, "finer than a microsecond"),
+        (("ts", "<", pandas.NaT), seracdb.DataError, "no datetime"),
         (("x", "=", 5), seracdb.DataError, "no text"),
         (("x", "=", None), seracdb.DataError, "compared with NULL"),
         (("any_digits", "=", 5), seracdb.NotSupportedError, "any_digits"),

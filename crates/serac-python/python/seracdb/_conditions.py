@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 import struct
 from collections.abc import Iterable
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from seracdb._errors import DataError, NotSupportedError, ProgrammingError
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 
-#: The type NUMERIC without digits in the metadata of a field that comes as text.
+#: PostgreSQL's type in the metadata of a field: NUMERIC without digits, which comes as text, and
+#: the beginning of CHAR's.
+_TYPE_KEY = b"postgresql.type"
 _NUMERIC = b"1700:-1"
+_CHAR = b"1042:"
+#: Decimals as they are: the program's own context may round. Columns have at most 38 digits.
+_EXACT = Context(prec=100, traps=[Inexact, InvalidOperation])
+#: A fraction of a second that Python would cut to microseconds.
+_FINER = re.compile(r"[.,]\d{6}0*[1-9]")
 
 
 def condition(field: pa.Field, operator: str, value: Any) -> list[list[str]]:
@@ -77,10 +85,12 @@ def _constant(field: pa.Field, value: Any) -> str | float:
             return str(_of_class(value, datetime.time, None))
         if types.is_timestamp(kind):
             return _timestamp(kind, value)
-        if types.is_string(kind) and (field.metadata or {}).get(b"postgresql.type") != _NUMERIC:
+        told = (field.metadata or {}).get(_TYPE_KEY, b"")
+        if types.is_string(kind) and told != _NUMERIC:
             if not isinstance(value, str):
                 raise ValueError("no text")
-            return value
+            # SQL does not count the blanks that CHAR ends with, and the server keeps none.
+            return value.rstrip(" ") if told.startswith(_CHAR) else value
     except (ArithmeticError, OverflowError, TypeError, ValueError, struct.error) as error:
         message = f'column "{field.name}": {value!r} is no value of the type {kind}: {error}'
         raise DataError(message, sqlstate="22023") from None
@@ -114,17 +124,27 @@ def _decimal(kind: pa.DataType, value: Any) -> str:
         raise ValueError("no number") from None
     if not number.is_finite():
         raise ValueError("it is not finite")
-    scaled = number.scaleb(kind.scale)
-    if scaled != scaled.to_integral_value() or abs(scaled) >= 10**kind.precision:
+    try:
+        scaled = _EXACT.scaleb(number, kind.scale)
+    except Inexact:
+        raise ValueError("it has more digits") from None
+    if scaled != scaled.to_integral_value() or scaled.copy_abs() >= 10**kind.precision:
         raise ValueError("it has more digits")
     return format(number, "f")
 
 
 def _of_class(value: Any, cls: Any, but: Any) -> Any:
     """A value of a class, or the one that a text says; not of the class ``but``."""
+    finer = "it is finer than a microsecond"
+    if isinstance(value, str) and _FINER.search(value):
+        raise ValueError(finer)
     read = cls.fromisoformat(value) if isinstance(value, str) else value
-    if not isinstance(read, cls) or (but is not None and isinstance(read, but)):
+    # pandas' NaT is a datetime, and equal to nothing.
+    if not isinstance(read, cls) or (but is not None and isinstance(read, but)) or read != read:
         raise ValueError(f"no {cls.__name__}")
+    # pandas counts nanoseconds.
+    if getattr(read, "nanosecond", 0):
+        raise ValueError(finer)
     if getattr(read, "tzinfo", None) is not None and cls is datetime.time:
         raise ValueError("a time with a time zone")
     return read
