@@ -339,11 +339,15 @@ def test_queries(every):
     # Each read runs it anew.
     con.execute("DELETE FROM every")
     assert plan.read().num_rows == 0
-    with pytest.raises(seracdb.DatabaseError, match='42703: column "nix" does not exist'):
+    with pytest.raises(seracdb.ProgrammingError, match='42703: column "nix" does not exist') as unknown:
         remote.plan(url, query="SELECT nix FROM every")
+    assert unknown.value.sqlstate == "42703"
     failing = remote.plan(url, query="SELECT 1 / (count(*) - count(*)) AS n FROM every")
-    with pytest.raises(seracdb.DatabaseError, match="22012: division by zero"):
+    with pytest.raises(seracdb.DataError, match="22012: division by zero") as failed:
         failing.read()
+    assert failed.value.sqlstate == "22012"
+    with pytest.raises(seracdb.ProgrammingError, match="no rows to give"):
+        remote.plan(url, query="CREATE TABLE another (n INT)").read()
 
 
 def test_a_table_on_several_servers(con):
@@ -435,6 +439,12 @@ def test_wrong_requests(url):
         ({"table": "t", "query": "SELECT 1"}, seracdb.InterfaceError, "either a table or a query"),
         ({"query": "SELECT 1", "columns": ["n"]}, seracdb.InterfaceError, "says its columns"),
         ({"table": "pg_free", "partitions": 0}, seracdb.InterfaceError, "no number of partitions"),
+        ({"table": "pg_free", "partitions": "2"}, seracdb.InterfaceError, "'2' is no number of partitions"),
+        ({"table": "pg_free", "partitions": True}, seracdb.InterfaceError, "no number of partitions"),
+        ({"table": "pg_free", "columns": "n"}, seracdb.InterfaceError, "several names"),
+        ({"table": "pg_free", "filter": ["n=1"]}, seracdb.InterfaceError, "no condition"),
+        ({"table": "pg_free", "filter": [("n", "=")]}, seracdb.InterfaceError, "no condition"),
+        ({"table": "pg_free", "filter": [(1, "=", 1)]}, seracdb.InterfaceError, "no condition"),
         ({"table": "nix"}, seracdb.ProgrammingError, 'relation "nix" does not exist'),
         ({"table": "pg_free", "schema": "nix"}, seracdb.ProgrammingError, 'schema "nix" does not exist'),
         ({"table": "pg_free", "columns": ["nix"]}, seracdb.ProgrammingError, 'column "nix" does not exist'),

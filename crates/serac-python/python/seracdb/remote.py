@@ -23,6 +23,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import threading
 import time
 import weakref
@@ -31,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seracdb._conditions import conditions
-from seracdb._errors import DatabaseError, InterfaceError, OperationalError, ProgrammingError
+from seracdb._errors import DatabaseError, Error, InterfaceError, OperationalError, ProgrammingError, of_sqlstate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +46,8 @@ _CALL_SECONDS = 60.0
 _LEASE_SECONDS = 5.0
 #: The least and the most seconds between two renewals of a snapshot.
 _RENEWAL_SECONDS = (0.1, 10.0)
+#: The SQLSTATE with which the message of a query's error begins.
+_STATED = re.compile("([0-9A-Z]{5}): ")
 #: Texts come with offsets, which all engines know.
 _HEADERS = [(b"serac-strings", b"utf8")]
 
@@ -103,7 +106,10 @@ class Partition:
             ticket = self.ticket
             if ticket is None:
                 descriptor = _statement(self.query or "")
-                ticket = client.get_flight_info(descriptor, self.server.options()).endpoints[0].ticket.ticket
+                endpoints = client.get_flight_info(descriptor, self.server.options()).endpoints
+                if not endpoints:
+                    raise ProgrammingError("the statement has no rows to give", sqlstate="42601")
+                ticket = endpoints[0].ticket.ticket
             stream = client.do_get(pyarrow.flight.Ticket(ticket), self.server.options(None))
             schema = plain_schema(stream.schema)
             ended = False
@@ -184,8 +190,11 @@ class Request:
         ):
             message = "a query has one server and one partition, and says its columns and conditions itself"
             raise InterfaceError(message)
-        if self.partitions is not None and not 1 <= self.partitions < 1 << 32:
-            raise InterfaceError(f"{self.partitions} is no number of partitions")
+        if self.partitions is not None and not (type(self.partitions) is int and 1 <= self.partitions < 1 << 32):
+            raise InterfaceError(f"{self.partitions!r} is no number of partitions")
+        for each in self.conditions:
+            if not isinstance(each, (tuple, list)) or len(each) != 3 or not isinstance(each[0], str):
+                raise InterfaceError(f"{each!r} is no condition (column, operator, value)")
 
     def columns_now(self) -> pa.Schema:
         """The columns, of the first server. No snapshot is held."""
@@ -271,6 +280,8 @@ def plan(
     """
     roots = tls_roots if tls_roots is None or isinstance(tls_roots, bytes) else Path(tls_roots).read_bytes()
     servers = tuple(Server(each, token, roots) for each in ([url] if isinstance(url, str) else url))
+    if isinstance(columns, str):
+        raise InterfaceError(f"columns are several names, as in [{columns!r}]")
     names = None if columns is None else tuple(columns)
     return Plan(*Request(servers, table, schema, query, names, tuple(filter), partitions).hold())
 
@@ -291,7 +302,7 @@ class Lease:
 
     def __init__(self, server: Server, info: flight.FlightInfo) -> None:
         self.server = server
-        self._info = info.serialize()
+        # Of one endpoint, as all name the snapshot: a request has a bounded length.
         self._endpoint = info.endpoints[0].serialize()
         self.seconds = _seconds_until(info.endpoints[0])
 
@@ -305,8 +316,9 @@ class Lease:
 
     def release(self) -> None:
         """Lets it go. Where the server is not there, it goes by itself."""
-        with contextlib.suppress(DatabaseError), self.server.connect() as client, _named(self.server.url):
-            self._act(client, "CancelFlightInfo", self._info)
+        with contextlib.suppress(Error), self.server.connect() as client, _named(self.server.url):
+            # Its endpoints are field 3 of a flight.
+            self._act(client, "CancelFlightInfo", _field(3, self._endpoint))
 
     def _act(self, client: flight.FlightClient, action: str, body: bytes) -> bytes:
         import pyarrow.flight
@@ -334,7 +346,7 @@ def _renew(leases: Sequence[Lease], stop: threading.Event) -> None:
             for lease, client in list(clients.items()):
                 try:
                     lease.renew(client)
-                except DatabaseError as error:
+                except Error as error:
                     # A server that is not there may come back in time. A lost snapshot does not.
                     if error.sqlstate == "72000":
                         clients.pop(lease).close()
@@ -363,7 +375,7 @@ def _named(url: str) -> Iterator[None]:
         raise _error_of(url, error) from error
 
 
-def _error_of(url: str, error: Exception) -> DatabaseError:
+def _error_of(url: str, error: Exception) -> Error:
     import pyarrow.flight
 
     # What follows the message is gRPC's own view.
@@ -376,6 +388,8 @@ def _error_of(url: str, error: Exception) -> DatabaseError:
             detail=said,
             hint="Plan again, and read all partitions of the new plan. A plan that stays open renews its snapshot.",
         )
+    if stated := _STATED.match(said):
+        return of_sqlstate(stated[1], f"{url}: {said}")
     if isinstance(error, pyarrow.flight.FlightUnauthenticatedError):
         return OperationalError(f"{url}: {said}", sqlstate="28000")
     if isinstance(error, pyarrow.flight.FlightUnauthorizedError):
