@@ -12,6 +12,9 @@ use std::ops::Range;
 /// is a [`HeldSnapshot`]. A ticket that names the lease renews or ends it by Flight's own actions.
 pub const HOLD: &str = "HoldSnapshot";
 
+/// The most conditions of a request.
+pub const MOST_CONDITIONS: usize = 1_000;
+
 /// The most constants of an `in`.
 pub const MOST_IN_LIST: usize = 10_000;
 
@@ -28,10 +31,10 @@ pub struct ScanRequest {
     pub schema: String,
     /// Table.
     pub table: String,
-    /// Columns by name, in the wanted order; by default all.
+    /// Columns by name, each once, in the wanted order; by default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<Vec<String>>,
-    /// Conditions, all of which a row must fulfil.
+    /// Conditions, all of which a row must fulfil; at most [`MOST_CONDITIONS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<Condition>,
     /// The form of short decimals.

@@ -5,7 +5,9 @@ use serac_engine::{Catalog, Database, EngineError, Table, Transaction};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// A table, and the positions of the columns that a request names. Without names, all columns.
+/// A table, and the positions of the columns that a request names, each once: a client that asks a
+/// thousand times for one would get a thousand times the bytes of each block. Without names, all
+/// columns.
 pub(crate) fn table_and_columns(
     catalog: &Catalog,
     schema: &str,
@@ -14,7 +16,17 @@ pub(crate) fn table_and_columns(
 ) -> Result<(Arc<Table>, Vec<usize>), EngineError> {
     let table = catalog.table(schema, table)?;
     let columns = match columns {
-        Some(names) => names.iter().map(|name| column(table, name)).collect::<Result<_, _>>()?,
+        Some(names) => {
+            let mut named = vec![false; table.definition.columns.len()];
+            let once = |name: &String| {
+                let position = column(table, name)?;
+                match std::mem::replace(&mut named[position], true) {
+                    true => Err(EngineError::InvalidDefinition(format!("column \"{name}\" is named twice"))),
+                    false => Ok(position),
+                }
+            };
+            names.iter().map(once).collect::<Result<_, _>>()?
+        }
         None => (0..table.definition.visible_columns().len()).collect(),
     };
     Ok((table.clone(), columns))

@@ -165,6 +165,8 @@ async fn columns_and_filters_are_those_of_the_request() {
             r#"["tz", "in", ["1970-01-01T00:10:00Z", "1970-01-01T00:00:01Z"]]"#,
             "tz IN ('1970-01-01T00:10:00Z', '1970-01-01T00:00:01Z')",
         ),
+        (r#"["r", "in", [14, "0.14285715", 1e30]]"#, "r IN (14, 0.14285715, 1e30)"),
+        (r#"["b", "in", [false, true]], ["id", "<", 50]"#, "b IS NOT NULL AND id < 50"),
         (
             r#"["d", "in", [8000.25, 1, 2.5]], ["big", "in", [400000000000000, 0]]"#,
             "d IN (8000.25, 1, 2.5) AND big IN (400000000000000, 0)",
@@ -410,6 +412,7 @@ async fn what_cannot_be_answered_says_why() {
         (path(&["nothing"]), Code::NotFound, "relation \"nothing\" does not exist"),
         (path(&["other", "t"]), Code::NotFound, "schema \"other\" does not exist"),
         (path(&["public", "t", "id,nix"]), Code::NotFound, "column \"nix\" does not exist"),
+        (path(&["public", "t", "id,note,id"]), Code::InvalidArgument, "column \"id\" is named twice"),
         (path(&[]), Code::InvalidArgument, "a flight is named by"),
         (path(&["a", "b", "c", "d"]), Code::InvalidArgument, "a flight is named by"),
         (command("{"), Code::InvalidArgument, "the command cannot be read"),
@@ -428,6 +431,11 @@ async fn what_cannot_be_answered_says_why() {
             command(&format!(r#"{{"table": "t", "filter": [["id", "in", {:?}]]}}"#, vec![1; 10_001])),
             Code::InvalidArgument,
             "takes at most 10000 constants, not 10001",
+        ),
+        (
+            command(&format!(r#"{{"table": "t", "filter": {:?}}}"#, vec![["id", "=", "1"]; 1_001])),
+            Code::InvalidArgument,
+            "a request has at most 1000 conditions, not 1001",
         ),
         (command(r#"{"table": "t", "snapshot": {"lease": 5}}"#), Code::NotFound, "not held any more"),
         (command(r#"{"table": "t", "filter": [["id", "=", "x"]]}"#), Code::InvalidArgument, "column \"id\": "),

@@ -16,7 +16,7 @@ use datafusion::physical_expr::expressions::{
     BinaryExpr, Column, DynamicFilterPhysicalExpr, InListExpr, Literal, NotExpr, lit,
 };
 use datafusion::physical_expr::utils::split_conjunction;
-use serac_client::flight::{Condition, MOST_IN_LIST};
+use serac_client::flight::{Condition, MOST_CONDITIONS, MOST_IN_LIST};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ fn constant(value: &ScalarValue, data_type: &DataType) -> Option<Value> {
     }
 }
 
-/// The conditions of a request, which has a bounded length.
+/// The conditions of a request: it has a bounded length, and a bounded number of them.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     pub(crate) all: Vec<Condition>,
@@ -88,7 +88,7 @@ impl Conditions {
     pub(crate) fn add(&mut self, predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
         let Some(more) = conditions(predicate, schema) else { return false };
         let bytes = self.bytes + bytes_of(&more);
-        let fits = bytes <= MOST_BYTES;
+        let fits = bytes <= MOST_BYTES && self.all.len() + more.len() <= MOST_CONDITIONS;
         if fits {
             self.bytes = bytes;
             self.all.extend(more);

@@ -7,7 +7,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_flight::FlightDescriptor;
 use arrow_flight::flight_descriptor::DescriptorType;
 use arrow_schema::DataType;
-use serac_client::flight::{Condition, Decimals, MOST_IN_LIST, ScanRequest, Strings};
+use serac_client::flight::{Condition, Decimals, MOST_CONDITIONS, MOST_IN_LIST, ScanRequest, Strings};
 use serac_engine::{ArrowScan, Catalog, ColumnFilter, Comparison, DEFAULT_SCHEMA, DecimalForm, VarlenForm};
 use serac_storage::{ColumnType, Snapshot};
 use std::slice;
@@ -41,6 +41,10 @@ pub(super) fn from_descriptor(descriptor: &FlightDescriptor) -> Result<ScanReque
 pub(super) fn scan(request: &ScanRequest, snapshot: &Snapshot, catalog: &Catalog) -> Result<ArrowScan, Status> {
     let found = lookup::table_and_columns(catalog, &request.schema, &request.table, request.columns.as_deref());
     let (table, columns) = found.map_err(|error| status_of(&error))?;
+    if request.filter.len() > MOST_CONDITIONS {
+        let message = format!("a request has at most {MOST_CONDITIONS} conditions, not {}", request.filter.len());
+        return Err(Status::invalid_argument(message));
+    }
     let position = |name: &String| lookup::column(&table, name).map_err(|error| status_of(&error));
     let filter = request
         .filter

@@ -17,12 +17,15 @@ use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
 /// Blocks looked at before other streams get their turn, where no row qualifies.
 const BLOCKS_PER_TURN: u32 = 16;
+/// The time after which a turn ends with the block that is being looked at: a request may have many
+/// conditions.
+const TURN: Duration = Duration::from_millis(5);
 
 /// The messages of a table's blocks.
 pub(super) struct BlockStream {
@@ -81,7 +84,8 @@ impl BlockStream {
     fn read(&mut self) -> Result<(), Status> {
         let Outgoing { messages, .. } = &mut self.outgoing;
         let mut source = self.source.lock();
-        source.progress = Instant::now();
+        let begun = Instant::now();
+        source.progress = begun;
         let Some(scan) = &mut source.scan else {
             return Err(Status::deadline_exceeded(
                 "the client read nothing for too long: the stream's snapshot was given up",
@@ -99,6 +103,9 @@ impl BlockStream {
             }
             if messages.are_ready() {
                 return Ok(());
+            }
+            if begun.elapsed() >= TURN {
+                break;
             }
         }
         messages.join().map_err(internal)
