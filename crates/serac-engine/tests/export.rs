@@ -128,10 +128,9 @@ fn expected(all: &[RecordBatch], filter: &[ColumnFilter]) -> Vec<i64> {
             .collect();
         for row in 0..batch.num_rows() {
             let holds = |(f, compare): (&ColumnFilter, &arrow_ord::ord::DynComparator)| {
-                let order = compare(row, 0);
-                !f.constant.is_null(0)
-                    && !batch.column(f.column).is_null(row)
-                    && match f.comparison {
+                let holds_for = |constant: usize| {
+                    let order = compare(row, constant);
+                    match f.comparison {
                         Comparison::Equal => order.is_eq(),
                         Comparison::NotEqual => order.is_ne(),
                         Comparison::Less => order.is_lt(),
@@ -139,6 +138,9 @@ fn expected(all: &[RecordBatch], filter: &[ColumnFilter]) -> Vec<i64> {
                         Comparison::Greater => order.is_gt(),
                         Comparison::GreaterOrEqual => order.is_ge(),
                     }
+                };
+                !batch.column(f.column).is_null(row)
+                    && (0..f.constant.len()).any(|constant| !f.constant.is_null(constant) && holds_for(constant))
             };
             if filter.iter().zip(&comparators).all(holds) {
                 ids.push(batch.column(0).as_primitive::<Int64Type>().value(row));
@@ -176,6 +178,13 @@ fn filters_agree_with_a_row_by_row_oracle_on_hot_and_frozen_blocks() {
             comparison,
             constant: new_null_array(&DataType::Decimal128(15, 2), 1),
         }]);
+    }
+    // Lists, with NULLs where the column has some.
+    for (batch, at, count) in [(0, 6, 20), (2, 5, 2), (1, 7, 1), (1, 7, 0)] {
+        let list = |column: usize| all[batch].column(column).slice(at, count);
+        filters.extend(
+            ALL.map(|column| vec![ColumnFilter { column, comparison: Comparison::Equal, constant: list(column) }]),
+        );
     }
     let (mut some, mut none) = (0, 0);
     for filter in filters {

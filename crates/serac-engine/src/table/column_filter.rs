@@ -11,9 +11,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
 };
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Datum, Scalar, UInt32Array};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, BinaryArray, Datum, Scalar, UInt32Array};
 use arrow_ord::cmp;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType};
 use arrow_select::take::take;
 use serac_numeric::Numeric;
 use serac_operators::select::{Comparison, positions_of, select};
@@ -41,10 +41,10 @@ enum Constant {
     Raw(i64),
     /// Any of these, in the column's raw form; ascending.
     RawOneOf(Vec<i64>),
-    /// Any of these texts or binary values.
+    /// This one.
+    One(Scalar<ArrayRef>),
+    /// Any of these, as [`with_bytes`] shows them.
     BytesOneOf(HashSet<Box<[u8]>>),
-    /// Any of these, at least one.
-    OneOf(Vec<Scalar<ArrayRef>>),
 }
 
 /// A condition that is known to fit its table.
@@ -64,6 +64,26 @@ fn raw_values<T: ArrowPrimitiveType<Native: Into<i64>>>(constants: &ArrayRef) ->
 /// The positions of the values that are not NULL and that `qualifies`.
 fn positions_where<V>(values: impl Iterator<Item = Option<V>>, qualifies: impl Fn(V) -> bool) -> Vec<u32> {
     (0..).zip(values).filter_map(|(at, value)| value.is_some_and(&qualifies).then_some(at)).collect()
+}
+
+/// Lends the values as bytes, which are the same exactly where Arrow calls the values equal: floats
+/// are equal to Arrow if all their bits are.
+fn with_bytes<R>(values: &ArrayRef, look: impl FnOnce(&mut dyn Iterator<Item = Option<&[u8]>>) -> R) -> R {
+    let width = match values.data_type() {
+        DataType::Boolean => {
+            let bytes = |value: bool| if value { &[1][..] } else { &[0] };
+            return look(&mut values.as_boolean().iter().map(|value| value.map(bytes)));
+        }
+        DataType::Utf8View => return look(&mut values.as_string_view().iter().map(|text| text.map(str::as_bytes))),
+        DataType::LargeUtf8 => return look(&mut values.as_string::<i64>().iter().map(|text| text.map(str::as_bytes))),
+        DataType::BinaryView => return look(&mut values.as_binary_view().iter()),
+        DataType::Binary => return look(&mut values.as_binary::<i32>().iter()),
+        DataType::FixedSizeBinary(width) => *width as usize,
+        other => other.primitive_width().expect("all other types of columns have a fixed width"),
+    };
+    let data = values.to_data();
+    let bytes = &data.buffers()[0][data.offset() * width..];
+    look(&mut (0..data.len()).map(|at| data.is_valid(at).then(|| &bytes[at * width..][..width])))
 }
 
 /// The keys of numbers in their stored form, which Arrow compares as the numbers.
@@ -135,20 +155,23 @@ impl BoundFilter {
                     ColumnType::Numeric => &keys_of(constant).map_err(StorageError::from)?,
                     _ => constant,
                 };
-                match (constant.len(), column_type) {
-                    (0, _) => Constant::Null,
-                    (2.., ColumnType::Utf8) => Constant::BytesOneOf(
-                        constant.as_string_view().iter().flatten().map(|text| text.as_bytes().into()).collect(),
-                    ),
-                    (2.., ColumnType::Binary) => {
-                        Constant::BytesOneOf(constant.as_binary_view().iter().flatten().map(Box::from).collect())
-                    }
-                    (count, _) => Constant::OneOf((0..count).map(|i| Scalar::new(constant.slice(i, 1))).collect()),
+                match constant.len() {
+                    0 => Constant::Null,
+                    1 => Constant::One(Scalar::new(constant.clone())),
+                    _ => Constant::BytesOneOf(with_bytes(constant, |all| all.flatten().map(Box::from).collect())),
                 }
             }
         };
         let column = ScanColumn { id: ColumnId(filter.column as u16), form };
         Ok(Self { column, column_type, comparison: filter.comparison, constant })
+    }
+
+    /// The column's values in the form of the constant.
+    fn comparable(&self, values: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
+        match self.column_type {
+            ColumnType::Numeric => keys_of(values),
+            _ => Ok(values.clone()),
+        }
     }
 
     /// Whether the zone map says that no row of the block qualifies.
@@ -162,7 +185,7 @@ impl BoundFilter {
                 let next = values.partition_point(|&value| value < zone.min);
                 values.get(next).is_none_or(|&value| value > zone.max)
             }),
-            Constant::BytesOneOf(_) | Constant::OneOf(_) => false,
+            Constant::One(_) | Constant::BytesOneOf(_) => false,
         }
     }
 
@@ -204,35 +227,65 @@ impl BoundFilter {
                     _ => one_of::<Int64Type>(values, constants),
                 }
             }
-            Constant::BytesOneOf(constants) => match values.as_string_view_opt() {
-                Some(values) => positions_where(values.iter(), |value| constants.contains(value.as_bytes())),
-                None => positions_where(values.as_binary_view().iter(), |value| constants.contains(value)),
-            },
-            Constant::OneOf(constants) => {
-                let values = match self.column_type {
-                    ColumnType::Numeric => &keys_of(values)?,
-                    _ => values,
-                };
-                let mut qualifying: Option<BooleanArray> = None;
-                for constant in constants {
-                    let (values, constant): (&dyn Datum, &dyn Datum) = (values, constant);
-                    let outcome = match comparison {
-                        Comparison::Equal => cmp::eq(values, constant),
-                        Comparison::NotEqual => cmp::neq(values, constant),
-                        Comparison::Less => cmp::lt(values, constant),
-                        Comparison::LessOrEqual => cmp::lt_eq(values, constant),
-                        Comparison::Greater => cmp::gt(values, constant),
-                        Comparison::GreaterOrEqual => cmp::gt_eq(values, constant),
-                    }?;
-                    // Where the column is NULL, every outcome is.
-                    qualifying = Some(match qualifying {
-                        Some(others) => BooleanArray::new(others.values() | outcome.values(), outcome.nulls().cloned()),
-                        None => outcome,
-                    });
-                }
-                qualifying.map_or_else(Vec::new, |all| positions_of(all.values(), all.nulls()))
+            Constant::One(constant) => {
+                let (values, constant): (&dyn Datum, &dyn Datum) = (&self.comparable(values)?, constant);
+                let outcome = match comparison {
+                    Comparison::Equal => cmp::eq(values, constant),
+                    Comparison::NotEqual => cmp::neq(values, constant),
+                    Comparison::Less => cmp::lt(values, constant),
+                    Comparison::LessOrEqual => cmp::lt_eq(values, constant),
+                    Comparison::Greater => cmp::gt(values, constant),
+                    Comparison::GreaterOrEqual => cmp::gt_eq(values, constant),
+                }?;
+                positions_of(outcome.values(), outcome.nulls())
+            }
+            Constant::BytesOneOf(constants) => {
+                with_bytes(&self.comparable(values)?, |all| positions_where(all, |value| constants.contains(value)))
             }
         };
         Ok(if positions.len() == selection.len() { selection } else { selection.narrow(&positions) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::types::IntervalMonthDayNanoType;
+    use arrow_array::{
+        BinaryViewArray, BooleanArray, Decimal128Array, FixedSizeBinaryArray, Float32Array, Float64Array,
+        IntervalMonthDayNanoArray, LargeStringArray, StringViewArray,
+    };
+
+    #[test]
+    fn bytes_are_the_same_where_arrow_calls_values_equal() {
+        let floats = [0.0, -0.0, 1.5, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.5];
+        let texts = ["", "a", "a ", "a text that is not within its view", "ü", "a", "\0", ""];
+        let numbers = [0, 1, -1, i128::MAX, i128::MIN, 1 << 64, 1, 0];
+        let interval = |&(months, days): &(i32, i32)| IntervalMonthDayNanoType::make_value(months, days, 0);
+        let intervals = [(1, 0), (0, 30), (0, 0), (1, 0)];
+        let uuids = [[0_u8; 16], [1; 16], [255; 16], [1; 16]];
+        let columns: [ArrayRef; 10] = [
+            Arc::new(BooleanArray::from(vec![Some(true), None, Some(false), Some(true)])),
+            Arc::new(Float64Array::from_iter_values(floats)),
+            Arc::new(Float32Array::from_iter_values(floats.map(|float| float as f32))),
+            Arc::new(Decimal128Array::from_iter_values(numbers)),
+            Arc::new(IntervalMonthDayNanoArray::from_iter_values(intervals.iter().map(interval))),
+            Arc::new(FixedSizeBinaryArray::try_from_iter(uuids.iter()).unwrap()),
+            Arc::new(StringViewArray::from_iter_values(texts)),
+            Arc::new(LargeStringArray::from_iter_values(texts)),
+            Arc::new(BinaryViewArray::from_iter_values(texts)),
+            Arc::new(BinaryArray::from_iter(texts.map(|text| (text != "ü").then_some(text)))),
+        ];
+        for column in columns {
+            for part in [column.clone(), column.slice(1, column.len() - 1)] {
+                let bytes = with_bytes(&part, |all| all.map(|value| value.map(Box::<[u8]>::from)).collect::<Vec<_>>());
+                for (at, one) in bytes.iter().enumerate() {
+                    assert_eq!(one.is_none(), part.is_null(at));
+                    let equal = cmp::eq(&part, &Scalar::new(part.slice(at, 1))).unwrap();
+                    let found = bytes.iter().map(|other| Some(one.as_ref()? == other.as_ref()?));
+                    assert!(found.eq(equal.iter()), "value {at} of {part:?}");
+                }
+            }
+        }
     }
 }
