@@ -13,7 +13,7 @@ from daft.io.source import DataSource, DataSourceTask
 from daft.recordbatch import RecordBatch
 from daft.schema import Schema
 
-from seracdb.remote import Partition, Plan, plan_of
+from seracdb.remote import Partition, Plan, framed, plan_of
 
 if TYPE_CHECKING:
     from daft import DataFrame
@@ -42,7 +42,7 @@ class SeracDataSource(DataSource):
     """A plan as a source of Daft. Its snapshot is held while the program has the frame."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan: Plan | None = plan
+        self._plan: Plan | None = framed(plan, "Daft")
         self._schema = Schema.from_pyarrow_schema(plan.schema)
         self._partitions = plan.partitions
 

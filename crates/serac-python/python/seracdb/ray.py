@@ -14,7 +14,7 @@ import ray.data
 from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
 
-from seracdb.remote import Partition, Plan, plan_of
+from seracdb.remote import Partition, Plan, framed, plan_of
 
 __all__ = ["SeracDatasource", "read"]
 
@@ -33,7 +33,7 @@ class SeracDatasource(Datasource):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        self._plan: Plan | None = plan
+        self._plan: Plan | None = framed(plan, "Ray")
         self._schema = plan.schema
         self._partitions = plan.partitions
 

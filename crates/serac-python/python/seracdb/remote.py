@@ -32,7 +32,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seracdb._conditions import conditions
-from seracdb._errors import DatabaseError, Error, InterfaceError, OperationalError, ProgrammingError, of_sqlstate
+from seracdb._errors import (
+    DatabaseError,
+    Error,
+    InterfaceError,
+    NotSupportedError,
+    OperationalError,
+    ProgrammingError,
+    of_sqlstate,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -295,6 +303,20 @@ def plan_of(source: Plan | str | Sequence[str], options: dict[str, Any]) -> Plan
     if source.closed:
         raise InterfaceError("the plan is closed: its snapshot is not held any more")
     return source
+
+
+def framed(plan: Plan, engine: str) -> Plan:
+    """The plan, if frames of an engine whose columns are known by their names can have its columns.
+
+    Raises NotSupportedError if there are none: such frames do not count their rows.
+    ProgrammingError for two of one name (42701).
+    """
+    names = plan.schema.names
+    if not names:
+        raise NotSupportedError(f"{engine} counts no rows without columns", sqlstate="0A000", hint="Name a column.")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ProgrammingError(f"two columns have the name {', '.join(twice)}", sqlstate="42701")
+    return plan
 
 
 class Lease:

@@ -87,8 +87,9 @@ class _Keeper:
                     with self._lock:
                         self._plans.append(plan)
                     planner.send(True)
-            except (OSError, EOFError):
-                # A planner has gone away, or there are too many files: not without end at once.
+            except Exception:
+                # A planner has gone away or has sent no leases, or there are too many files or
+                # threads: not without end at once. Other planners wait for this thread.
                 self._closed.wait(0.01)
 
     def _close(self) -> None:
@@ -197,6 +198,10 @@ class SeracReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         columns = self._columns
         for batch in partition.value.read():
+            if not len(columns):
+                # Made of no arrays, it would have no rows.
+                yield batch.select([])
+                continue
             arrays = [batch.column(field.name).cast(field.type) for field in columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=columns)
 

@@ -59,3 +59,12 @@ def test_a_closed_plan(served):
         frame.collect()
     with pytest.raises(seracdb.InterfaceError, match="the plan is closed"):
         seracdb.daft.read(plan)
+
+
+def test_columns_that_have_no_name_of_their_own(served):
+    with pytest.raises(seracdb.NotSupportedError, match="counts no rows without columns"):
+        seracdb.daft.read(served.url, table="lineitem", columns=[])
+    with pytest.raises(seracdb.ProgrammingError, match="two columns have the name n"):
+        seracdb.daft.read(served.url, query="SELECT 1 AS n, 2 AS n")
+    gc.collect()
+    assert served.free_leases() == MOST_LEASES

@@ -60,3 +60,12 @@ def test_a_dataset_is_one_snapshot(cluster, served, transfers):
     with pytest.raises(seracdb.InterfaceError, match="the plan is closed"):
         seracdb.ray.read(plan)
     assert served.free_leases() == MOST_LEASES
+
+
+def test_columns_that_have_no_name_of_their_own(cluster, served):
+    with pytest.raises(seracdb.NotSupportedError, match="counts no rows without columns"):
+        seracdb.ray.read(served.url, table="lineitem", columns=[])
+    with pytest.raises(seracdb.ProgrammingError, match="two columns have the name n"):
+        seracdb.ray.read(served.url, query="SELECT 1 AS n, 2 AS n")
+    gc.collect()
+    assert served.free_leases() == MOST_LEASES

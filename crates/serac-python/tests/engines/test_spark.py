@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import textwrap
 import threading
 import time
 from decimal import Decimal
+from multiprocessing import connection
 
 import pytest
 import seracdb
@@ -215,6 +217,20 @@ SERVING = """
     print(server.flight, flush=True)
     server.wait()
 """
+
+
+def test_rows_are_counted_without_columns(spark, served):
+    wanted = served.sql("SELECT count(*) FROM lineitem")
+    assert [(load(spark, served, table="lineitem", columns="[]").count(),)] == wanted
+    with remote.plan(served.url, table="lineitem", columns=[], partitions=3) as plan:
+        assert [(seracdb.spark.read(spark, plan).count(),)] == wanted
+
+
+def test_the_keeper_survives_what_is_no_lease(spark, served):
+    for sent in (b"nonsense", pickle.dumps(5), pickle.dumps(None)):
+        with connection.Client(seracdb.spark._keeper.address, "AF_UNIX") as stranger:
+            stranger.send_bytes(sent)
+    assert load(spark, served, table="lineitem", columns="l_small", partitions=2).count() > 0
 
 
 def test_a_token_and_a_server_that_dies(spark):
