@@ -266,7 +266,7 @@ fn object_number(bytes: &[u8], binary: bool) -> Result<u32> {
 /// # Errors
 /// 22P02 for a text that is no number, 22003 for one of more than 32 bits.
 pub fn object_number_of_text(text: &str) -> Result<u32> {
-    let number = text.trim().parse::<i64>().map_err(|error| match error.kind() {
+    let number = without_blanks(text).parse::<i64>().map_err(|error| match error.kind() {
         std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => object_out_of_range(text),
         _ => SqlError::new(
             sqlstate::INVALID_TEXT_REPRESENTATION,
@@ -281,10 +281,15 @@ fn object_out_of_range(text: &str) -> SqlError {
     SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("value \"{text}\" is out of range for type oid"))
 }
 
+/// The text without the blanks around it that PostgreSQL skips: those of ASCII alone.
+fn without_blanks(text: &str) -> &str {
+    text.trim_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r'])
+}
+
 /// The value that a text stands for.
 fn of_text(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
     let text = utf8(bytes)?;
-    let mut trimmed = text.trim();
+    let mut trimmed = without_blanks(text);
     // A date may have a time zone, which means nothing.
     if column_type == ColumnType::Date
         && let Some((date, zone)) = trimmed.split_once(' ')
@@ -320,7 +325,9 @@ fn of_text(bytes: &[u8], column_type: ColumnType) -> Result<OwnedValue> {
             float => Value::Float32(float),
         },
         _ => {
-            let texts: ArrayRef = Arc::new(StringViewArray::from(vec![trimmed]));
+            // Blanks are bytes, too.
+            let read = if column_type == ColumnType::Binary { text } else { trimmed };
+            let texts: ArrayRef = Arc::new(StringViewArray::from(vec![read]));
             let values = assign(&texts, column_type.into(), "?")?;
             return Ok(OwnedValue::from(&value_at(&values, 0, column_type)));
         }
@@ -468,6 +475,23 @@ mod tests {
         ColumnType::Json,
         ColumnType::JsonText,
     ];
+
+    #[test]
+    fn blanks_around_a_value_are_skipped_unless_they_belong_to_it() {
+        let of = |written: &str, column_type| of_text(written.as_bytes(), column_type);
+        let bytes = |value: &[u8]| OwnedValue::Bytes(value.into());
+        for kept in [" 1 ", "\t\n", "a\u{a0}", "\\x31"] {
+            let wanted = if kept == "\\x31" { "1" } else { kept };
+            assert_eq!(of(kept, ColumnType::Binary).unwrap(), bytes(wanted.as_bytes()), "{kept:?}");
+            assert_eq!(of(kept, ColumnType::Utf8).unwrap(), bytes(kept.as_bytes()), "{kept:?}");
+        }
+        assert_eq!(of(" \t\n\x0b\x0c\r7 ", ColumnType::Int32).unwrap(), OwnedValue::Fixed(Value::Int32(7)));
+        assert_eq!(of(" t ", ColumnType::Boolean).unwrap(), OwnedValue::Fixed(Value::Bool(true)));
+        for other in [ColumnType::Int32, ColumnType::Boolean, ColumnType::Float64, ColumnType::Interval] {
+            assert!(of("1\u{a0}", other).is_err(), "{other:?}");
+        }
+        assert!(object_number_of_text("1\u{a0}").is_err());
+    }
 
     #[test]
     fn decimals_keep_their_digits() {
