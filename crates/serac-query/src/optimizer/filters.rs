@@ -2,9 +2,15 @@
 //! aggregation of all rows, alone or among grouping sets. Such an aggregation has a row even if its
 //! input is empty. The rule looks at the columns that a condition names, and `1 < (SELECT …)` has
 //! no columns. The rule's comparisons are first brought into one form, in which it recognises them.
+//!
+//! The rule puts conditions into another order. It keeps one of several comparisons of a column,
+//! and puts that one last. LIKE comes after what the rule takes for cheap. So in
+//! `a > 0 AND a > 1 AND 10 / a > 2`, the quotient would be computed for rows that the others drop.
+//! Conditions that may fail are therefore tested after those that cannot.
 
+use crate::optimizer::guarded_branches::has_hazard;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::GroupingSet;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, lit};
@@ -58,6 +64,57 @@ fn in_one_form(predicate: Expr) -> Expr {
     conjunction(conditions).unwrap_or_else(|| lit(true))
 }
 
+/// The conditions in an order in which those that may fail come last; `None` if they are in one.
+/// Conditions with volatile functions stay where they are.
+fn safe_first(conditions: &[&Expr], schema: &DFSchema) -> Option<Vec<Expr>> {
+    if conditions.len() < 2 {
+        return None;
+    }
+    let hazards: Vec<bool> = conditions.iter().map(|condition| has_hazard(condition, schema)).collect();
+    if hazards.is_sorted() || conditions.iter().any(|condition| condition.is_volatile()) {
+        return None;
+    }
+    let of_kind = |wanted: bool| conditions.iter().zip(&hazards).filter(move |(_, hazard)| **hazard == wanted);
+    Some(of_kind(false).chain(of_kind(true)).map(|(condition, _)| (*condition).clone()).collect())
+}
+
+/// As [`safe_first`], for the conditions that are joined by AND.
+fn with_safe_first(predicate: &Expr, schema: &DFSchema) -> Option<Expr> {
+    conjunction(safe_first(&split_conjunction(predicate), schema)?)
+}
+
+/// The plan, whose own conditions that may fail come last.
+fn in_safe_order(mut plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let is_new = match &mut plan {
+        LogicalPlan::Filter(filter) => match with_safe_first(&filter.predicate, filter.input.schema()) {
+            Some(predicate) => {
+                filter.predicate = predicate;
+                true
+            }
+            None => false,
+        },
+        LogicalPlan::Join(join) => match join.filter.as_ref().and_then(|all| with_safe_first(all, &join.schema)) {
+            Some(predicate) => {
+                join.filter = Some(predicate);
+                true
+            }
+            None => false,
+        },
+        LogicalPlan::TableScan(scan) if scan.filters.len() > 1 => {
+            let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+            match safe_first(&scan.filters.iter().collect::<Vec<_>>(), &schema) {
+                Some(filters) => {
+                    scan.filters = filters;
+                    true
+                }
+                None => false,
+            }
+        }
+        _ => false,
+    };
+    Ok(Transformed::new_transformed(plan, is_new))
+}
+
 impl OptimizerRule for Filters {
     fn name(&self) -> &str {
         self.0.name()
@@ -82,6 +139,6 @@ impl OptimizerRule for Filters {
             }
             other => other,
         };
-        self.0.rewrite(plan, config)
+        self.0.rewrite(plan, config)?.transform_data(in_safe_order)
     }
 }

@@ -15,7 +15,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::{Case, ScalarFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, Case, ScalarFunction, Sort, WindowFunction};
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, cast, lit};
 use datafusion::optimizer::AnalyzerRule;
 use serac_functions::{operand_of_cast, rewrite_whole};
@@ -45,7 +45,7 @@ impl AnalyzerRule for GuardedBranches {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let is_meant = |part: &Expr| results(part).is_some() || logical(part).is_some();
+        let is_meant = |part: &Expr| results(part).is_some() || logical(part).is_some() || filter_of(part).is_some();
         rewrite_whole(plan, is_meant, guarded)
     }
 }
@@ -120,7 +120,44 @@ fn logical(expr: &Expr) -> Option<(&Expr, &Expr)> {
     }
 }
 
+/// The FILTER of an aggregate.
+fn filter_of(expr: &Expr) -> Option<&Expr> {
+    match expr {
+        Expr::AggregateFunction(call) => call.params.filter.as_deref(),
+        Expr::WindowFunction(call) => call.params.filter.as_deref(),
+        _ => None,
+    }
+}
+
+/// The arguments and the sort keys of an aggregate with FILTER that may fail, for the rows alone
+/// that it leaves.
+fn filtered(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Some(filter) = filter_of(&expr).filter(|filter| is_small(filter)).cloned() else {
+        return Ok(Transformed::no(expr));
+    };
+    let (args, order_by): (_, &mut [Sort]) = match &mut expr {
+        Expr::AggregateFunction(AggregateFunction { params, .. }) => (&mut params.args, &mut params.order_by),
+        Expr::WindowFunction(call) => {
+            let WindowFunction { params, .. } = call.as_mut();
+            (&mut params.args, &mut [])
+        }
+        _ => return Ok(Transformed::no(expr)),
+    };
+    let mut is_new = false;
+    for value in args.iter_mut().chain(order_by.iter_mut().map(|key| &mut key.expr)) {
+        if has_hazard(value, schema) {
+            let branch = (Box::new(filter.clone()), Box::new(std::mem::take(value)));
+            *value = rewrite_results(Expr::Case(Case::new(None, vec![branch], None)), schema)?.data;
+            is_new = true;
+        }
+    }
+    Ok(Transformed::new_transformed(expr, is_new))
+}
+
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if filter_of(&expr).is_some() {
+        return filtered(expr, schema);
+    }
     if let Some((left, right)) = logical(&expr) {
         return Ok(match is_small(right) && is_guarded_by(right, left, schema) {
             true => Transformed::yes(left_first(expr)),
@@ -226,6 +263,11 @@ fn is_hazard(expr: &Expr, schema: &DFSchema) -> bool {
     fails && has_columns(expr)
 }
 
+/// Whether a part of an expression fails for some values of columns.
+pub(crate) fn has_hazard(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.exists(|part| Ok(is_hazard(part, schema))).unwrap_or(true)
+}
+
 fn has_columns(expr: &Expr) -> bool {
     expr.exists(|part| Ok(matches!(part, Expr::Column(_)))).unwrap_or(true)
 }
@@ -236,7 +278,7 @@ const MOST_LOOKED_AT: usize = 256;
 /// Whether the right side of AND or OR may fail where the left side decides, and not before on the
 /// left side.
 fn is_guarded_by(right: &Expr, left: &Expr, schema: &DFSchema) -> bool {
-    if !right.exists(|part| Ok(is_hazard(part, schema))).unwrap_or(true) {
+    if !has_hazard(right, schema) {
         return false;
     }
     let (mut parts, mut has_column, mut evaluated) = (0, false, HashSet::new());
