@@ -14,7 +14,7 @@
 //! | `volatile_columns` | volatile functions in columns that nobody reads |
 //! | `volatile_calls` | calls of volatile functions that are written alike |
 //! | `grouping_sets`, `join_claims`, `branch_constants`, `true_keys`, `repeated_keys` | what DataFusion concludes without reason |
-//! | `window_keys` | an order that DataFusion does not see |
+//! | `computed_keys`, `window_keys` | orders that DataFusion does not see |
 //! | `unknown` | an operator that states nothing about its rows |
 //! | `given_orders`, `source_order`, `lost_orders` | orders of rows that DataFusion does not keep |
 //! | `filters`, `cross_joins`, `empty_branches` | DataFusion's `push_down_filter`, `eliminate_cross_join` and `propagate_empty_relation`, kept from what they would lose |
@@ -28,6 +28,7 @@ mod asking;
 mod branch_constants;
 mod checked_arithmetic;
 mod common_types;
+mod computed_keys;
 mod cross_joins;
 mod date_comparisons;
 mod empty_branches;
@@ -60,6 +61,7 @@ pub use asking::{Analyzing, AskingAnalyzer, AskingPhysical, AskingRule, Optimizi
 pub use branch_constants::BranchConstants;
 pub use checked_arithmetic::{CheckedArithmetic, checked, operator_of};
 pub use common_types::{CommonTypes, with_common_types};
+pub use computed_keys::ComputedKeys;
 pub use cross_joins::CrossJoins;
 pub use date_comparisons::DateComparisons;
 pub use empty_branches::EmptyBranches;

@@ -5,10 +5,10 @@ use crate::pipeline::pass::Origin::{Around, DataFusion, Ours};
 use crate::pipeline::pass::{Origin, Pass, Stage, Work};
 use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, SmallConstants, StrictNulls, UuidTypes};
 use serac_query::optimizer::{
-    Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, CrossJoins, DateComparisons, EmptyBranches, Filters,
-    FloatCases, FloatZeros, GivenOrders, GroupingSets, GuardedBranches, InLists, JoinClaims, JoinOrder, LostOrders,
-    NullSafe, Optimizing, Physical, RepeatedKeys, SetOperations, SourceOrder, SubqueryErrors, TextPredicates, Unnest,
-    VolatileCalls, VolatileColumns, WindowKeys,
+    Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, ComputedKeys, CrossJoins, DateComparisons,
+    EmptyBranches, Filters, FloatCases, FloatZeros, GivenOrders, GroupingSets, GuardedBranches, InLists, JoinClaims,
+    JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys, SetOperations, SourceOrder, SubqueryErrors,
+    TextPredicates, Unnest, VolatileCalls, VolatileColumns, WindowKeys,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use std::sync::Arc;
@@ -58,6 +58,7 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("strict_nulls", Ours(|_| Arc::new(StrictNulls)), "Puts NULL in the place of strict calls of NULL, so that their other arguments are not computed."),
     analyzer("guarded_branches", Ours(|_| Arc::new(GuardedBranches)), "Evaluates branches of boolean CASE, and right sides of AND and OR, that may fail for no other rows than theirs."),
     analyzer("accounts", Ours(|resources| Arc::new(Accounts(resources.work_memory.clone()))), "Counts the memory of functions whose results may be large."),
+    analyzer("computed_keys", Ours(|_| Arc::new(ComputedKeys)), "Computes keys with functions below the windows and aggregates that sort by them, where DataFusion sees the order."),
 
     // Logical plans: how they are computed. Three rules of DataFusion's list are left out:
     // `optimize_unions`, `extract_leaf_expressions` and `push_down_leaf_projections`. They read a
