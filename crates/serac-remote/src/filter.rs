@@ -4,6 +4,9 @@
 //! order, and NULL qualifies nowhere. That is what DataFusion does in a filter, for the types of
 //! [`is_comparable`]. So a predicate of such comparisons is evaluated exactly by the server, or it
 //! is no condition at all.
+//!
+//! Zeros are an exception: DataFusion's comparisons do not tell -0 from 0, its lists and Arrow's
+//! kernels do. A comparison with a zero becomes conditions that hold for both zeros, or for none.
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
@@ -105,7 +108,8 @@ fn bytes_of(conditions: &[Condition]) -> usize {
 /// Columns of the predicate are those of the schema.
 fn conditions(predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Vec<Condition>> {
     let conjuncts = split_conjunction(predicate);
-    conjuncts.into_iter().map(|conjunct| condition(conjunct, schema)).collect()
+    let of_conjuncts = conjuncts.into_iter().map(|conjunct| of_conjunct(conjunct, schema));
+    Some(of_conjuncts.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 /// The field of a column that the server compares.
@@ -115,36 +119,62 @@ fn column<'s>(expression: &Arc<dyn PhysicalExpr>, schema: &'s Schema) -> Option<
     (is_comparable(field) && field.name() == column.name()).then_some(field)
 }
 
-fn condition(predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Condition> {
-    let compared = |field: &Field, operator: &Operator, literal: &Literal| {
-        let operator = match operator {
-            Operator::Eq => "=",
-            Operator::NotEq => "<>",
-            Operator::Lt => "<",
-            Operator::LtEq => "<=",
-            Operator::Gt => ">",
-            Operator::GtEq => ">=",
-            _ => return None,
-        };
-        Some(Condition(field.name().clone(), operator.into(), constant(literal.value(), field.data_type())?))
+/// Both zeros, -0 first, if a value is one of them.
+fn zeros(value: &ScalarValue) -> Option<[ScalarValue; 2]> {
+    match value {
+        ScalarValue::Float32(Some(0.0)) => Some([-0.0_f32, 0.0].map(ScalarValue::from)),
+        ScalarValue::Float64(Some(0.0)) => Some([-0.0_f64, 0.0].map(ScalarValue::from)),
+        _ => None,
+    }
+}
+
+/// The constants that a column is equal to where DataFusion calls it equal to a value.
+fn equal(field: &Field, value: &ScalarValue) -> Option<Vec<Value>> {
+    let constant = |value: &ScalarValue| constant(value, field.data_type());
+    match zeros(value) {
+        Some(zeros) => zeros.iter().map(constant).collect(),
+        None => Some(vec![constant(value)?]),
+    }
+}
+
+/// The conditions of a comparison.
+fn compared(field: &Field, operator: &Operator, value: &ScalarValue) -> Option<Vec<Condition>> {
+    let zeros = zeros(value);
+    let [least, greatest] = zeros.as_ref().map_or([value, value], |[negative, positive]| [negative, positive]);
+    let (symbol, constants) = match operator {
+        Operator::Eq if zeros.is_some() => return of_list((field.name(), equal(field, value)?)).map(|list| vec![list]),
+        Operator::NotEq if zeros.is_some() => ("<>", vec![least, greatest]),
+        Operator::Eq => ("=", vec![value]),
+        Operator::NotEq => ("<>", vec![value]),
+        Operator::Lt => ("<", vec![least]),
+        Operator::LtEq => ("<=", vec![greatest]),
+        Operator::Gt => (">", vec![greatest]),
+        Operator::GtEq => (">=", vec![least]),
+        _ => return None,
     };
+    let condition = |value| Some(Condition(field.name().clone(), symbol.into(), constant(value, field.data_type())?));
+    constants.into_iter().map(condition).collect()
+}
+
+fn of_conjunct(predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Vec<Condition>> {
     let truth = |field: &Field, truth: bool| {
         let is_truth = *field.data_type() == DataType::Boolean;
-        is_truth.then(|| Condition(field.name().clone(), "=".into(), Value::Bool(truth)))
+        is_truth.then(|| vec![Condition(field.name().clone(), "=".into(), Value::Bool(truth))])
     };
+    let list = || of_list(one_of(predicate, schema)?).map(|list| vec![list]);
     if let Some(comparison) = predicate.downcast_ref::<BinaryExpr>() {
         let (left, operator, right) = (comparison.left(), comparison.op(), comparison.right());
         if *operator == Operator::Or {
-            return of_list(one_of(predicate, schema)?);
+            return list();
         }
         if let (Some(field), Some(literal)) = (column(left, schema), right.downcast_ref::<Literal>()) {
-            return compared(field, operator, literal);
+            return compared(field, operator, literal.value());
         }
         let (literal, field) = (left.downcast_ref::<Literal>()?, column(right, schema)?);
-        return compared(field, &operator.swap()?, literal);
+        return compared(field, &operator.swap()?, literal.value());
     }
     if predicate.is::<InListExpr>() {
-        return of_list(one_of(predicate, schema)?);
+        return list();
     }
     match predicate.downcast_ref::<NotExpr>() {
         Some(not) => truth(column(not.arg(), schema)?, false),
@@ -185,7 +215,7 @@ fn one_of<'s>(predicate: &Arc<dyn PhysicalExpr>, schema: &'s Schema) -> Option<(
                 _ => return None,
             };
             let literal = literal.downcast_ref::<Literal>()?;
-            Some((field.name(), vec![constant(literal.value(), field.data_type())?]))
+            Some((field.name(), equal(field, literal.value())?))
         }
         _ => None,
     }
@@ -243,7 +273,16 @@ mod tests {
         assert_eq!(compare("i", Operator::Lt, ScalarValue::from(-5_i64)), one("i", "<", "-5"));
         assert_eq!(compare("t", Operator::NotEq, text("a \"b\" ü")), one("t", "<>", "a \"b\" ü"));
         assert_eq!(compare("f", Operator::GtEq, ScalarValue::from(0.1)), one("f", ">=", "0.1"));
-        assert_eq!(compare("f", Operator::Eq, ScalarValue::from(-0.0)), one("f", "=", "-0.0"));
+        for zero in [0.0, -0.0].map(ScalarValue::from) {
+            let compare = |operator| compare("f", operator, zero.clone());
+            assert_eq!(compare(Operator::Eq), one("f", "in", vec!["-0.0", "0.0"]));
+            let neither = ["-0.0", "0.0"].map(|zero| Condition("f".into(), "<>".into(), zero.into()));
+            assert_eq!(compare(Operator::NotEq).unwrap(), neither);
+            assert_eq!(compare(Operator::Lt), one("f", "<", "-0.0"));
+            assert_eq!(compare(Operator::GtEq), one("f", ">=", "-0.0"));
+            assert_eq!(compare(Operator::LtEq), one("f", "<=", "0.0"));
+            assert_eq!(compare(Operator::Gt), one("f", ">", "0.0"));
+        }
         assert_eq!(
             compare("at", Operator::Gt, ScalarValue::TimestampMicrosecond(Some(1), Some("UTC".into()))),
             one("at", ">", "1970-01-01T00:00:00.000001Z")

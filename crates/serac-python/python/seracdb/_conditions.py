@@ -49,11 +49,10 @@ def condition(field: pa.Field, operator: str, value: Any) -> list[list[str]]:
 
 def _beside_zero(name: str, operator: str) -> list[list[str]]:
     """Comparisons with zero. The server orders -0.0 before 0.0; in SQL they are equal."""
-    if operator == "<>":
-        raise NotSupportedError(f'column "{name}": a float cannot be compared by <> with zero', sqlstate="0A000")
     least, greatest = [name, ">=", "-0.0"], [name, "<=", "0.0"]
     return {
         "=": [least, greatest],
+        "<>": [[name, "<>", "-0.0"], [name, "<>", "0.0"]],
         "<": [[name, "<", "-0.0"]],
         "<=": [greatest],
         ">": [[name, ">", "0.0"]],
