@@ -27,7 +27,8 @@ use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 use datafusion::physical_plan::filter::batch_filter;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tonic::Status;
 
@@ -147,11 +148,16 @@ impl PartitionReader {
             self.stream = Some(begun.await?);
         }
         let Some((stream, _)) = &mut self.stream else { unreachable!("a stream has begun") };
-        match stream.next().await {
-            Some(Ok(batch)) => Ok(Some(batch)),
-            Some(Err(error)) => Err(status_of(error)),
+        // Arrow's reader panics where a message says that its buffers lie outside of it.
+        match AssertUnwindSafe(stream.next()).catch_unwind().await {
+            Ok(Some(Ok(batch))) => Ok(Some(batch)),
+            Ok(Some(Err(error))) => Err(status_of(error)),
             // With the status OK: an end without a status is an error.
-            None => Ok(None),
+            Ok(None) => Ok(None),
+            Err(_) => {
+                self.stream = None;
+                Err(Status::data_loss("a message of the stream is damaged"))
+            }
         }
     }
 

@@ -1,12 +1,14 @@
 //! Locations that are dead or die, servers that start anew, credentials.
 
 use crate::server::*;
-use datafusion::arrow::array::AsArray;
+use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::logical_expr::{col, lit};
 use datafusion::prelude::SessionContext;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serac_export::flight::{FlightOptions, FlightServer, Token};
 use serac_net::tls::tls_config;
 use serac_remote::{Remote, RemoteError, RemoteOptions};
@@ -16,8 +18,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -153,13 +155,33 @@ async fn a_stream_that_breaks_goes_on_without_a_row_twice_or_none() {
     assert!(matches!(RemoteError::of(&error), Some(RemoteError::Unreachable { .. })), "{error:?}");
 }
 
-/// An answer that ends early, as if it were whole: without a status.
-struct CutShort {
-    body: tonic::body::Body,
-    frames: usize,
+/// What a proxy does with the streams of a server.
+#[derive(Clone)]
+enum Spoil {
+    /// They end after some frames, as if they were whole: without a status.
+    CutAfter(usize),
+    /// Some bytes are others, mostly those before the values.
+    Damage(Arc<Mutex<StdRng>>),
 }
 
-impl http_body::Body for CutShort {
+/// An answer on its way through a proxy. `None`: it is passed on as it is.
+struct Spoiled {
+    body: tonic::body::Body,
+    spoil: Option<Spoil>,
+}
+
+/// Changes a few bytes of a message.
+fn damage(data: &[u8], random: &mut StdRng) -> bytes::Bytes {
+    let mut data = data.to_vec();
+    for _ in 0..random.random_range(0..4) {
+        let among = if random.random_range(0..4) == 0 { data.len() } else { data.len().min(600) };
+        let at = random.random_range(0..among);
+        data[at] = [0, 0xff, data[at] ^ 1 << random.random_range(0..8), random.random()][random.random_range(0..4)];
+    }
+    data.into()
+}
+
+impl http_body::Body for Spoiled {
     type Data = bytes::Bytes;
     type Error = Status;
 
@@ -167,29 +189,35 @@ impl http_body::Body for CutShort {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
-        if self.frames == 0 {
-            return Poll::Ready(None);
+        match &mut self.spoil {
+            Some(Spoil::CutAfter(0)) => return Poll::Ready(None),
+            Some(Spoil::CutAfter(frames)) => *frames -= 1,
+            Some(Spoil::Damage(_)) | None => {}
         }
-        self.frames -= 1;
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        let Some(Spoil::Damage(random)) = &self.spoil else { return frame };
+        frame.map_ok(|frame| match frame.data_ref() {
+            Some(data) if !data.is_empty() => http_body::Frame::data(damage(data, &mut random.lock().unwrap())),
+            _ => frame,
+        })
     }
 }
 
-/// A proxy that cuts streams short, and passes other answers on.
-async fn cutting_proxy(server: SocketAddr, frames: usize) -> SocketAddr {
+/// A proxy that spoils streams, and passes other answers on.
+async fn spoiling_proxy(server: SocketAddr, spoil: Spoil) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let channel = tonic::transport::Channel::from_shared(format!("http://{server}")).unwrap().connect_lazy();
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
-            let channel = channel.clone();
+            let (channel, spoil) = (channel.clone(), spoil.clone());
             let answer = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
                 let mut channel = channel.clone();
+                let spoil = request.uri().path().ends_with("/DoGet").then(|| spoil.clone());
                 async move {
-                    let frames = if request.uri().path().ends_with("/DoGet") { frames } else { usize::MAX };
                     std::future::poll_fn(|cx| Service::<http::Request<_>>::poll_ready(&mut channel, cx)).await?;
                     let answer = Service::call(&mut channel, request.map(tonic::body::Body::new)).await?;
-                    Ok::<_, tonic::transport::Error>(answer.map(|body| CutShort { body, frames }))
+                    Ok::<_, tonic::transport::Error>(answer.map(|body| Spoiled { body, spoil }))
                 }
             });
             let http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -205,7 +233,7 @@ async fn a_stream_that_ends_without_a_status_is_not_taken_for_whole() {
     numbers(&db).await;
     let served = serve(&db, FlightOptions { message_bytes: 64 << 10, ..FlightOptions::default() }).await;
     for frames in [0, 1, 2, 7] {
-        let proxy = cutting_proxy(served.address, frames).await;
+        let proxy = spoiling_proxy(served.address, Spoil::CutAfter(frames)).await;
         let ctx = session_of(&Remote::new(of(&[proxy]).with_attempts(2)).unwrap(), &["t"]).await;
         let error = read(&ctx).await.unwrap_err();
         let message = error.to_string();
@@ -214,6 +242,33 @@ async fn a_stream_that_ends_without_a_status_is_not_taken_for_whole() {
         let ctx = session_of(&Remote::new(of(&[proxy, served.address])).unwrap(), &["t"]).await;
         assert_eq!(read(&ctx).await.unwrap().0, (0..ROWS).collect::<Vec<_>>(), "{frames}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_messages_are_errors_or_valid_rows() {
+    let db = database();
+    every(&db, 2_000).await;
+    let served = serve(&db, FlightOptions { message_bytes: 16 << 10, ..FlightOptions::default() }).await;
+    let seed = serac_testing::seed();
+    let damage = Spoil::Damage(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))));
+    let proxy = spoiling_proxy(served.address, damage).await;
+    let ctx = session_of(&Remote::new(of(&[proxy]).with_attempts(1)).unwrap(), &["every"]).await;
+    let mut errors = 0;
+    for round in 0..if serac_testing::stress() { 2_000 } else { 60 } {
+        let frame = ctx.table("every").await.unwrap().select_columns(&["id", "x", "y", "b", "n", "d"]).unwrap();
+        let read = tokio::time::timeout(Duration::from_secs(60), tokio::spawn(frame.collect())).await;
+        let read = read.unwrap_or_else(|_| panic!("seed {seed}, round {round}: the stream does not end"));
+        match read.unwrap_or_else(|panic| panic!("seed {seed}, round {round}: {panic}")) {
+            Ok(batches) => {
+                batches.iter().flat_map(|batch| batch.columns()).for_each(|c| c.to_data().validate_full().unwrap());
+            }
+            Err(error) => {
+                assert!(RemoteError::of(&error).is_some(), "seed {seed}, round {round}: {error:?}");
+                errors += 1;
+            }
+        }
+    }
+    assert!(errors > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
