@@ -18,7 +18,8 @@ use serac_sql::{Programs, SessionDefaults, SqlDatabase, SqlOptions};
 use serac_storage::{Durability, StorageOptions};
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -271,8 +272,40 @@ fn flight_options(settings: &Settings) -> Result<FlightOptions, String> {
         max_connections: settings.number("max_connections")?.unwrap_or(usual.max_connections),
         login_timeout: login_timeout(settings)?,
         max_streams: settings.number("max_streams")?.unwrap_or(usual.max_streams),
+        locations: flight_locations(settings)?,
         ..usual
     })
+}
+
+/// The most locations of an endpoint.
+const MOST_LOCATIONS: usize = 16;
+/// The location that stands for the connection over which a client has asked.
+const REUSED_CONNECTION: &str = "arrow-flight-reuse-connection://?";
+
+/// Where clients of Flight are told to read tables.
+fn flight_locations(settings: &Settings) -> Result<Vec<String>, String> {
+    let Some(given) = settings.text("flight_location") else { return Ok(Vec::new()) };
+    let locations: Vec<_> = given.split(',').map(|location| location.trim().to_owned()).collect();
+    if locations.len() > MOST_LOCATIONS {
+        return Err(format!("flight_location: {} addresses, and there may be {MOST_LOCATIONS}", locations.len()));
+    }
+    match locations.iter().find(|location| *location != REUSED_CONNECTION && !is_flight_address(location)) {
+        Some(invalid) => {
+            Err(format!("flight_location: \"{invalid}\" is not of the form grpc://host:port or grpc+tls://host:port"))
+        }
+        None => Ok(locations),
+    }
+}
+
+fn is_flight_address(text: &str) -> bool {
+    let Some(("grpc" | "grpc+tcp" | "grpc+tls", rest)) = text.split_once("://") else { return false };
+    let Some((host, port)) = rest.rsplit_once(':') else { return false };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && host.chars().all(is_plain),
+    };
+    is_host && port.parse::<NonZeroU16>().is_ok()
 }
 
 /// An RDMA device by its name.
@@ -586,4 +619,33 @@ fn say(lines: &[String]) {
     let mut out = std::io::stdout().lock();
     lines.iter().for_each(|line| _ = writeln!(out, "{line}"));
     let _ = out.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_of_flight_are_addresses() {
+        for good in ["grpc://db.example:8815", "grpc+tls://10.0.0.1:1", "grpc+tcp://[::1]:65535", "grpc://a_b-c:80"] {
+            assert!(is_flight_address(good), "{good}");
+        }
+        for bad in [
+            "",
+            "db.example:8815",
+            "grpc://db.example",
+            "grpc://:1",
+            "grpc://a:0",
+            "grpc://a:65536",
+            "grpc://u@a:1",
+            "grpc://a:1/path",
+            "grpc://a b:1",
+            "grpc://[::1:1",
+            "grpc://::1:1",
+            "http://a:1",
+            "grpc+unix://a:1",
+        ] {
+            assert!(!is_flight_address(bad), "{bad}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ const fn known(name: &'static str, value: &'static str, usual: Option<&'static s
     Known { name, value, usual, help }
 }
 
-const KNOWN: [Known; 40] = [
+const KNOWN: [Known; 41] = [
     known(
         "pg",
         "ADDRESS",
@@ -92,6 +92,12 @@ const KNOWN: [Known; 40] = [
         "DEVICE",
         None,
         "An RDMA device (\"any\" for the first) by which clients of Flight may read frozen blocks and have blocks written into their memory; what it moves is not encrypted",
+    ),
+    known(
+        "flight_location",
+        "ADDRESSES",
+        None,
+        "Where clients of Flight are told to read tables, separated by commas: further addresses of this server (grpc://host:port, grpc+tls://host:port), and arrow-flight-reuse-connection://? for the one that they have asked; only that if not said",
     ),
     known("lease", "DURATION", Some("60s"), "How long a flight's snapshot is held for its tickets"),
     known(

@@ -122,6 +122,30 @@ fn an_address_that_others_reach_must_be_meant() {
 }
 
 #[test]
+fn locations_of_flight_are_addresses_or_the_server_does_not_start() {
+    let many = vec!["grpc://a:1"; 17].join(",");
+    for (locations, wanted) in [
+        ("http://a:1", "flight_location: \"http://a:1\" is not of the form grpc://host:port"),
+        ("grpc://a:1,", "flight_location: \"\" is not of the form"),
+        ("", "flight_location: \"\" is not of the form"),
+        ("arrow-flight-reuse-connection://", "is not of the form"),
+        (many.as_str(), "flight_location: 17 addresses, and there may be 16"),
+    ] {
+        let output =
+            serac().args(["serve", "--flight", "127.0.0.1:0", "--flight-location", locations]).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && message.contains(wanted), "{locations}: {message}");
+    }
+    let good = "grpc://a:1, grpc+tls://[::1]:2,arrow-flight-reuse-connection://?";
+    let output = serac()
+        .args(["serve", "--flight", "127.0.0.1:0", "--print-config", "--flight-location", good])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && shown.contains(&format!("flight_location = \"{good}\" # flag")), "{output:?}");
+}
+
+#[test]
 fn a_token_is_taken_from_the_argument_or_the_environment_and_must_fit_a_header() {
     for (argument, variable) in [(Some("two words"), None), (None, Some("")), (Some("ü"), Some("good"))] {
         let mut command = serac();

@@ -292,6 +292,23 @@ async fn snapshots_are_held_for_a_bounded_time_unless_they_are_renewed() {
     assert_eq!(db.database().storage().manager().active_count(), 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endpoints_name_the_locations_that_the_server_was_given() {
+    let db = database();
+    execute(&db, "CREATE TABLE t (id BIGINT); INSERT INTO t VALUES (1)").await;
+    let given = ["grpc://db.example:8815", "arrow-flight-reuse-connection://?"].map(str::to_owned);
+    for locations in [Vec::new(), given.to_vec()] {
+        let served = serve(&db, FlightOptions { locations: locations.clone(), ..FlightOptions::default() }).await;
+        let mut client = served.client().await;
+        for snapshot in ["held", "latest"] {
+            let command = format!(r#"{{"table": "t", "snapshot": "{snapshot}"}}"#);
+            let info = client.get_flight_info(FlightDescriptor::new_cmd(command)).await.unwrap();
+            let named = info.endpoint[0].location.iter().map(|location| location.uri.clone());
+            assert_eq!(named.collect::<Vec<_>>(), locations);
+        }
+    }
+}
+
 /// Holds a snapshot of all tables.
 async fn hold(client: &mut FlightClient) -> HeldSnapshot {
     let results: Vec<_> = client.do_action(Action::new(HOLD, "")).await.unwrap().try_collect().await.unwrap();

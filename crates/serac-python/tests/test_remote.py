@@ -17,6 +17,7 @@ import pandas
 import pyarrow
 import pytest
 import seracdb
+from pyarrow import flight
 from seracdb import remote
 
 UTC = dt.timezone.utc
@@ -464,3 +465,91 @@ def test_wrong_requests(url):
         remote.plan_of(plan, {})
     with remote.plan(url, table="pg_free") as plan, pytest.raises(seracdb.InterfaceError, match="takes no options"):
         remote.plan_of(plan, {"table": "t"})
+
+
+class Naming(flight.FlightServerBase):  # type: ignore[misc]
+    """A server whose endpoints have these locations. It notes the tokens of those who read here."""
+
+    SCHEMA = pyarrow.schema([("n", pyarrow.int64())])
+
+    def __init__(self, host, locations=(), *, fails=False):
+        super().__init__(f"grpc://{host}:0", middleware={"token": Tokens()})
+        self.url = f"grpc://{host}:{self.port}"
+        self.locations, self.fails, self.tokens = list(locations), fails, []
+
+    def get_flight_info(self, context, descriptor):
+        endpoints = [flight.FlightEndpoint(flight.Ticket(b"2"), self.locations) for _ in range(2)]
+        return flight.FlightInfo(self.SCHEMA, descriptor, endpoints, -1, -1)
+
+    def do_get(self, context, ticket):
+        self.tokens.append(context.get_middleware("token").token)
+        if self.fails:
+            raise flight.FlightServerError("not here")
+        rows = list(range(int(ticket.ticket)))
+        return flight.RecordBatchStream(pyarrow.table({"n": rows}, schema=self.SCHEMA))
+
+    def do_action(self, context, action):
+        return []
+
+
+class Tokens(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    def start_call(self, info, headers):
+        return Token(headers.get("authorization", [None])[0])
+
+
+class Token(flight.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, token):
+        self.token = token
+
+
+def test_streams_are_read_at_locations_that_are_allowed():
+    other_host = "127.0.0.2"
+    with Naming("127.0.0.1") as beside, Naming(other_host) as elsewhere, Naming("127.0.0.1", fails=True) as broken:
+        strangers = [elsewhere.url, f"grpc+tls://{other_host}:{elsewhere.port}", f"http://127.0.0.1:{beside.port}"]
+        strangers += [f"grpc://127.0.0.1@{other_host}:{elsewhere.port}", "grpc+unix:///tmp/nowhere"]
+        for locations, reads in [
+            ([], "asked"),
+            (["arrow-flight-reuse-connection://?"], "asked"),
+            ([beside.url], "beside"),
+            ([beside.url, *strangers], "beside"),
+            (strangers * 1000, "asked"),
+            ([broken.url], "asked"),
+            # Nobody listens there.
+            (["grpc://127.0.0.1:1"], "asked"),
+        ]:
+            with Naming("127.0.0.1", locations) as asked:
+                with remote.plan(asked.url, table="t", token="a-secret") as plan:
+                    assert plan.read()["n"].to_pylist() == [0, 1, 0, 1], locations
+                read = {"asked": asked, "beside": beside}[reads]
+                assert read.tokens == ["Bearer a-secret"] * 2, locations
+                beside.tokens.clear()
+        assert len(broken.tokens) == 2 and not elsewhere.tokens
+        with Naming("127.0.0.1", [elsewhere.url]) as asked:
+            with remote.plan(asked.url, table="t", token="a-secret", locations=[elsewhere.url]) as plan:
+                assert plan.read().num_rows == 4
+                assert pickle.loads(pickle.dumps(plan.partitions)) == plan.partitions
+            assert len(elsewhere.tokens) == 2 and not asked.tokens
+
+
+def test_which_locations_get_the_token():
+    plain, secret = remote.Server("grpc://db:1"), remote.Server("grpc+tls://DB:1", locations=("grpc://replica:2",))
+    for location, by_plain, by_secret in [
+        ("grpc://db:9", True, False),
+        ("grpc+tls://db:9", True, True),
+        ("grpc://replica:2", False, True),
+        ("grpc+tcp://Replica:2", False, True),
+        ("grpc://replica:3", False, False),
+        ("grpc+tls://replica:2", False, False),
+        ("grpc://db@elsewhere:1", False, False),
+        ("grpc://elsewhere:1#db:1", False, False),
+        ("grpc://db.elsewhere:1", False, False),
+        ("grpc://db:0", False, False),
+        ("grpc://db:٣", False, False),
+        ("grpc://db:1\n", False, False),
+        ("grpc+unix:///db:1", False, False),
+        ("", False, False),
+    ]:
+        assert (plain.allows(location), secret.allows(location)) == (by_plain, by_secret), location
+    for wrong in ("grpc://replica", "replica:2", "http://replica:2"):
+        with pytest.raises(seracdb.InterfaceError, match="is no location"):
+            remote.plan("grpc://127.0.0.1:1", table="t", locations=[wrong])

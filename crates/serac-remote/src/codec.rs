@@ -1,9 +1,11 @@
 //! Plans with remote tables as bytes, for engines that run parts of a plan on other machines.
 //!
-//! A plan names a server by its name, and has neither its token nor, unless only some of its
-//! addresses have a partition, its addresses. Each process gives its codec the servers that it may
-//! read. So bytes from elsewhere cannot make it send a token to an address that it does not know. A
-//! plan carries the numbers of its snapshots. The process that has planned the query keeps the
+//! A plan names a server by its name, and has neither its token nor, unless the server has named
+//! locations of a partition, addresses. Each process gives its codec the servers that it may read.
+//! Bytes from elsewhere cannot make it send a token to an address that it does not know: a
+//! partition that lies only at such is read at the server's.
+//!
+//! A plan carries the numbers of its snapshots. The process that has planned the query keeps the
 //! plan, and with it the snapshots, until the query ends.
 
 use crate::remote::Remote;
@@ -63,7 +65,7 @@ struct PartitionMessage {
     end_block: u32,
     #[prost(uint64, tag = "4")]
     rows: u64,
-    /// Addresses of the server that have it; all if there is none.
+    /// The locations at which it is read, before the server's addresses.
     #[prost(string, repeated, tag = "5")]
     addresses: Vec<String>,
 }
@@ -190,9 +192,6 @@ impl RemoteCodec {
             last = number;
             let server = self.server(&message.sources[number].server)?;
             let places = server.places_of(addresses.iter().map(String::as_str));
-            if places.is_empty() && !addresses.is_empty() {
-                return Err(invalid(format!("a partition lies at none of the addresses of \"{}\"", server.name())));
-            }
             of_source.push(Partition { source: number, blocks: first_block..end_block, rows, places });
         }
         for (source, partitions) in message.sources.into_iter().zip(partitions) {
@@ -242,7 +241,7 @@ impl PhysicalExtensionCodec for RemoteCodec {
                 first_block: partition.blocks.start,
                 end_block: partition.blocks.end,
                 rows: partition.rows,
-                addresses: partition.places.iter().map(|&place| remote.address(place).to_owned()).collect(),
+                addresses: partition.places.iter().map(|&place| remote.address(place)).collect(),
             }
         };
         let dynamic = scan.dynamic.iter().map(|dynamic| converter.physical_expr_to_proto(dynamic, self));

@@ -48,7 +48,7 @@ pub(crate) struct Partition {
     pub(crate) blocks: Range<u32>,
     /// An estimate of the rows in the blocks.
     pub(crate) rows: u64,
-    /// The locations of the server that have it; all if there is none.
+    /// The locations at which it is read, before the server's addresses.
     pub(crate) places: Vec<usize>,
 }
 

@@ -122,15 +122,17 @@ impl PartitionReader {
                 Err(status) => status,
             };
             self.attempts += 1;
-            if !is_passing(&status) || self.attempts >= snapshot.remote().attempts() {
+            // After an error a stream is not read on.
+            let broken = self.stream.take();
+            if !is_passing(&status) || self.attempts >= snapshot.remote().attempts(&self.partition.places) {
                 return Err(snapshot.error(status).await.into());
             }
-            if let Some((_, location)) = self.stream.take() {
+            if let Some((_, location)) = broken {
                 location.has_failed();
             }
             self.repeated = self.given;
             self.retries.add(1);
-            snapshot.remote().pause(self.attempts).await;
+            snapshot.remote().pause(self.attempts, &self.partition.places).await;
         }
         self.stream = None;
         Ok(None)
@@ -147,17 +149,14 @@ impl PartitionReader {
             });
             self.stream = Some(begun.await?);
         }
-        let Some((stream, _)) = &mut self.stream else { unreachable!("a stream has begun") };
+        let Some((stream, location)) = &mut self.stream else { unreachable!("a stream has begun") };
         // Arrow's reader panics where a message says that its buffers lie outside of it.
         match AssertUnwindSafe(stream.next()).catch_unwind().await {
             Ok(Some(Ok(batch))) => Ok(Some(batch)),
-            Ok(Some(Err(error))) => Err(status_of(error)),
+            Ok(Some(Err(error))) => Err(location.judged(status_of(error))),
             // With the status OK: an end without a status is an error.
             Ok(None) => Ok(None),
-            Err(_) => {
-                self.stream = None;
-                Err(Status::data_loss("a message of the stream is damaged"))
-            }
+            Err(_) => Err(location.judged(Status::data_loss("a message of the stream is damaged"))),
         }
     }
 

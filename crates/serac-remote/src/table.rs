@@ -20,9 +20,6 @@ use futures::future::try_join_all;
 use serac_client::flight::{Condition, EndpointEstimates, FlightEstimates, ScanRequest, SnapshotUse, Ticket, What};
 use std::sync::Arc;
 
-/// A location that stands for the connection which is there.
-const REUSED: &str = "arrow-flight-reuse-connection";
-
 /// A part of a table: all of a server's table.
 #[derive(Clone, Debug)]
 pub(crate) struct Shard {
@@ -180,13 +177,7 @@ impl Shard {
         let Ticket { what: What::Request(_), blocks: Some(blocks) } = ticket else {
             return Err(self.remote.unreadable("the ticket has no blocks of a request"));
         };
-        let addresses = endpoint.location.iter().map(|location| location.uri.as_str());
-        let is_anywhere = addresses.clone().next().is_none() || addresses.clone().any(|at| at.starts_with(REUSED));
-        let places = if is_anywhere { Vec::new() } else { self.remote.places_of(addresses) };
-        if places.is_empty() && !is_anywhere {
-            let message = format!("{} lies at addresses that are not the server's", self.place());
-            return Err(RemoteError::Options(message));
-        }
+        let places = self.remote.places_named(&endpoint.location);
         let EndpointEstimates { rows } = serde_json::from_slice(&endpoint.app_metadata).unwrap_or_default();
         Ok(Partition { source: 0, blocks, rows, places })
     }

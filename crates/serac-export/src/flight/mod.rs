@@ -76,6 +76,10 @@ pub struct FlightOptions {
     /// The longest message of a client with data for the server, in bytes. Other messages have at
     /// most 1 MiB.
     pub max_message: usize,
+    /// Where clients can read the endpoints of tables, as URIs: addresses of this server, since
+    /// tickets name snapshots that it holds. Clients read at any of them; at the address that they
+    /// have asked if there is none.
+    pub locations: Vec<String>,
 }
 
 impl Default for FlightOptions {
@@ -93,6 +97,7 @@ impl Default for FlightOptions {
             blocks_per_endpoint: 128,
             message_bytes: 3 << 20,
             max_message: 256 << 20,
+            locations: Vec::new(),
         }
     }
 }

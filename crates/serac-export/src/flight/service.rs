@@ -15,7 +15,7 @@ use arrow_array::RecordBatchReader;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
     Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, Criteria, Empty, FlightData,
-    FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, PollInfo, PutResult,
+    FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, Location, PollInfo, PutResult,
     RenewFlightEndpointRequest, SchemaAsIpc, SchemaResult,
 };
 use arrow_ipc::writer::IpcWriteOptions;
@@ -205,6 +205,7 @@ impl Flights {
                 .with_ticket(arrow_flight::Ticket::new(ticket.to_bytes()))
                 .with_app_metadata(metadata(&EndpointEstimates { rows }));
             endpoint.expiration_time = until.map(timestamp);
+            endpoint.location = self.options.locations.iter().map(|uri| Location { uri: uri.clone() }).collect();
             info = info.with_endpoint(endpoint);
         }
         Ok(info)

@@ -56,6 +56,11 @@ _LEASE_SECONDS = 5.0
 _RENEWAL_SECONDS = (0.1, 10.0)
 #: The SQLSTATE with which the message of a query's error begins.
 _STATED = re.compile("([0-9A-Z]{5}): ")
+#: An address that a server may name: its scheme, host and port.
+_ADDRESS = re.compile(r"(grpc(?:\+tcp|\+tls)?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
+#: The most locations of an endpoint that are looked at, and the most that are used.
+_MOST_LOCATIONS = (64, 8)
+_REUSED = "arrow-flight-reuse-connection:"
 #: Texts come with offsets, which all engines know.
 _HEADERS = [(b"serac-strings", b"utf8")]
 
@@ -70,8 +75,13 @@ class Server:
     token: str | None = dataclasses.field(default=None, repr=False)
     #: Certificates (PEM) that are trusted; those of the system if ``None``.
     tls_roots: bytes | None = dataclasses.field(default=None, repr=False)
+    #: Further addresses at which the server may say that its tables are read. They get the token.
+    locations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for location in self.locations:
+            if _address(location) is None:
+                raise InterfaceError(f"{location!r} is no location: grpc://host:port, or grpc+tls://host:port")
         if not self.url.startswith(("grpc://", "grpc+tcp://", "grpc+tls://", "grpc+unix://")):
             raise InterfaceError(f"{self.url!r} is no address: grpc://host:port, or with TLS grpc+tls://host:port")
 
@@ -82,6 +92,15 @@ class Server:
         # A peer that has vanished without a word is found out.
         pings = [("grpc.keepalive_time_ms", 30_000), ("grpc.keepalive_timeout_ms", 30_000)]
         return pyarrow.flight.connect(self.url, tls_root_certs=self.tls_roots, generic_options=pings)
+
+    def allows(self, location: str) -> bool:
+        """Whether the token may go to a location that the server names: ``locations`` has it, or it
+        is on the host of ``url``, and has TLS if that has."""
+        named, asked = _address(location), _address(self.url)
+        if named is None or asked is None:
+            return False
+        is_beside = named[1] == asked[1] and (named[0] or not asked[0])
+        return is_beside or any(named == _address(allowed) for allowed in self.locations)
 
     def options(self, seconds: float | None = _CALL_SECONDS) -> flight.FlightCallOptions:
         """What goes with each call; ``seconds`` that it may take."""
@@ -102,23 +121,40 @@ class Partition:
     ticket: bytes | None = dataclasses.field(default=None, repr=False)
     #: The query of which this is the only partition.
     query: str | None = None
+    #: Where it is read; at the server if it cannot be read there.
+    locations: tuple[str, ...] = ()
 
     def read(self) -> Generator[pa.RecordBatch, None, None]:
         """The rows, as they come from the server.
 
         Raises OperationalError if the server is not there (08006) or the snapshot is lost (72000).
         """
+        for url in self.locations:
+            batches = self._read(dataclasses.replace(self.server, url=url))
+            try:
+                first = next(batches, None)
+            except DatabaseError:
+                # What is wrong, the server says better.
+                continue
+            with contextlib.closing(batches):
+                if first is not None:
+                    yield first
+                    yield from batches
+            return
+        yield from self._read(self.server)
+
+    def _read(self, server: Server) -> Generator[pa.RecordBatch, None, None]:
         import pyarrow.flight
 
-        with self.server.connect() as client, _named(self.server.url):
+        with server.connect() as client, _named(server.url):
             ticket = self.ticket
             if ticket is None:
                 descriptor = _statement(self.query or "")
-                endpoints = client.get_flight_info(descriptor, self.server.options()).endpoints
+                endpoints = client.get_flight_info(descriptor, server.options()).endpoints
                 if not endpoints:
                     raise ProgrammingError("the statement has no rows to give", sqlstate="42601")
                 ticket = endpoints[0].ticket.ticket
-            stream = client.do_get(pyarrow.flight.Ticket(ticket), self.server.options(None))
+            stream = client.do_get(pyarrow.flight.Ticket(ticket), server.options(None))
             schema = plain_schema(stream.schema)
             ended = False
             try:
@@ -232,7 +268,11 @@ class Request:
             for server in self.servers:
                 info = self._info(server)
                 leases.append(Lease(server, info))
-                partitions += (Partition(server, endpoint.ticket.ticket) for endpoint in info.endpoints)
+                with _named(server.url):
+                    partitions += (
+                        Partition(server, endpoint.ticket.ticket, locations=_locations(server, endpoint, number))
+                        for number, endpoint in enumerate(info.endpoints)
+                    )
                 found = plain_schema(info.schema)
                 if schema is not None and not schema.equals(found):
                     first = self.servers[0].url
@@ -268,6 +308,7 @@ def plan(
     partitions: int | None = None,
     token: str | None = None,
     tls_roots: str | os.PathLike[str] | bytes | None = None,
+    locations: Sequence[str] = (),
 ) -> Plan:
     """Plans the reading of a ``table`` of a ``schema``, or of a ``query``'s result.
 
@@ -276,7 +317,9 @@ def plan(
     wanted, in that order. ``filter`` has conditions ``(column, operator, value)`` which must all
     hold; the operators are = <> < <= > >=. ``partitions`` is the most that each server makes; if it
     is not said, one for 128 blocks. ``token`` is the server's. ``tls_roots`` is a file with
-    certificates (PEM), or its bytes.
+    certificates (PEM), or its bytes. A server may say that its tables are read at other addresses:
+    those on its own host are used, with TLS if ``url`` has that, and those in ``locations``. No
+    other gets the token.
 
     A query is one partition. It runs when that is read, each time anew, and says its columns and
     conditions itself.
@@ -287,9 +330,10 @@ def plan(
     not go together.
     """
     roots = tls_roots if tls_roots is None or isinstance(tls_roots, bytes) else Path(tls_roots).read_bytes()
-    servers = tuple(Server(each, token, roots) for each in ([url] if isinstance(url, str) else url))
     if isinstance(columns, str):
         raise InterfaceError(f"columns are several names, as in [{columns!r}]")
+    urls, allowed = [url] if isinstance(url, str) else url, tuple(locations)
+    servers = tuple(Server(each, token, roots, allowed) for each in urls)
     names = None if columns is None else tuple(columns)
     return Plan(*Request(servers, table, schema, query, names, tuple(filter), partitions).hold())
 
@@ -349,6 +393,26 @@ class Lease:
         options = self.server.options(_LEASE_SECONDS)
         answers = client.do_action(pyarrow.flight.Action(action, _field(1, body)), options)
         return b"".join(answer.body.to_pybytes() for answer in answers)
+
+
+def _address(url: str) -> tuple[bool, str, int] | None:
+    """Whether an address has TLS, its host and its port."""
+    parts = _ADDRESS.fullmatch(url)
+    if parts is None or not 0 < int(parts[3]) < 1 << 16:
+        return None
+    return parts[1] == "grpc+tls", parts[2].lower(), int(parts[3])
+
+
+def _locations(server: Server, endpoint: flight.FlightEndpoint, number: int) -> tuple[str, ...]:
+    """Where an endpoint is read: the allowed ones of its locations. Endpoints of different numbers
+    begin at different ones."""
+    looked_at, used = _MOST_LOCATIONS
+    named = [location.uri.decode(errors="replace") for location in endpoint.locations[:looked_at]]
+    allowed = list(dict.fromkeys(uri for uri in named if server.allows(uri)))[:used]
+    if allowed and any(uri.startswith(_REUSED) for uri in named):
+        allowed = list(dict.fromkeys([*allowed, server.url]))
+    first = number % len(allowed) if allowed else 0
+    return (*allowed[first:], *allowed[:first])
 
 
 def _seconds_until(endpoint: flight.FlightEndpoint) -> float:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SeracDataSource", "SeracReader", "read", "register", "release"]
 
-_OPTIONS = ("url", "table", "schema", "query", "columns", "filter", "partitions", "token", "tls_roots")
+_OPTIONS = ("url", "table", "schema", "query", "columns", "filter", "partitions", "token", "tls_roots", "locations")
 #: The options of :func:`read`: a plan that the program holds.
 _PLAN = ("plan", "token", "tls_roots")
 
@@ -132,7 +132,7 @@ def read(spark: SparkSession, plan: Plan) -> DataFrame:
     register(spark)
     servers = list(dict.fromkeys(partition.server for partition in plan.partitions))
     parts = [
-        (servers.index(part.server), part.ticket and base64.b64encode(part.ticket).decode(), part.query)
+        (servers.index(part.server), part.ticket and base64.b64encode(part.ticket).decode(), part.query, part.locations)
         for part in plan.partitions
     ]
     columns = base64.b64encode(plan.schema.serialize().to_pybytes()).decode()
@@ -237,7 +237,8 @@ class _Held:
         servers = [Server(url, options.get("token"), roots) for url in plan["servers"]]
         self.columns = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(plan["columns"])))
         self.partitions = tuple(
-            Partition(servers[at], ticket and base64.b64decode(ticket), query) for at, ticket, query in plan["parts"]
+            Partition(servers[at], ticket and base64.b64decode(ticket), query, tuple(locations))
+            for at, ticket, query, locations in plan["parts"]
         )
 
 
@@ -251,7 +252,9 @@ def _request(options: Mapping[str, str]) -> Request:
     _known(options, _OPTIONS)
     roots = options.get("tls_roots")
     content = None if roots is None else Path(roots).read_bytes()
-    urls = [url.strip() for url in options.get("url", "").split(",") if url.strip()]
+    urls, locations = (
+        [part.strip() for part in options.get(name, "").split(",") if part.strip()] for name in ("url", "locations")
+    )
     columns = options.get("columns")
     partitions = options.get("partitions")
     try:
@@ -264,7 +267,7 @@ def _request(options: Mapping[str, str]) -> Request:
     except ValueError as error:
         raise InterfaceError(f"columns are names, and partitions is a number: {error}") from None
     return Request(
-        tuple(Server(url, options.get("token"), content) for url in urls),
+        tuple(Server(url, options.get("token"), content, tuple(locations)) for url in urls),
         options.get("table"),
         options.get("schema", "public"),
         options.get("query"),

@@ -3,6 +3,7 @@
 
 mod codec;
 mod failures;
+mod locations;
 mod properties;
 mod scans;
 mod server;
