@@ -32,6 +32,7 @@ mod refresh;
 mod regress;
 mod report;
 mod results;
+mod scale_out;
 mod serac;
 mod setup;
 mod shared_memory;
@@ -187,6 +188,9 @@ enum Benchmark {
     Python(python_package::PythonArguments),
     /// Lineitem in PySpark, from SeracDB over Flight, from PostgreSQL by JDBC, and from Parquet.
     Spark(spark::SparkArguments),
+    /// How far scans by many workers go: service times of this machine, a simulation from them, and
+    /// its comparison with workers on this machine.
+    ScaleOut(scale_out::ScaleOutArguments),
     /// Time to open a database, from its log and from a checkpoint.
     Recovery,
     /// Memory under a steady update load with a long-running reader, and after it has ended.
@@ -230,6 +234,7 @@ fn main() -> Result<(), String> {
         Benchmark::SharedMemory(arguments) => shared_memory::run(&arguments, &mut report),
         Benchmark::Python(arguments) => python_package::run(&arguments, &mut report),
         Benchmark::Spark(arguments) => spark::run(&arguments, &mut report),
+        Benchmark::ScaleOut(arguments) => scale_out::run(&arguments, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),
         Benchmark::Report(arguments) => return results::run(&arguments),
