@@ -10,6 +10,7 @@ use datafusion::common::ScalarValue;
 use serac_parser::tree::Span;
 use serac_pg::TypeId;
 use serac_pg::char_text::char_of_text;
+use serac_pg::tid_text::tid_of_text;
 use serac_pg::uuid_text::uuid_of_text;
 
 /// A text as a value of a type that Arrow has; `None` if it is not read here.
@@ -59,6 +60,10 @@ pub(crate) fn read(text: &str, to: TypeId, span: Span) -> Result<Option<ScalarVa
         TypeId::INTERVAL => interval(word).map(|value| ScalarValue::IntervalMonthDayNano(Some(value))),
         TypeId::UUID => uuid_of_text(word).map(|bytes| ScalarValue::FixedSizeBinary(16, Some(bytes.to_vec()))),
         TypeId::CHAR => Some(ScalarValue::FixedSizeBinary(1, Some(vec![char_of_text(text)]))),
+        TypeId::TID => {
+            let bytes = tid_of_text(text).ok_or_else(invalid)?;
+            Some(ScalarValue::FixedSizeBinary(6, Some(bytes.to_vec())))
+        }
         TypeId::BYTEA => Some(ScalarValue::BinaryView(Some(bytes(text, span)?))),
         _ => match to.element() {
             Some(element) => crate::array_texts::read(text, element, to, span)?,

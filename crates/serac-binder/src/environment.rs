@@ -5,7 +5,7 @@ use crate::statement::{ColumnOrigin, OutputColumn};
 use crate::target::Target;
 use crate::types::or_no_type;
 use datafusion::arrow::datatypes::{Field, FieldRef, SchemaRef};
-use datafusion::common::DFSchema;
+use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::logical_plan::builder::LogicalTableSource;
 use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, Operator, ScalarUDF, TableSource, WindowUDF};
 use serac_parser::tree;
@@ -26,9 +26,18 @@ pub struct Relation {
     pub key: Vec<usize>,
     /// Its number (`pg_class.oid`); 0 without one.
     pub number: u32,
+    /// The column of its source that has the places of rows; `None` if it has none.
+    pub ctid: Option<usize>,
+    /// Whether it has system columns in PostgreSQL: a view has none.
+    pub has_system_columns: bool,
 }
 
 impl Relation {
+    /// The system column `ctid`, over a plan whose columns are those of its scan.
+    pub(crate) fn ctid(&self, plan: &LogicalPlan) -> Option<Expr> {
+        Some(Expr::Column(Column::from(plan.schema().qualified_field(self.ctid?))))
+    }
+
     /// The columns of its scan, named at a place in the statement.
     pub(crate) fn columns(&self, scan: &LogicalPlan, span: tree::Span) -> Vec<OutputColumn> {
         let columns = scan.schema().fields().iter().zip(&self.types).enumerate();

@@ -216,12 +216,14 @@ impl Binder<'_> {
         let is_shown = alias.is_none()
             && found.name.table() == shown
             && self.qualifiers.borrow_mut().insert(found.name.table().to_owned());
-        let item = ScopeItem { schema, is_table: true, ..ScopeItem::named(&shown) };
+        let has_system_columns = found.has_system_columns;
+        let item = ScopeItem { schema, is_table: true, has_system_columns, ..ScopeItem::named(&shown) };
         let mut rows = match is_shown {
             true => rows(selected, item, &[]),
             false => self.named(selected, item, alias)?,
         };
         let columns = &rows.scope.columns;
+        rows.scope.items[0].ctid = found.ctid(&rows.plan).map(ScopeColumn::of_ctid);
         rows.scope.items[0].key = found.key.iter().filter_map(|at| Some(columns.get(*at)?.expr.clone())).collect();
         Ok(rows)
     }
@@ -517,6 +519,8 @@ fn side(scope: &Scope, name: &Ident, side: &str) -> Result<crate::bound::Bound> 
         }
         other => other,
     })?;
+    // A system column is none of USING.
+    let found = found.filter(|_| scope.all().any(|column| column.name == name.name));
     found.ok_or_else(|| {
         let message = format!("column \"{}\" specified in USING clause does not exist in {side} table", name.name);
         BindError::new(sqlstate::UNDEFINED_COLUMN, message, name.span)

@@ -16,6 +16,7 @@
 //! | `rows_of` | FROM: functions that give rows |
 //! | `files` | FROM: files by name, and the functions that read them |
 //! | `scope` | which columns a name may mean |
+//! | `system_columns` | the names of columns that each table has |
 //! | `expression` | expressions |
 //! | `calls` | functions and aggregates |
 //! | `lent` | functions that the program lends |
@@ -81,6 +82,7 @@ mod selected;
 mod set_operation;
 mod statement;
 mod subquery;
+mod system_columns;
 mod target;
 mod types;
 mod visit;

@@ -5,6 +5,7 @@ use crate::blanks::given_blanks;
 use crate::bound::Bound;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::statement::ColumnOrigin;
+use crate::system_columns::{CTID, is_of_system};
 use crate::types::is_no_type;
 use datafusion::common::tree_node::TransformedResult;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -31,6 +32,11 @@ pub(crate) struct ScopeColumn {
 }
 
 impl ScopeColumn {
+    /// The places of a table's rows.
+    pub(crate) fn of_ctid(expr: Expr) -> Self {
+        Self { item: None, name: CTID.into(), expr, of: TypeId::TID.into(), is_merged: false, origin: None }
+    }
+
     /// The column where it is selected unchanged, of any type.
     pub(crate) fn passed(&self, span: Span) -> Bound {
         Bound { origin: self.origin, ..Bound::of_type(self.expr.clone(), self.of, span) }
@@ -59,6 +65,10 @@ pub(crate) struct ScopeItem {
     pub(crate) is_value: bool,
     /// It is a table or a view.
     pub(crate) is_table: bool,
+    /// It has system columns in PostgreSQL.
+    pub(crate) has_system_columns: bool,
+    /// Its system column `ctid`, if it has one here.
+    pub(crate) ctid: Option<ScopeColumn>,
     /// It is the reference of the recursive term to its query.
     pub(crate) is_of_term: bool,
     /// An outer join may have no row of it.
@@ -71,6 +81,12 @@ impl ScopeItem {
     /// One of a name, of which nothing more is known.
     pub(crate) fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// A system column.
+    fn system_column(&self, name: &str) -> Result<&ScopeColumn> {
+        let ctid = self.ctid.as_ref().filter(|_| name == CTID);
+        ctid.ok_or_else(|| BindError::unsupported(format!("the system column {name}"), NO_PLACE))
     }
 }
 
@@ -158,12 +174,19 @@ impl Scope {
     fn of_name(&self, name: &str, span: Span) -> Result<Option<&ScopeColumn>> {
         let mut found = self.all().filter(|column| column.name == name);
         match (found.next(), found.next()) {
-            (Some(_), Some(_)) => Err(BindError::new(
-                sqlstate::AMBIGUOUS_COLUMN,
-                format!("column reference \"{name}\" is ambiguous"),
-                span,
-            )),
+            (Some(_), Some(_)) => Err(ambiguous(name, span)),
+            (None, _) if is_of_system(name) => self.of_system(name, span),
             (one, _) => Ok(one),
+        }
+    }
+
+    /// The system column of a bare name.
+    fn of_system(&self, name: &str, span: Span) -> Result<Option<&ScopeColumn>> {
+        let mut having = self.items.iter().filter(|item| item.has_system_columns);
+        match (having.next(), having.next()) {
+            (None, _) => Ok(None),
+            (Some(_), Some(_)) => Err(ambiguous(name, span)),
+            (Some(only), None) => only.system_column(name).map(Some),
         }
     }
 
@@ -181,13 +204,11 @@ impl Scope {
         let Some(item) = self.item(qualifiers)? else { return Ok(None) };
         let mut found = self.columns.iter().filter(|other| other.item == Some(item) && other.name == column.name);
         match (found.next(), found.next()) {
-            (Some(_), Some(_)) => Err(BindError::new(
-                sqlstate::AMBIGUOUS_COLUMN,
-                format!("column reference \"{}\" is ambiguous", column.name),
-                name.span,
-            )),
+            (Some(_), Some(_)) => Err(ambiguous(&column.name, name.span)),
             (Some(one), None) => Ok(Some(one)),
-            (None, _) if self.items[item].is_table && is_of_system(&column.name) => Err(of_system(&column.name)),
+            (None, _) if self.items[item].has_system_columns && is_of_system(&column.name) => {
+                self.items[item].system_column(&column.name).map(Some)
+            }
             // `t.f` is `f(t)`, if the function exists.
             (None, _) if matches!(column.name.as_str(), "row_to_json" | "to_json" | "to_jsonb" | "count") => {
                 Err(BindError::unsupported("a function of a row in the form of a column", NO_PLACE))
@@ -256,16 +277,6 @@ impl Binder<'_> {
         let [column] = &name.parts[..] else { return Err(self.missing_item(&qualified(name))) };
         if let Some(row) = self.row_named(name, context)? {
             return Ok(row);
-        }
-        let is_table = |scope: &Scope| scope.items.iter().any(|item| item.is_table);
-        let mut has_tables = is_table(context.scope);
-        let mut around = context.outer;
-        while let Some(outer) = around {
-            has_tables |= is_table(outer.scope);
-            around = outer.next;
-        }
-        if has_tables && is_of_system(&column.name) {
-            return Err(of_system(&column.name));
         }
         Err(BindError::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{}\" does not exist", column.name), name.span))
     }
@@ -393,13 +404,8 @@ pub(crate) struct RowColumns {
     pub(crate) may_be_missing: bool,
 }
 
-fn of_system(name: &str) -> BindError {
-    BindError::unsupported(format!("the system column {name}"), NO_PLACE)
-}
-
-/// Whether every table of PostgreSQL's has a column of this name.
-fn is_of_system(name: &str) -> bool {
-    matches!(name, "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid")
+fn ambiguous(name: &str, span: Span) -> BindError {
+    BindError::new(sqlstate::AMBIGUOUS_COLUMN, format!("column reference \"{name}\" is ambiguous"), span)
 }
 
 fn qualified(name: &Name) -> Name {

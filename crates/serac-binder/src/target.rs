@@ -3,6 +3,7 @@
 use crate::environment::Relation;
 use crate::error::{BindError, Result};
 use crate::statement::SetColumn;
+use crate::system_columns::is_of_system;
 use datafusion::arrow::datatypes::Field;
 use serac_parser::tree::{Ident, Postfix, Span};
 use serac_pg::TypeId;
@@ -72,6 +73,17 @@ impl Target {
 
     pub(crate) fn column_name(&self, at: usize) -> String {
         self.relation.source.schema().field(at).name().clone()
+    }
+
+    /// The place of a column of SET.
+    pub(crate) fn assigned(&self, column: &(Ident, Vec<Postfix>)) -> Result<usize> {
+        self.place(column).map_err(|error| match is_of_system(&column.0.name) {
+            true => {
+                let message = format!("cannot assign to system column \"{}\"", column.0.name);
+                BindError::new(sqlstate::FEATURE_NOT_SUPPORTED, message, column.0.span)
+            }
+            false => error,
+        })
     }
 
     /// The place of a column that is assigned to.

@@ -126,7 +126,7 @@ impl Environment for Tables {
         // `k` is `t` with a primary key.
         let key = if name.to_string() == "k" { vec![0] } else { Vec::new() };
         let name = TableReference::bare(name.to_string());
-        Ok(Relation { source: table.clone(), name, types, key, number: 0 })
+        Ok(Relation { source: table.clone(), name, types, key, number: 0, ctid: None, has_system_columns: true })
     }
 
     fn target(&self, name: &Name) -> Result<Target, BindError> {
@@ -171,7 +171,15 @@ impl Environment for Tables {
         let schema = source.schema();
         let of_field = |field: &FieldRef| type_of_arrow(field.data_type()).map(ModifiedType::from);
         let types = schema.fields().iter().map(of_field).collect();
-        Ok(Some(Relation { source, name: TableReference::bare(name), types, key: Vec::new(), number: 0 }))
+        Ok(Some(Relation {
+            source,
+            name: TableReference::bare(name),
+            types,
+            key: Vec::new(),
+            number: 0,
+            ctid: None,
+            has_system_columns: true,
+        }))
     }
 
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {

@@ -22,7 +22,15 @@ impl Environment for Tables {
         let fields: Vec<Field> = names.map(|name| Field::new(name, DataType::Int32, true)).collect();
         let types = vec![Some(TypeId::INT4.into()); fields.len()];
         let source = Arc::new(LogicalTableSource::new(Arc::new(Schema::new(fields))));
-        Ok(Relation { source, name: TableReference::bare(name.to_string()), types, key: Vec::new(), number: 0 })
+        Ok(Relation {
+            source,
+            name: TableReference::bare(name.to_string()),
+            types,
+            key: Vec::new(),
+            number: 0,
+            ctid: None,
+            has_system_columns: true,
+        })
     }
 
     fn target(&self, name: &Name) -> Result<Target, BindError> {

@@ -65,7 +65,7 @@ fn text_of(array: &ArrayRef, null: &'static str) -> Vec<String> {
             };
             array.as_binary_view().iter().map(|b| b.map_or(null.into(), hex)).collect()
         }
-        DataType::Struct(_) | DataType::FixedSizeBinary(1) => match to_wire(array) {
+        DataType::Struct(_) | DataType::FixedSizeBinary(1 | 6) => match to_wire(array) {
             Ok(rows) => text_of(&rows, null),
             Err(error) => vec![error.to_string(); array.len()],
         },

@@ -138,6 +138,7 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ("docs/book/src/guides/engines.md", "import seracdb.dask", Way::Pytest),
     ("docs/book/src/guides/engines.md", "import daft, seracdb.daft", Way::Pytest),
     ("docs/book/src/guides/engines.md", "jdbc = spark.read.format", Way::Pytest),
+    ("docs/book/src/guides/engines.md", "url = \"jdbc:postgresql:", Way::Pytest),
     ("docs/book/src/guides/flight-sql.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
     ("docs/book/src/guides/flight-sql.md", "import adbc_driver_flightsql.dbapi as adbc", Way::Python("")),
     ("docs/book/src/guides/flight-sql.md", "adbc.connect(", Way::Python("")),

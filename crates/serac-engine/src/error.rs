@@ -242,6 +242,9 @@ pub enum EngineError {
         /// Its name.
         name: String,
     },
+    /// A column with the name of one that each table has.
+    #[error("column name \"{0}\" conflicts with a system column name")]
+    SystemColumn(String),
     /// The grantee has granted the revoked privilege on.
     #[error("dependent privileges exist")]
     DependentPrivileges,
@@ -308,6 +311,7 @@ impl EngineError {
             Self::Login { sqlstate, .. } => sqlstate,
             Self::InvalidGrant(_) => sqlstate::INVALID_GRANT_OPERATION,
             Self::Reserved { .. } => sqlstate::RESERVED_NAME,
+            Self::SystemColumn(_) => sqlstate::DUPLICATE_COLUMN,
             Self::NotNull { .. } => sqlstate::NOT_NULL_VIOLATION,
             Self::Unique { .. } => sqlstate::UNIQUE_VIOLATION,
             Self::ForeignKey { .. } => sqlstate::FOREIGN_KEY_VIOLATION,

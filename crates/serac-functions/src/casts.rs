@@ -36,7 +36,7 @@ use serac_values::text_types::is_text;
 use serac_values::texts_as_times::{is_relative, is_time, read, read_at};
 use serac_values::time_range::{is_conversion_of_times, times_as};
 use serac_values::wire::{
-    arrays_of_texts, as_told, dimensions, element_of, is_list, object_number_of_text, to_wire, wire_type,
+    arrays_of_texts, as_told, dimensions, element_of, is_list, object_number_of_text, place_of_text, to_wire, wire_type,
 };
 use serac_values::{SqlError, TimeStyle};
 use std::sync::Arc;
@@ -91,6 +91,24 @@ fn cast_of_char(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> 
             of_bytes(texts.as_string_view().iter().map(|text| text.map(|text| [char_of_text(text)])).collect())
         }
     }
+}
+
+/// Whether values are places of rows.
+fn is_tid(data_type: &DataType) -> bool {
+    *data_type == DataType::FixedSizeBinary(6)
+}
+
+/// Whether a place becomes a text, or is made of one.
+fn is_cast_of_tid(from: &DataType, to: &DataType) -> bool {
+    (is_tid(from) && is_text(to)) || (is_text(from) && is_tid(to))
+}
+
+/// Texts as places.
+fn places(texts: &ArrayRef) -> Result<ArrayRef, SqlError> {
+    let texts = cast(texts, &DataType::Utf8View)?;
+    let places = texts.as_string_view().iter().map(|text| text.map(place_of_text).transpose());
+    let places = places.collect::<Result<Vec<_>, _>>()?;
+    Ok(Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(places.into_iter(), 6)?))
 }
 
 /// Whether a text becomes the number of an object.
@@ -175,6 +193,7 @@ fn is_ours(from: &DataType, to: &DataType) -> bool {
     is_time_of_day(from, to)
         || is_conversion_of_times(from, to)
         || is_cast_of_char(from, to)
+        || is_cast_of_tid(from, to)
         || is_object_number(from, to)
         || is_array_of_text(from, to)
         || (is_text(from) && is_read(to))
@@ -193,6 +212,7 @@ fn may_be_ours(to: &DataType) -> bool {
         || is_text(to)
         || is_list(to)
         || is_char(to)
+        || is_tid(to)
         || matches!(
             to,
             DataType::Time64(_)
@@ -216,6 +236,9 @@ fn converted(values: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
     }
     if is_cast_of_char(values.data_type(), to) {
         return cast_of_char(values, to);
+    }
+    if is_tid(to) {
+        return places(values);
     }
     if is_object_number(values.data_type(), to) {
         return object_numbers(values);
@@ -329,6 +352,7 @@ impl ScalarUDFImpl for Converted {
             DataType::Boolean => "bool",
             _ if is_list(&self.wanted) => super::accounted::ARRAY,
             _ if is_char(&self.wanted) => "char",
+            _ if is_tid(&self.wanted) => "tidin",
             _ => "bytea_in",
         }
     }

@@ -11,6 +11,7 @@
 //! | [`functions`] | which functions, aggregates and window functions there are |
 //! | [`reference`](mod@reference) | what those that can be called do, with examples |
 //! | [`resolve`] | which operator or function a call means; the common type of several expressions |
+//! | [`tid_text`] | how the places of rows are written as texts and in binary form |
 //! | [`uuid_text`] | how UUIDs are read from texts |
 //!
 //! The rules are those of chapter 10 of PostgreSQL's manual, "Type Conversion". The tables in
@@ -25,6 +26,7 @@ pub mod functions;
 pub mod operators;
 pub mod reference;
 pub mod resolve;
+pub mod tid_text;
 pub mod types;
 pub mod uuid_text;
 

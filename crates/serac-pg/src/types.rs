@@ -246,6 +246,8 @@ constants! {
     TEXT = 25 "text";
     /// The number of a catalog object.
     OID = 26 "oid";
+    /// The place of a row in its table.
+    TID = 27 "tid";
     /// The number of a function.
     REGPROC = 24 "regproc";
     /// The number of a relation.

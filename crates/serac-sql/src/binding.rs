@@ -3,7 +3,7 @@
 //! A statement that the binder does not support is refused here (0A000). No other way leads to a
 //! plan.
 
-use crate::column_types::{RelationPlan, columns_of, field_of, of_column, of_stored};
+use crate::column_types::{RelationPlan, columns_of, field_of, is_view, of_column, of_stored};
 use crate::deep;
 use crate::error::{Result, SqlError};
 use crate::expressions::replaced;
@@ -49,7 +49,7 @@ use serac_engine::{DEFAULT_SCHEMA, EngineError, Table};
 use serac_functions::{StyledFunctions, cast_of_text, cast_value, is_endless_part};
 use serac_parser::tree::{Expr as Tree, Ident, Name, Query, Span, StatementKind, TypeName};
 use serac_pg::{ArrayText, ModifiedType, Signature, TypeId};
-use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
+use serac_query::scan::{CTID_COLUMN, HiddenColumns, Readable, SeracTable};
 use serac_values::TimeStyle;
 use serac_values::free_numbers::{of_list_parameter, of_parameter};
 use serac_values::texts_as_times::{is_relative, is_time};
@@ -354,11 +354,11 @@ pub(crate) fn of_one_table(
     let is_query = matches!(source.statement(), StatementKind::Query(_));
     let read = serac_binder::relations_of_statement(source.statement());
     let tables = InSession::over_nothing(state, &shared);
-    if read.len() > usize::from(is_query) || !read.iter().all(|name| tables.table(name).is_ok()) {
+    if has_ctid(source) || read.len() > usize::from(is_query) || !read.iter().all(|name| tables.table(name).is_ok()) {
         return None;
     }
     // Tables are found without waiting.
-    let session = InSession::knowing(state, &shared, read).now_or_never()?.ok()?;
+    let session = InSession::knowing(state, &shared, source, read).now_or_never()?.ok()?;
     let session = InSession { digits, may_wait: false, ..session };
     let without_locks;
     let statement = match source.statement() {
@@ -392,7 +392,7 @@ async fn bound_statement(state: &SessionState, shared: &Arc<SessionEnv>, source:
     {
         return Ok(bound);
     }
-    let session = InSession::knowing(state, shared, serac_binder::relations_of_statement(statement)).await?;
+    let session = InSession::knowing(state, shared, source, serac_binder::relations_of_statement(statement)).await?;
     let session = InSession { dimensions, values: source.arguments().values.clone(), ..session };
     let mut bound = known(serac_binder::bind_statement(&session, statement, &source.types()), source)?;
     for plan in bound.plans_mut() {
@@ -452,7 +452,7 @@ async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) 
     {
         return Ok(BoundQuery { parts, plan, columns, parameters });
     }
-    let session = InSession::knowing(state, shared, serac_binder::relations(query)).await?;
+    let session = InSession::knowing(state, shared, source, serac_binder::relations(query)).await?;
     let values = source.arguments().values.clone();
     let session = InSession { dimensions, values, ..session.with_parts(source.parts()) };
     let mut bound = known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)?;
@@ -506,7 +506,7 @@ pub(crate) fn usual_text(state: &SessionState, kept: &KeptExpression<'_>, schema
 pub(crate) async fn usual_constants(state: &SessionState, source: &Source, span: Span) -> Result<Vec<(Span, String)>> {
     let shared = functions(state).shared().clone();
     let Some(query) = source.query().filter(|_| shared.styled_functions().is_some()) else { return Ok(Vec::new()) };
-    let session = InSession::knowing(state, &shared, serac_binder::relations(query)).await?;
+    let session = InSession::knowing(state, &shared, source, serac_binder::relations(query)).await?;
     known(serac_binder::bind_query(&session, query, &source.types(), false), source)?;
     let text = &source.text()[span.start as usize..span.end as usize];
     replacements(text, span.start, session.constants.into_inner())
@@ -610,6 +610,8 @@ struct InSession<'s> {
     kept_at: Option<Place>,
     /// Whether it is bound on a thread that may wait for a disk.
     may_wait: bool,
+    /// Whether the statement may name the places of rows: tables have them.
+    has_ctid: bool,
     /// The dimensions of parameters that are arrays, or texts of them; empty if all have one.
     dimensions: Vec<usize>,
     /// Why one cannot be read, too: a query of WITH may have its name.
@@ -654,15 +656,21 @@ impl<'s> InSession<'s> {
             values: None,
             kept_at: None,
             may_wait: true,
+            has_ctid: false,
             dimensions: Vec::new(),
             relations: HashMap::new(),
             frames: RefCell::default(),
         }
     }
 
-    /// An environment with the relations of these names that exist.
-    async fn knowing(state: &'s SessionState, shared: &Arc<SessionEnv>, names: Vec<Name>) -> Result<Self> {
-        let mut session = Self::over_nothing(state, shared);
+    /// An environment with the relations of these names that exist, for the statement at `source`.
+    async fn knowing(
+        state: &'s SessionState,
+        shared: &Arc<SessionEnv>,
+        source: &Source,
+        names: Vec<Name>,
+    ) -> Result<Self> {
+        let mut session = Self { has_ctid: has_ctid(source), ..Self::over_nothing(state, shared) };
         for name in names {
             deep::check()?;
             session.find(&name).await;
@@ -738,10 +746,20 @@ impl<'s> InSession<'s> {
         let found = schema.table(&resolved.table).await.transpose();
         if let Some(found) = found {
             let number = || number_of(&self.shared, &resolved.schema, &resolved.table);
-            let found = found.map(|provider| relation(provider, reference, number));
+            let found = found.map(|provider| {
+                let table = provider.downcast_ref::<SeracTable>().filter(|_| self.has_ctid);
+                let provider = table.map_or(provider.clone(), |table| Arc::new(table.with_ctid()));
+                relation(provider, reference, number)
+            });
             self.relations.insert(key, found.map_err(SqlError::from));
         }
     }
+}
+
+/// Whether the text of a statement has the word `ctid`.
+fn has_ctid(source: &Source) -> bool {
+    let word = CTID_COLUMN.as_bytes();
+    source.text_of_statement().as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 /// The number of a relation that is no table, by its name.
@@ -761,15 +779,18 @@ fn schema_in_path<'v>(view: &'v StatementSnapshot, name: &str) -> &'v str {
 fn relation(provider: Arc<dyn TableProvider>, name: TableReference, number: impl FnOnce() -> u32) -> Relation {
     let schema = columns_of(&provider);
     let definition = provider.downcast_ref::<SeracTable>().map(|table| &table.table().definition);
-    let fields = schema.fields().iter().filter(|field| field.name() != ROW_ID_COLUMN);
+    let shown = definition.map_or(schema.fields().len(), |definition| definition.visible_columns().len());
     let column = |at: usize| definition.and_then(|definition| definition.visible_columns().get(at));
-    let types = fields.enumerate().map(|(at, field)| of_stored(field, column(at))).collect();
+    let types =
+        schema.fields().iter().take(shown).enumerate().map(|(at, field)| of_stored(field, column(at))).collect();
     let mut key = Vec::new();
     if let Some(definition) = definition {
         key = definition.primary_key().filter(|key| key.constraint).map_or_else(Vec::new, |key| key.columns.clone());
     }
     let number = definition.map_or_else(number, table_number);
-    Relation { source: provider_as_source(provider), name, types, key, number }
+    let ctid = schema.fields().iter().rposition(|field| field.name() == CTID_COLUMN).filter(|at| *at >= shown);
+    let has_system_columns = !is_view(&provider);
+    Relation { source: provider_as_source(provider), name, types, key, number, ctid, has_system_columns }
 }
 
 /// The error of a part of the statement.
@@ -853,8 +874,9 @@ impl Environment for InSession<'_> {
             _ => BindError::Plan(error.external()),
         })?;
         let view = self.view().map_err(|error| BindError::Plan(error.external()))?;
-        let relation =
-            relation(Arc::new(self.shared.provider(&view, &table, true)), TableReference::bare(TARGET), || 0);
+        let hidden = HiddenColumns { ctid: self.has_ctid, ..HiddenColumns::ROW_ID };
+        let provider = Arc::new(self.shared.provider(&view, &table, hidden));
+        let relation = relation(provider, TableReference::bare(TARGET), || 0);
         let definition = &table.definition;
         let generation = |column: &ColumnDefinition| match column {
             ColumnDefinition { generation: Some(_), .. } => Generation::Expression,

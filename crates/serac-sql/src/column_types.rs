@@ -84,6 +84,11 @@ impl QueryView {
     }
 }
 
+/// Whether a relation is a view.
+pub(crate) fn is_view(relation: &Arc<dyn TableProvider>) -> bool {
+    relation.is::<QueryView>()
+}
+
 /// The columns of a relation, those of a view with their types.
 pub(crate) fn columns_of(relation: &Arc<dyn TableProvider>) -> SchemaRef {
     match relation.downcast_ref::<QueryView>() {
@@ -171,6 +176,7 @@ pub(crate) fn kept_type(field: &Field) -> Result<SqlType> {
             DataType::LargeUtf8 => Ok(ColumnType::Json.into()),
             DataType::LargeBinary => Ok(ColumnType::Numeric.into()),
             DataType::FixedSizeBinary(1) => Err(SqlError::unsupported("a column of type \"char\"")),
+            DataType::FixedSizeBinary(6) => Err(SqlError::unsupported("a column of type tid")),
             other => stored_type(other),
         },
     }

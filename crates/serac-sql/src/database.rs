@@ -4,6 +4,7 @@ use crate::activity::Connections;
 use crate::advisory_locks::AdvisoryLocks;
 use crate::channels::Channels;
 use crate::error::Result;
+use crate::exported_snapshots::ExportedSnapshots;
 use crate::limits::SessionDefaults;
 use crate::programs::job::Programs;
 use crate::query_runtime::QueryRuntime;
@@ -41,6 +42,7 @@ pub struct SqlDatabase {
     connections: Connections,
     pub(crate) channels: Channels,
     pub(crate) advisory_locks: AdvisoryLocks,
+    pub(crate) exported_snapshots: ExportedSnapshots,
     /// Scans that run beside each other.
     pub(crate) convoys: Arc<Convoys>,
     pub(crate) started: SystemTime,
@@ -68,6 +70,7 @@ impl SqlDatabase {
             connections: Connections::default(),
             channels: Channels::default(),
             advisory_locks: AdvisoryLocks::default(),
+            exported_snapshots: ExportedSnapshots::default(),
             convoys: Arc::default(),
             started: SystemTime::now(),
         })

@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use serac_binder::{BoundBody, BoundStatement};
 use serac_engine::{Catalog, Table};
 use serac_pg::TypeId;
-use serac_query::scan::{ROW_ID_COLUMN, Readable, SeracTable};
+use serac_query::scan::{HiddenColumns, Readable, SeracTable};
 use std::sync::{Arc, Weak};
 
 /// For how many lists of types a statement is kept.
@@ -83,7 +83,7 @@ pub(crate) struct KeptPlans(Mutex<Vec<KeptPlan>>);
 #[derive(Debug)]
 struct KeptTable {
     table: Arc<Table>,
-    with_row_id: bool,
+    hidden: HiddenColumns,
     schema: SchemaRef,
 }
 
@@ -154,7 +154,7 @@ impl KeptPlans {
         put_sources(&mut bound, &mut |source| {
             let provider = source_as_provider(source)?;
             let kept = provider.downcast_ref::<KeptTable>();
-            let seen = |kept: &KeptTable| shared.provider(&view, &kept.table, kept.with_row_id);
+            let seen = |kept: &KeptTable| shared.provider(&view, &kept.table, kept.hidden);
             Ok(kept.map(|kept| provider_as_source(Arc::new(seen(kept)))))
         })?;
         Ok(Some(bound))
@@ -178,10 +178,10 @@ impl KeptPlans {
                 return Ok(None);
             };
             let schema = provider.schema();
-            let with_row_id = schema.fields().last().is_some_and(|last| last.name() == ROW_ID_COLUMN);
-            let own = shared.provider(&view, table.table(), with_row_id);
+            let hidden = table.hidden();
+            let own = shared.provider(&view, table.table(), hidden);
             can_be_kept &= own.allowed() == table.allowed();
-            let kept = KeptTable { table: table.table().clone(), with_row_id, schema };
+            let kept = KeptTable { table: table.table().clone(), hidden, schema };
             Ok(Some(provider_as_source(Arc::new(kept))))
         })?;
         if can_be_kept {

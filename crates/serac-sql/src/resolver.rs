@@ -23,21 +23,20 @@ use serac_engine::DEFAULT_SCHEMA;
 use serac_engine::Table;
 use serac_engine::catalog::Schema;
 use serac_engine::security::{Columns, Object, Privilege};
-use serac_query::scan::SeracTable;
-use serac_query::scan::denied;
+use serac_query::scan::{HiddenColumns, SeracTable, denied};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 impl SessionEnv {
-    /// A table as the running statement sees it, with or without row ids.
-    pub(crate) fn provider(&self, view: &StatementSnapshot, table: &Arc<Table>, with_row_id: bool) -> SeracTable {
+    /// A table as the running statement sees it, with these hidden columns.
+    pub(crate) fn provider(&self, view: &StatementSnapshot, table: &Arc<Table>, hidden: HiddenColumns) -> SeracTable {
         let schema = &table.definition.schema;
         let before = view.before(schema);
         // Relaxed: the session's own statements change it.
         let uses_bitmaps = before.is_none() && self.bitmap_indexes.load(Ordering::Relaxed);
         let own = uses_bitmaps.then(|| view.own(schema));
         let reads = view.reads.clone().filter(|_| schema != TEMPORARY_SCHEMA);
-        let columns = match with_row_id {
+        let columns = match hidden.row_id {
             true => target_columns(&view.access, table),
             false => readable(&self.access(view), table),
         };
@@ -45,7 +44,7 @@ impl SessionEnv {
         let state = self.state.get().and_then(Weak::upgrade).filter(|_| has_expressions);
         let expressions = state.map_or_else(Vec::new, |state| indexed_expressions(&state.read(), &table.definition));
         let snapshot = before.unwrap_or(view.of(schema).1).clone();
-        let provider = SeracTable::new(table.clone(), snapshot, own, with_row_id);
+        let provider = SeracTable::new(table.clone(), snapshot, own, hidden);
         provider.noting(reads).allowing(columns).knowing(expressions)
     }
 }
@@ -150,7 +149,7 @@ pub(crate) async fn table_of(
             let message = format!("materialized view \"{name}\" has not been populated");
             return Err(refused(SqlError::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message).named(name)));
         }
-        return Ok(Some(Arc::new(shared.provider(&view, table, false))));
+        return Ok(Some(Arc::new(shared.provider(&view, table, HiddenColumns::default()))));
     }
     let object = Object::relation(schema_name, name);
     if let Some(sequence) = schema.sequences.get(name) {

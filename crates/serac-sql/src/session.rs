@@ -11,6 +11,7 @@ use crate::beginning::Beginning;
 use crate::channels::Listener;
 use crate::copy::streams::CopyStreams;
 use crate::database::SqlDatabase;
+use crate::exported_snapshots::SessionExports;
 use crate::identifiers::{CATALOG, SEARCH_PATH};
 use crate::identity::Identity;
 use crate::limits::CancelHandle;
@@ -128,6 +129,7 @@ impl Session {
             cursors: Default::default(),
             prepared_statements: Default::default(),
             advisory_locks: Arc::new(SessionLocks::new(&db.advisory_locks)),
+            exports: SessionExports::new(&db.exported_snapshots),
             listener: Listener::new(&db.channels),
             frames: OnceLock::new(),
             lent_functions: Default::default(),

@@ -5,6 +5,7 @@ use crate::channels::Listener;
 use crate::cursors::Cursors;
 use crate::database::SqlDatabase;
 use crate::error::SqlError;
+use crate::exported_snapshots::SessionExports;
 use crate::identifiers::CATALOG;
 use crate::identity::Identity;
 use crate::lent::CheckedFunction;
@@ -96,6 +97,8 @@ pub(crate) struct SessionEnv {
     pub(crate) prepared_statements: Mutex<BTreeMap<String, PreparedStatement>>,
     /// Its advisory locks.
     pub(crate) advisory_locks: Arc<SessionLocks>,
+    /// The snapshots that its transaction has exported.
+    pub(crate) exports: SessionExports,
     /// The channels to which the session listens.
     pub(crate) listener: Listener,
     /// Finds the frames that the program lends, if it lends any.

@@ -295,8 +295,9 @@ impl Session {
         let Set { scope, change } = set;
         let SetSetting { name, value } = match change {
             SetChange::Setting(setting) => setting,
-            SetChange::Snapshot(_) => return Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT")),
-            SetChange::Transaction(_) | SetChange::Characteristics(_) => unreachable!("they are run outside"),
+            SetChange::Snapshot(_) | SetChange::Transaction(_) | SetChange::Characteristics(_) => {
+                unreachable!("they are run outside")
+            }
         };
         let (name, local) = (setting_name(name), *scope == Some(SetScope::Local));
         let of_engine = name.starts_with("datafusion.");

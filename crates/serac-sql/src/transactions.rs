@@ -44,6 +44,7 @@ use crate::result::{Started, StatementResult, durable};
 use crate::session::Session;
 use crate::session_env::NOT_ASKED;
 use crate::session_roles::SessionRoles;
+use crate::setting_values::Progress;
 use crate::statement_snapshot::StatementSnapshot;
 use crate::transaction::{Isolation, Modes, NamedSavepoint, Running, RunningRoles, Scope, Shown, TransactionStatus};
 use serac_engine::security::{Object, Privilege};
@@ -181,6 +182,7 @@ impl Session {
         }
         self.unset();
         self.shared.advisory_locks.end_transaction();
+        self.shared.exports.end_transaction();
         Some(running)
     }
 
@@ -277,6 +279,7 @@ impl Session {
             Some(running) if running.failed => {}
             Some(running) => {
                 running.fail();
+                self.shared.exports.end_transaction();
                 if running.savepoints.is_empty() {
                     self.shared.advisory_locks.end_transaction();
                 }
@@ -434,6 +437,33 @@ impl Session {
         Ok(())
     }
 
+    /// SET TRANSACTION SNAPSHOT.
+    fn adopt_snapshot(&mut self, name: &str) -> Result<()> {
+        let Some(running) = self.running.as_mut().filter(|running| running.is_block()) else {
+            let message = "SET TRANSACTION SNAPSHOT can only be used in transaction blocks";
+            return Err(SqlError::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, message));
+        };
+        let Progress { is_started, has_savepoint } = running.progress();
+        if is_started || has_savepoint {
+            let message = "SET TRANSACTION SNAPSHOT must be called before any query";
+            return Err(SqlError::new(sqlstate::ACTIVE_SQL_TRANSACTION, message));
+        }
+        match self.shared.values.modes().isolation {
+            Isolation::Snapshot => {}
+            Isolation::Serializable => {
+                return Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT in a serializable transaction"));
+            }
+            Isolation::ReadUncommitted | Isolation::ReadCommitted => {
+                let message =
+                    "a snapshot-importing transaction must have isolation level SERIALIZABLE or REPEATABLE READ";
+                return Err(SqlError::new(sqlstate::FEATURE_NOT_SUPPORTED, message));
+            }
+        }
+        let snapshot = self.shared.sql.exported_snapshots.named(name)?;
+        running.txn.adopt(&snapshot);
+        Ok(())
+    }
+
     /// Statements that run outside of any statement's own transaction.
     pub(crate) async fn control(&mut self, statement: &Parsed) -> Option<Result<StatementResult>> {
         if let Some(result) = self.maintain(statement.statement()).await {
@@ -478,7 +508,8 @@ impl Session {
                     wanted.set(modes);
                     self.set_modes(wanted).map(|()| done("SET"))
                 }
-                SetChange::Snapshot(_) | SetChange::Setting(_) => return None,
+                SetChange::Snapshot(name) => self.adopt_snapshot(&name.text).map(|()| done("SET")),
+                SetChange::Setting(_) => return None,
             },
             _ => return None,
         };

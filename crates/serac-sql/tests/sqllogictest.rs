@@ -23,10 +23,10 @@ use tokio::runtime::Runtime;
 
 struct Connection(Session);
 
-/// A column in which rows, and values of `"char"`, are their texts.
+/// A column in which rows, places and values of `"char"` are their texts.
 fn with_row_texts(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
-        DataType::Struct(_) | DataType::FixedSizeBinary(1) => to_wire(column).unwrap(),
+        DataType::Struct(_) | DataType::FixedSizeBinary(1 | 6) => to_wire(column).unwrap(),
         _ => column.clone(),
     }
 }

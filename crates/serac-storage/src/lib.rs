@@ -54,7 +54,9 @@ pub use durability::wal::Durability;
 pub use error::{Result, StorageError};
 pub use freeze::compact::selection::CompactionGroups;
 pub use freeze::frozen::{ColumnDictionary, FreezeFormat, Zone, with_offsets};
-pub use ids::{BlockNo, ColumnId, MAX_BLOCKS_PER_TABLE, RowId, SLOT_BITS, Slot, TableId, Timestamp};
+pub use ids::{
+    BlockNo, ColumnId, MAX_BLOCKS_PER_TABLE, MAX_SLOTS_PER_BLOCK, RowId, SLOT_BITS, Slot, TableId, Timestamp,
+};
 pub use table::column_form::{ColumnForm, ScanColumn, Selection};
 pub use table::data_table::{DataTable, LatestState};
 pub use table::row_buffer::RowBuffer;

@@ -38,7 +38,7 @@ impl<'t> Assignments<'t> {
     pub(crate) fn of(list: &'t [Assignment], target: &Target) -> Result<Self> {
         let mut all = Vec::new();
         for Assignment { targets, in_parentheses, value } in list {
-            let places = targets.iter().map(|column| target.place(column)).collect::<Result<Vec<_>>>()?;
+            let places = targets.iter().map(|column| target.assigned(column)).collect::<Result<Vec<_>>>()?;
             let count = places.len();
             let wrong_count = || {
                 BindError::new(sqlstate::SYNTAX_ERROR, "number of columns does not match number of values", value.span)

@@ -5,7 +5,7 @@ use crate::blanks::{keeps_blanks, with_blanks};
 use crate::bound::Bound;
 use crate::error::{BindError, Result};
 use crate::from::{Rows, last_part};
-use crate::scope::ScopeItem;
+use crate::scope::{ScopeColumn, ScopeItem};
 use crate::selected::Selected;
 use crate::target::{Target, no_value};
 use crate::types::{is_no_type, is_registered, known_type};
@@ -35,9 +35,11 @@ impl Binder<'_> {
         let relation = &target.relation;
         let scan = LogicalPlanBuilder::scan(relation.name.clone(), relation.source.clone(), None)?.build()?;
         let columns = relation.columns(&scan, last.span);
-        let item = ScopeItem { schema, is_table: true, ..ScopeItem::named(&shown.name) };
+        let item = ScopeItem { schema, is_table: true, has_system_columns: true, ..ScopeItem::named(&shown.name) };
         let alias = Alias { name: shown.clone(), columns: names.to_vec() };
-        self.named(Selected::new(scan, columns), item, Some(&alias))
+        let mut rows = self.named(Selected::new(scan, columns), item, Some(&alias))?;
+        rows.scope.items[0].ctid = relation.ctid(&rows.plan).map(ScopeColumn::of_ctid);
+        Ok(rows)
     }
 
     /// A value that is assigned to a column. It becomes one of the column where it is written, with

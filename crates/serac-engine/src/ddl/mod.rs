@@ -36,6 +36,14 @@ fn check_unique_names<'a>(kind: &'static str, names: impl Iterator<Item = &'a St
     Ok(())
 }
 
+/// The name of the column that tells the places of a table's rows.
+const CTID: &str = "ctid";
+
+/// That a name is not the one of a column that each table has.
+fn check_column_name(name: &str) -> Result<()> {
+    if name == CTID { Err(EngineError::SystemColumn(name.to_owned())) } else { Ok(()) }
+}
+
 impl Transaction {
     pub(crate) fn next_id(&self) -> u32 {
         self.db.next_id.fetch_add(1, Ordering::SeqCst)
@@ -94,6 +102,7 @@ impl Transaction {
         self.check_create(&definition.schema)?;
         let schema = self.catalog.schema(&definition.schema)?;
         check_unique_names("column", definition.columns.iter().map(|c| &c.name))?;
+        definition.columns.iter().try_for_each(|column| check_column_name(&column.name))?;
         let relations = || std::iter::once(&definition.name).chain(definition.index_names());
         check_unique_names("relation", relations())?;
         relations().try_for_each(|name| schema.check_free(name))?;
@@ -310,6 +319,7 @@ impl Transaction {
     /// [`EngineError::Missing`], [`EngineError::Exists`].
     pub fn rename_column(&mut self, schema: &str, name: &str, column: &str, new_name: &str) -> Result<()> {
         self.redefine(schema, name, |_, definition| {
+            check_column_name(new_name)?;
             if definition.column(new_name).is_some() {
                 return exists("column", new_name);
             }
@@ -476,6 +486,7 @@ impl Transaction {
     ) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
         self.check_owner(schema, name)?;
+        check_column_name(&column.name)?;
         if table.definition.column(&column.name).is_some() {
             return exists("column", column.name);
         }
@@ -499,6 +510,7 @@ impl Transaction {
     pub fn define_column(&mut self, schema: &str, name: &str, column: ColumnDefinition) -> Result<()> {
         let table = self.catalog.table(schema, name)?.clone();
         self.check_owner(schema, name)?;
+        check_column_name(&column.name)?;
         if table.definition.column(&column.name).is_some() {
             return exists("column", column.name);
         }

@@ -189,6 +189,16 @@ impl Transaction {
         }
     }
 
+    /// Gives the transaction, which has written nothing, a snapshot that starts where another one
+    /// does, and the catalog of that time: see [`serac_storage::Transaction::adopt_snapshot`].
+    ///
+    /// # Panics
+    /// As there.
+    pub fn adopt(&mut self, snapshot: &Snapshot) {
+        self.storage().adopt_snapshot(snapshot);
+        self.catalog = self.db.catalog_of(snapshot);
+    }
+
     /// Begins to wait for a transaction that was in the way of a statement, which has been undone
     /// meanwhile: see [`serac_storage::Transaction::wait_for`].
     ///

@@ -33,14 +33,15 @@ def test_the_guide(cluster, capsys, served):
         "seracdb.dask": f"SELECT sum(l_quantity)::float8 FROM lineitem WHERE {early}",
         "seracdb.daft": f"SELECT count(*) FROM lineitem WHERE {early} AND {many}",
         "jdbc": f"SELECT count(*) FROM lineitem WHERE {many}",
+        "predicates": f"SELECT count(*) FROM lineitem WHERE {many}",
     }
     names: dict[str, Any] = {}
     with served.con.serve(pg="127.0.0.1:0") as server:
         for block, (name, query) in zip(blocks, counted.items(), strict=True):
             assert name in block
-            if name in ("seracdb.spark", "jdbc") and shutil.which("java") is None:
+            if name in ("seracdb.spark", "jdbc", "predicates") and shutil.which("java") is None:
                 continue
-            if name == "jdbc" and not DRIVER.exists():
+            if name in ("jdbc", "predicates") and not DRIVER.exists():
                 continue
             block = block.replace("grpc://127.0.0.1:8815", served.url)
             block = block.replace("127.0.0.1:5432", "{}:{}".format(*server.addresses["pg"]))

@@ -13,6 +13,7 @@ use super::bitmap::{BitmapFilter, Indexes, most_keys};
 use super::circular::{Member, Reading, ScanSharing};
 use super::conjunct::Conjunct;
 use super::join_keys::KeyFilter;
+use super::places::Places;
 use super::plan::properties;
 use super::rows::KeyRows;
 use super::segments::BlockQueue;
@@ -44,6 +45,7 @@ use serac_engine::table::statistics::TableStatistics;
 use serac_storage::{BlockNo, ColumnId, Snapshot};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// Blocks looked at without output before the task gives way to others.
@@ -51,7 +53,7 @@ const BLOCKS_PER_TURN: usize = 16;
 /// Rows named by bitmap indexes for which another partition is worth its while.
 const ROWS_PER_PARTITION: usize = 16_384;
 /// The blocks of a table that one thread reads where the order of rows is seen.
-const BLOCKS_IN_ORDER: u32 = 4;
+const BLOCKS_IN_ORDER: usize = 4;
 /// The rows of a LIMIT that one thread reads.
 const FIRST_ROWS: usize = 8_192;
 /// Blocks sampled at planning to estimate how many rows the filters leave.
@@ -72,7 +74,9 @@ pub struct SeracScanExec {
     /// The table's bitmap indexes.
     indexes: Indexes,
     bitmap: Option<Arc<BitmapFilter>>,
-    /// The table's columns and, last, the row id.
+    /// The places that rows must have.
+    places: Option<Arc<Places>>,
+    /// The table's columns and, last, the row id and the place.
     full_schema: SchemaRef,
     /// Output columns, as positions in `full_schema`.
     projection: Vec<usize>,
@@ -91,14 +95,15 @@ pub struct SeracScanExec {
 }
 
 impl SeracScanExec {
-    /// A scan of `projection`, as positions in the table's columns (the row id stands behind the
-    /// last).
+    /// A scan of `projection`, as positions in the table's columns (the row id and the place stand
+    /// behind the last).
     #[expect(clippy::too_many_arguments, reason = "what DataFusion gives, and what the table knows")]
     pub(super) fn new(
         table: Arc<Table>,
         snapshot: Snapshot,
         indexes: Indexes,
         bitmap: Option<Arc<BitmapFilter>>,
+        places: Option<Arc<Places>>,
         full_schema: SchemaRef,
         projection: Vec<usize>,
         filters: Vec<Arc<dyn PhysicalExpr>>,
@@ -106,7 +111,7 @@ impl SeracScanExec {
         limit: Option<usize>,
         partitions: usize,
     ) -> Result<Self> {
-        let blocks = table.data.block_count() as usize;
+        let blocks = blocks_of(&table, places.as_deref()).len();
         let share =
             bitmap.as_ref().map_or(usize::MAX, |bitmap| bitmap.estimated_rows() as usize / ROWS_PER_PARTITION + 1);
         let properties = projected(&full_schema, &projection, partitions.min(blocks).min(share).max(1))?;
@@ -117,6 +122,7 @@ impl SeracScanExec {
             snapshot,
             indexes,
             bitmap,
+            places,
             full_schema,
             projection,
             filters,
@@ -165,7 +171,7 @@ impl SeracScanExec {
 
     /// Whether the scan gives all rows that bitmap indexes name, or all that there are.
     pub(super) fn tests_nothing(&self) -> bool {
-        self.filters.is_empty() && self.key_filters.is_empty() && self.limit.is_none()
+        self.filters.is_empty() && self.key_filters.is_empty() && self.limit.is_none() && self.places.is_none()
     }
 
     pub(super) fn estimated_rows(&self) -> f64 {
@@ -186,6 +192,7 @@ impl SeracScanExec {
         Arc::ptr_eq(&self.table, &other.table)
             && self.snapshot.start() == other.snapshot.start()
             && same_bitmap
+            && self.places == other.places
             && fixed(self)
             && fixed(other)
             && self.filters == other.filters
@@ -215,9 +222,9 @@ impl SeracScanExec {
         Self { properties, ..self.clone() }
     }
 
-    /// The table's column behind an output column; `None` for the row id.
+    /// The table's column behind an output column; `None` for the row id and the place.
     pub(super) fn column_of(&self, output: usize) -> Option<usize> {
-        self.projection.get(output).copied().filter(|&column| !self.is_row_id(column))
+        self.projection.get(output).copied().filter(|&column| !self.is_hidden(column))
     }
 
     /// The number of threads to which blocks are dealt out.
@@ -229,7 +236,7 @@ impl SeracScanExec {
     /// thread is enough: the table has few blocks, or the first rows that come are taken.
     pub(crate) fn in_stored_order(&self) -> Option<Self> {
         let takes_first = self.filters.is_empty() && self.limit.is_some_and(|limit| limit <= FIRST_ROWS);
-        let is_small = self.table.data.block_count() <= BLOCKS_IN_ORDER;
+        let is_small = self.block_range().len() <= BLOCKS_IN_ORDER;
         (self.partitions() > 1 && (is_small || takes_first)).then(|| {
             let properties = properties(self.schema(), 1, EmissionType::Incremental);
             Self { properties, ..self.clone() }
@@ -271,10 +278,10 @@ impl SeracScanExec {
         scan
     }
 
-    /// The table columns behind these output columns. `None` if a row id is among them, or if a
-    /// LIMIT leaves rows out.
+    /// The table columns behind these output columns. `None` if a row id or a place is among them,
+    /// or if a LIMIT leaves rows out.
     pub(super) fn columns_of(&self, outputs: &[usize]) -> Option<Vec<usize>> {
-        let columns = outputs.iter().map(|&at| self.projection.get(at).copied().filter(|&full| !self.is_row_id(full)));
+        let columns = outputs.iter().map(|&at| self.projection.get(at).copied().filter(|&full| !self.is_hidden(full)));
         if self.limit.is_some() { None } else { columns.collect() }
     }
 
@@ -322,13 +329,21 @@ impl SeracScanExec {
 
     /// The order of the blocks: with other scans, unless the plan relies on the table's order.
     fn new_order(&self, sharing: Option<&ScanSharing>) -> BlockOrder {
-        let blocks = self.table.data.block_count();
+        let range = self.block_range();
+        let blocks = range.len() as u32;
         let reading = Reading { blocks, bytes_per_block: self.bytes_per_block(), is_selective: self.bitmap.is_some() };
-        let sharing = sharing.filter(|_| self.properties.output_ordering().is_none());
+        // Scans of a part do not meet others.
+        let is_free = self.places.is_none() && self.properties.output_ordering().is_none();
+        let sharing = sharing.filter(|_| is_free);
         match sharing.and_then(|sharing| sharing.attach(&self.table.data, reading)) {
             Some(member) => BlockOrder::Shared(member),
-            None => BlockOrder::Alone(BlockQueue::new(blocks)),
+            None => BlockOrder::Alone(BlockQueue::new(range)),
         }
+    }
+
+    /// The blocks that may have rows for it.
+    fn block_range(&self) -> Range<u32> {
+        blocks_of(&self.table, self.places.as_deref())
     }
 
     /// Bytes of a block's columns that filters or the output name. A text counts only with its part
@@ -337,7 +352,7 @@ impl SeracScanExec {
         let filtered = self.filters.iter().flat_map(collect_columns).map(|column| column.index());
         let keys = self.key_filters.iter().map(|(column, _)| *column);
         let columns: BTreeSet<usize> = filtered.chain(keys).chain(self.projection.iter().copied()).collect();
-        let columns = columns.into_iter().filter(|&column| !self.is_row_id(column));
+        let columns = columns.into_iter().filter(|&column| !self.is_hidden(column));
         columns.map(|column| self.table.data.layout().value_bytes(ColumnId(column as u16))).sum()
     }
 
@@ -351,9 +366,16 @@ impl SeracScanExec {
         statistics
     }
 
-    fn is_row_id(&self, column: usize) -> bool {
-        column == self.table.definition.columns.len()
+    /// Whether a column is the row id or the place.
+    fn is_hidden(&self, column: usize) -> bool {
+        column >= self.table.definition.columns.len()
     }
+}
+
+/// The blocks that may have rows in certain places, or in any.
+fn blocks_of(table: &Table, places: Option<&Places>) -> Range<u32> {
+    let blocks = table.data.block_count();
+    places.map_or(0..blocks, |places| places.blocks(blocks))
 }
 
 fn table_rows(table: &Table) -> f64 {
@@ -442,6 +464,9 @@ impl DisplayAs for SeracScanExec {
         write!(f, "{}: table={}, columns=[{}]", self.name(), self.table.name(), names.join(", "))?;
         if let Some(bitmap) = &self.bitmap {
             write!(f, ", bitmaps=[{bitmap}]")?;
+        }
+        if let Some(places) = &self.places {
+            write!(f, ", places=[{places}]")?;
         }
         if !self.filters.is_empty() {
             let filters: Vec<_> = self.filters.iter().map(ToString::to_string).collect();
@@ -586,7 +611,7 @@ impl ExecutionPlan for SeracScanExec {
                     Ok(match e.downcast_ref::<Column>() {
                         Some(column) => {
                             let full = self.projection[column.index()];
-                            only_columns &= !self.is_row_id(full);
+                            only_columns &= !self.is_hidden(full);
                             Transformed::yes(Arc::new(Column::new(self.full_schema.field(full).name(), full)) as _)
                         }
                         None => Transformed::no(e),

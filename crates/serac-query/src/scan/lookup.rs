@@ -5,6 +5,7 @@
 //! them are read in the scan's snapshot, own writes included. The whole filter is applied to the
 //! rows, so the lookup only has to find enough.
 
+use super::places::{Places, places_of};
 use super::plan::properties;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -288,7 +289,9 @@ pub struct SeracLookupExec {
     table: Arc<Table>,
     snapshot: Snapshot,
     lookup: KeyLookup,
-    /// The table's columns and, last, the row id.
+    /// The places that rows must have.
+    places: Option<Arc<Places>>,
+    /// The table's columns and, last, the row id and the place.
     full_schema: SchemaRef,
     /// Output columns, as positions in `full_schema`.
     projection: Vec<usize>,
@@ -304,6 +307,7 @@ impl SeracLookupExec {
         table: Arc<Table>,
         snapshot: Snapshot,
         lookup: KeyLookup,
+        places: Option<Arc<Places>>,
         full_schema: SchemaRef,
         projection: Vec<usize>,
         filters: Vec<Arc<dyn PhysicalExpr>>,
@@ -312,7 +316,7 @@ impl SeracLookupExec {
         let schema = Arc::new(full_schema.project(&projection)?);
         let properties = properties(schema, 1, EmissionType::Incremental);
         let metrics = ExecutionPlanMetricsSet::new();
-        Ok(Self { table, snapshot, lookup, full_schema, projection, filters, limit, properties, metrics })
+        Ok(Self { table, snapshot, lookup, places, full_schema, projection, filters, limit, properties, metrics })
     }
 
     fn row_id(&self) -> usize {
@@ -321,7 +325,7 @@ impl SeracLookupExec {
 
     /// Columns of `rows`, as positions in `full_schema`.
     fn read(&self, rows: &[RowId], columns: &[usize]) -> Result<RecordBatch> {
-        let stored: Vec<usize> = columns.iter().copied().filter(|&c| c != self.row_id()).collect();
+        let stored: Vec<usize> = columns.iter().copied().filter(|&c| c < self.row_id()).collect();
         let ids: Vec<ColumnId> = stored.iter().map(|&c| ColumnId(c as u16)).collect();
         let mut values: Vec<Vec<OwnedValue>> = vec![Vec::with_capacity(rows.len()); stored.len()];
         let mut visible = Vec::with_capacity(rows.len());
@@ -336,14 +340,12 @@ impl SeracLookupExec {
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(visible.len()));
-        let row_ids = Arc::new(UInt64Array::from(visible)) as ArrayRef;
-        let arrays = columns
-            .iter()
-            .map(|&c| match stored.iter().position(|&s| s == c) {
-                Some(at) => array_of(&values[at], self.table.definition.columns[c].sql_type.column_type),
-                None => row_ids.clone(),
-            })
-            .collect();
+        let arrays = columns.iter().map(|&c| match stored.iter().position(|&s| s == c) {
+            Some(at) => Ok(array_of(&values[at], self.table.definition.columns[c].sql_type.column_type)),
+            None if c == self.row_id() => Ok(Arc::new(UInt64Array::from(visible.clone())) as ArrayRef),
+            None => places_of(&visible),
+        });
+        let arrays = arrays.collect::<Result<_>>()?;
         Ok(RecordBatch::try_new_with_options(Arc::new(self.full_schema.project(columns)?), arrays, &options)?)
     }
 
@@ -371,6 +373,9 @@ impl DisplayAs for SeracLookupExec {
         write!(f, "SeracLookupExec: table={}, index={}", self.table.name(), index.definition.name)?;
         let what = if keys[0].len() == index.definition.columns.len() { "keys" } else { "ranges" };
         write!(f, ", {what}={}, columns=[{}], filters=[{}]", keys.len(), names.join(", "), filters.join(" AND "))?;
+        if let Some(places) = &self.places {
+            write!(f, ", places=[{places}]")?;
+        }
         match self.limit {
             Some(limit) => write!(f, ", limit={limit}"),
             None => Ok(()),
@@ -417,7 +422,10 @@ impl ExecutionPlan for SeracLookupExec {
         let batches = std::iter::from_fn(move || {
             let _timer = baseline.elapsed_compute().timer();
             let (rows, at) = rows.get_or_insert_with(|| {
-                let found = lookup.lookup.rows();
+                let mut found = lookup.lookup.rows();
+                if let Some(places) = &lookup.places {
+                    found.retain(|row| places.has(*row));
+                }
                 rows_found.add(found.len());
                 (found, 0)
             });

@@ -4,7 +4,8 @@ use super::bitmap::{BitmapFilter, Indexed, Indexes};
 use super::exec::{SeracScanExec, conjuncts_of, sampled_share};
 use super::indexed_expression::{self, IndexedExpression};
 use super::lookup::{KeyLookup, SeracLookupExec};
-use super::privileges::check_scan;
+use super::places::{CTID_COLUMN, CTID_TYPE, Places};
+use super::privileges::{check_scan, denied};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, take};
@@ -13,8 +14,9 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Constraint, Constraints, DFSchema, Result};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
+use datafusion::logical_expr::expr_rewriter::{unnormalize_col, unnormalize_cols};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::utils::split_conjunction as conjuncts_of_filter;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
@@ -29,14 +31,30 @@ use std::sync::Arc;
 /// The hidden column that holds row ids, where a statement asks for them.
 pub const ROW_ID_COLUMN: &str = "__serac_rowid";
 
+/// Columns behind those that `*` stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HiddenColumns {
+    /// The row ids, in [`ROW_ID_COLUMN`].
+    pub row_id: bool,
+    /// The places of rows, in [`CTID_COLUMN`]. A table that has an own column of this name has
+    /// none.
+    pub ctid: bool,
+}
+
+impl HiddenColumns {
+    /// The row ids alone.
+    pub const ROW_ID: Self = Self { row_id: true, ctid: false };
+}
+
 /// A table in a snapshot.
 #[derive(Debug)]
 pub struct SeracTable {
     table: Arc<Table>,
     snapshot: Snapshot,
-    /// The table's columns, and the row id.
+    /// The table's columns, the row id, and the place.
     full_schema: SchemaRef,
     schema: SchemaRef,
+    hidden: HiddenColumns,
     constraints: Constraints,
     /// The table's bitmap indexes, as far as they may be asked.
     indexes: Indexes,
@@ -57,6 +75,8 @@ struct Planned {
     lookup: Option<KeyLookup>,
     /// The part that bitmap indexes answer.
     bitmap: Option<Arc<BitmapFilter>>,
+    /// The places that rows must have.
+    places: Option<Arc<Places>>,
     /// The conjuncts that are left.
     others: Vec<Expr>,
     /// About how many rows they leave.
@@ -64,16 +84,21 @@ struct Planned {
 }
 
 impl SeracTable {
-    /// The table as `snapshot` sees it, with or without a last column of row ids. `own` has the
+    /// The table as `snapshot` sees it, with these hidden columns at its end. `own` has the
     /// transaction's changes of bitmap indexes; without it the indexes are not used.
-    pub fn new(table: Arc<Table>, snapshot: Snapshot, own: Option<&OwnChanges>, with_row_id: bool) -> Self {
+    pub fn new(table: Arc<Table>, snapshot: Snapshot, own: Option<&OwnChanges>, hidden: HiddenColumns) -> Self {
+        let hidden = HiddenColumns { ctid: hidden.ctid && !has_ctid(&table), ..hidden };
         let columns = table.definition.columns.iter();
         let mut fields: Vec<Field> =
             columns.map(|c| Field::new(&c.name, c.sql_type.column_type.arrow(), c.nullable)).collect();
         let mut visible = fields[..table.definition.visible_columns().len()].to_vec();
         let row_id = Field::new(ROW_ID_COLUMN, DataType::UInt64, false);
-        visible.extend(with_row_id.then(|| row_id.clone()));
-        fields.push(row_id);
+        // Names in the full schema differ.
+        let name = if has_ctid(&table) { "__serac_ctid" } else { CTID_COLUMN };
+        let ctid = Field::new(name, CTID_TYPE, false);
+        visible.extend(hidden.row_id.then(|| row_id.clone()));
+        visible.extend(hidden.ctid.then(|| ctid.clone()));
+        fields.extend([row_id, ctid]);
         let full_schema = Arc::new(Schema::new(fields));
         // The primary key alone: DataFusion assumes that a unique key has no NULLs, and lets a
         // query name columns that depend on it.
@@ -86,6 +111,7 @@ impl SeracTable {
             snapshot,
             full_schema,
             schema: Arc::new(Schema::new(visible)),
+            hidden,
             constraints: Constraints::new_unverified(constraints),
             indexes,
             reads: None,
@@ -115,6 +141,38 @@ impl SeracTable {
     /// The same, whose scans find rows by these expressions, too.
     pub fn knowing(self, expressions: Vec<IndexedExpression>) -> Self {
         Self { expressions, ..self }
+    }
+
+    /// The hidden columns.
+    pub fn hidden(&self) -> HiddenColumns {
+        self.hidden
+    }
+
+    /// The same with the places of rows as its last column.
+    pub fn with_ctid(&self) -> Self {
+        let hidden = HiddenColumns { ctid: !has_ctid(&self.table), ..self.hidden };
+        let mut visible: Vec<Arc<Field>> = self.schema.fields().to_vec();
+        if hidden.ctid && !self.hidden.ctid {
+            visible.extend(self.full_schema.fields().last().cloned());
+        }
+        Self {
+            table: self.table.clone(),
+            snapshot: self.snapshot.clone(),
+            full_schema: self.full_schema.clone(),
+            schema: Arc::new(Schema::new(visible)),
+            hidden,
+            constraints: self.constraints.clone(),
+            indexes: self.indexes.clone(),
+            reads: self.reads.clone(),
+            columns: self.columns.clone(),
+            expressions: self.expressions.clone(),
+            planned: Mutex::default(),
+        }
+    }
+
+    /// Whether a condition is one on the places of rows.
+    fn places(&self, condition: &Expr) -> Option<Places> {
+        if self.hidden.ctid { Places::of(condition) } else { None }
     }
 
     /// The lookup that an index allows.
@@ -152,23 +210,33 @@ impl SeracTable {
     fn planned(&self, filters: &[Expr]) -> Planned {
         let all = self.table.data.approximate_rows() as f64;
         if filters.is_empty() {
-            return Planned { lookup: None, bitmap: None, others: Vec::new(), rows: all };
+            return Planned { lookup: None, bitmap: None, places: None, others: Vec::new(), rows: all };
         }
         let filters = unnormalize_cols(filters.iter().cloned());
         if let Some(known) = self.planned.lock().get(&filters) {
             return known.clone();
         }
-        if let Some(lookup) = self.lookup(&filters) {
+        let mut places: Option<Places> = None;
+        let mut values = Vec::with_capacity(filters.len());
+        for filter in filters.iter().flat_map(conjuncts_of_filter) {
+            match self.places(filter) {
+                Some(own) => places = Some(places.map_or(own.clone(), |others| others.and(&own))),
+                None => values.push(filter.clone()),
+            }
+        }
+        let places = places.map(Arc::new);
+        if let Some(lookup) = self.lookup(&values) {
             let rows = lookup.candidates() as f64;
-            let planned = Planned { lookup: Some(lookup), bitmap: None, others: filters.clone(), rows };
+            let planned = Planned { lookup: Some(lookup), bitmap: None, places, others: values, rows };
             self.planned.lock().insert(filters, planned.clone());
             return planned;
         }
         let blocks = self.table.data.block_count();
+        let of_places = places.as_ref().map_or(1.0, |places| places.share(blocks));
         let indexed = Indexed { indexes: &self.indexes, schema: &self.full_schema, blocks };
-        let (bitmap, others) = match BitmapFilter::find(&indexed, &filters) {
+        let (bitmap, others) = match BitmapFilter::find(&indexed, &values) {
             Some((bitmap, others)) => (Some(Arc::new(bitmap)), others),
-            None => (None, filters.clone()),
+            None => (None, values),
         };
         let context = PhysicalPlanningContext::default();
         let physical =
@@ -182,8 +250,8 @@ impl SeracTable {
         });
         // A filter that cannot be tried, because it fails on a row, fails when it runs, with its
         // own message.
-        let rows = bitmap.as_ref().map_or(all, |bitmap| bitmap.estimated_rows()) * share.unwrap_or(1.0);
-        let planned = Planned { lookup: None, bitmap, others, rows };
+        let rows = bitmap.as_ref().map_or(all, |bitmap| bitmap.estimated_rows()) * of_places * share.unwrap_or(1.0);
+        let planned = Planned { lookup: None, bitmap, places, others, rows };
         self.planned.lock().insert(filters, planned.clone());
         planned
     }
@@ -216,8 +284,11 @@ impl TableProvider for SeracTable {
         Ok(filters
             .iter()
             .map(|filter| {
-                let row_id = filter.column_refs().iter().any(|c| c.name == ROW_ID_COLUMN);
-                if filter.is_volatile() || row_id {
+                let names = |name| filter.column_refs().iter().any(|c| c.name == name);
+                let tests_ctid = self.hidden.ctid
+                    && names(CTID_COLUMN)
+                    && self.places(&unnormalize_col((*filter).clone())).is_none();
+                if filter.is_volatile() || names(ROW_ID_COLUMN) || tests_ctid {
                     TableProviderFilterPushDown::Unsupported
                 } else {
                     TableProviderFilterPushDown::Exact
@@ -234,20 +305,28 @@ impl TableProvider for SeracTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut projection = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        // Behind the columns that users see there is only the row id.
         let visible = self.table.definition.visible_columns().len();
         let row_id = self.table.definition.columns.len();
-        projection.iter_mut().filter(|column| **column >= visible).for_each(|column| *column = row_id);
+        for column in projection.iter_mut().filter(|column| **column >= visible) {
+            // The first hidden column is the row id, if it is there.
+            *column = if self.hidden.row_id && *column == visible { row_id } else { row_id + 1 };
+        }
+        let Planned { lookup, bitmap, places, others, rows } = self.planned(filters);
+        let reads_ctid = places.is_some() || projection.contains(&(row_id + 1));
+        // A role that may read some columns alone has no right to another.
+        if reads_ctid && self.columns != Columns::All {
+            return Err(DataFusionError::External(Box::new(denied(self.table.name()))));
+        }
         check_scan(&self.columns, self.table.name(), &self.full_schema, Some(&projection), filters)?;
         let physical = |filter: Expr, schema: &DFSchema| state.create_physical_expr(filter, schema);
-        let Planned { lookup, bitmap, others, rows } = self.planned(filters);
         let conjuncts = self.conjuncts(&others, physical)?;
         if let Some(lookup) = lookup {
             if let Some(reads) = &self.reads {
                 lookup.note(&self.table, reads);
             }
             let (table, snapshot, full_schema) = (self.table.clone(), self.snapshot.clone(), self.full_schema.clone());
-            let lookup = SeracLookupExec::new(table, snapshot, lookup, full_schema, projection, conjuncts, limit)?;
+            let lookup =
+                SeracLookupExec::new(table, snapshot, lookup, places, full_schema, projection, conjuncts, limit)?;
             return Ok(Arc::new(lookup));
         }
         if let Some(reads) = &self.reads {
@@ -258,6 +337,7 @@ impl TableProvider for SeracTable {
             self.snapshot.clone(),
             self.indexes.clone(),
             bitmap,
+            places,
             self.full_schema.clone(),
             projection,
             conjuncts,
@@ -266,6 +346,11 @@ impl TableProvider for SeracTable {
             state.config().target_partitions(),
         )?))
     }
+}
+
+/// Whether a table has a column that has the name of the places of rows.
+fn has_ctid(table: &Table) -> bool {
+    table.definition.columns.iter().any(|column| column.name == CTID_COLUMN)
 }
 
 /// All columns of the rows with these ids, which the snapshot sees, in their order.

@@ -28,14 +28,17 @@ pub(super) struct BlockQueue {
     segment: AtomicU32,
     /// The next block of each.
     next: Box<[AtomicU32]>,
+    /// Behind the last.
     blocks: u32,
 }
 
 impl BlockQueue {
-    /// The numbers below `blocks`.
-    pub(super) fn new(blocks: u32) -> Self {
-        let next = (0..segments(blocks)).map(|segment| AtomicU32::new(segment * SEGMENT_BLOCKS)).collect();
-        Self { segment: AtomicU32::new(0), next, blocks }
+    /// The numbers of a range.
+    pub(super) fn new(blocks: Range<u32>) -> Self {
+        // A segment before the range begins at its end: it has no block.
+        let first = |segment: u32| blocks.start.clamp(segment * SEGMENT_BLOCKS, (segment + 1) * SEGMENT_BLOCKS);
+        let next = (0..segments(blocks.end)).map(|segment| AtomicU32::new(first(segment))).collect();
+        Self { segment: AtomicU32::new(blocks.start / SEGMENT_BLOCKS), next, blocks: blocks.end }
     }
 
     fn take(&self, segment: u32) -> Option<BlockNo> {
@@ -97,8 +100,8 @@ mod tests {
 
     #[test]
     fn every_block_is_handed_out_once() {
-        for blocks in [0, 1, 31, 32, 33, 1_000] {
-            let queue = BlockQueue::new(blocks);
+        for blocks in [0..0, 0..1, 0..31, 0..32, 0..33, 0..1_000, 5..5, 7..40, 32..33, 400..1_000] {
+            let queue = BlockQueue::new(blocks.clone());
             let take = |most: usize| -> Vec<u32> {
                 let mut current = None;
                 std::iter::from_fn(|| queue.next(&mut current)).map(|no| no.0).take(most).collect()
@@ -112,7 +115,7 @@ mod tests {
             assert!(taken.iter().all(|taken| taken.len() == 5 || taken.len() < 2_000));
             let mut all = taken.concat();
             all.sort_unstable();
-            assert_eq!(all, (0..blocks).collect::<Vec<_>>());
+            assert_eq!(all, blocks.collect::<Vec<_>>());
         }
     }
 

@@ -1,4 +1,4 @@
-//! SQLAlchemy, asyncpg, dbt, JDBC and psql against the server.
+//! SQLAlchemy, asyncpg, connectorx, dbt, JDBC and psql against the server.
 
 use super::{Served, run};
 use serac_server::PgOptions;
@@ -48,6 +48,11 @@ async fn sqlalchemy_reflects_and_maps() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asyncpg_finds_types_and_speaks_binary() {
     python("asyncpg_client.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_divide_tables_by_places() {
+    python("partitioned_client.py").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,6 +31,7 @@ use serac_parser::tree::{
 };
 use serac_pg::CastContext;
 use serac_pg::casts::cast;
+use serac_query::scan::HiddenColumns;
 use std::sync::Arc;
 
 fn qualified(schema: &str, name: &str) -> String {
@@ -361,7 +362,7 @@ impl Session {
     async fn has_rows(&self, table: &Arc<Table>, condition: Expr) -> Result<bool> {
         let rows = {
             let view = self.shared.view().expect("a statement is running");
-            let source = provider_as_source(Arc::new(self.shared.provider(&view, table, false)));
+            let source = provider_as_source(Arc::new(self.shared.provider(&view, table, HiddenColumns::default())));
             LogicalPlanBuilder::scan(TARGET, source, None)?.filter(condition)?.limit(0, Some(1))?.build()?
         };
         let found = self.collect(DataFrame::new(self.state(), rows)).await?;

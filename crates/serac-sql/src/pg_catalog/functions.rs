@@ -5,7 +5,7 @@ use super::definitions::{self, relation_of};
 use super::fixed::{self, database_oid};
 use super::image::{Object, PG_CLASS, PG_DATABASE, PG_NAMESPACE, Relation};
 use super::layout::list_of;
-use super::relations::size;
+use super::relations::{PAGE_BYTES, pages_of, size};
 use super::routines;
 use super::system_table;
 use crate::error::SqlError;
@@ -444,12 +444,23 @@ fn has_role(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
     Ok(ScalarValue::Boolean(Some(any)))
 }
 
+/// Bytes of a table's pages.
+fn bytes_of_pages(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
+    told_of(scope, row, |relation| pages_of(relation) * PAGE_BYTES)
+}
+
+/// Bytes of a table.
 fn bytes_of(scope: &Scope<'_>, row: &Row<'_>) -> Outcome {
+    told_of(scope, row, |relation| size(relation).1)
+}
+
+/// A number of bytes that is told of a relation.
+fn told_of(scope: &Scope<'_>, row: &Row<'_>, bytes: impl Fn(&Relation) -> u64) -> Outcome {
     if row.get(0).is_none() {
         return Ok(ScalarValue::Int64(None));
     }
     match (row.relation(0, scope)?, row.oid(0)) {
-        (Some(relation), _) => Ok(ScalarValue::Int64(Some(size(relation).1 as i64))),
+        (Some(relation), _) => Ok(ScalarValue::Int64(Some(bytes(relation) as i64))),
         (None, Some(_)) => Ok(ScalarValue::Int64(None)),
         (None, None) => Err(no_relation(&row.text(0).unwrap_or_default())),
     }
@@ -789,7 +800,7 @@ const FUNCTIONS: &[(&str, Gives, Body)] = &[
     ("pg_stat_get_numscans", Gives::Int8, |_, _| Ok(ScalarValue::Int64(None))),
     ("inet_server_addr", Gives::Text, nothing),
     ("inet_server_port", Gives::Int4, |_, _| Ok(ScalarValue::Int32(None))),
-    ("pg_relation_size", Gives::Int8, bytes_of),
+    ("pg_relation_size", Gives::Int8, bytes_of_pages),
     ("pg_table_size", Gives::Int8, bytes_of),
     ("pg_indexes_size", Gives::Int8, index_bytes),
     ("pg_total_relation_size", Gives::Int8, |scope, row| match (bytes_of(scope, row)?, index_bytes(scope, row)?) {

@@ -8,6 +8,7 @@ use crate::identifiers::CATALOG_SCHEMA;
 use crate::pg_catalog::scope::{BITMAP_METHOD, BTREE_METHOD, HEAP_METHOD, SUPERUSER, Scope};
 use serac_engine::catalog::definition::{KeyDefinition, ReferentialAction};
 use serac_engine::security;
+use serac_query::scan::pages;
 use serac_values::type_names;
 
 /// The numbers of columns as PostgreSQL counts them, from 1.
@@ -80,6 +81,9 @@ pub(super) fn namespaces(scope: &Scope<'_>, rows: &mut Rows) {
     }
 }
 
+/// Bytes of a page (`block_size`).
+pub(super) const PAGE_BYTES: u64 = 8_192;
+
 /// Rows and bytes of a table, as far as it is told without counting.
 pub(super) fn size(relation: &Relation) -> (u64, u64) {
     match &relation.object {
@@ -89,6 +93,16 @@ pub(super) fn size(relation: &Relation) -> (u64, u64) {
         }
         _ => (0, 0),
     }
+}
+
+/// The pages of a table: all its rows lie in pages with lower numbers, and their bytes are no fewer
+/// than the table's.
+pub(super) fn pages_of(relation: &Relation) -> u64 {
+    let numbered = match &relation.object {
+        Object::Table(table) => pages(table).into(),
+        _ => 0,
+    };
+    size(relation).1.div_ceil(PAGE_BYTES).max(numbered)
 }
 
 pub(super) fn classes(scope: &Scope<'_>, rows: &mut Rows) {
@@ -112,7 +126,7 @@ pub(super) fn classes(scope: &Scope<'_>, rows: &mut Rows) {
             Object::Bitmap(..) => BITMAP_METHOD,
             _ => 0,
         };
-        let (count, bytes) = size(relation);
+        let (count, _) = size(relation);
         rows.add([
             ("oid", relation.oid.into()),
             ("relname", (&relation.name).into()),
@@ -120,7 +134,7 @@ pub(super) fn classes(scope: &Scope<'_>, rows: &mut Rows) {
             ("relowner", scope.owner(relation).into()),
             ("relam", method.into()),
             ("relfilenode", relation.oid.into()),
-            ("relpages", (bytes.div_ceil(8192).min(i32::MAX as u64) as i64).into()),
+            ("relpages", ((pages_of(relation).min(i32::MAX as u64)) as i64).into()),
             ("reltuples", (count as f32).into()),
             ("relhasindex", has_index.into()),
             ("relpersistence", if relation.schema == crate::identifiers::TEMPORARY_SCHEMA { "t" } else { "p" }.into()),

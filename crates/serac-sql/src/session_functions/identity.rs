@@ -1,6 +1,8 @@
 //! Functions of the session's identity, and of the server.
 
 use crate::clock::micros;
+use crate::error::SqlError;
+use crate::limits::cancelled;
 use crate::session_env::SessionEnv;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
@@ -22,10 +24,11 @@ pub(crate) enum Question {
     Process,
     InRecovery,
     UnlockAll,
+    ExportSnapshot,
     Started,
 }
 
-pub(crate) const FUNCTIONS: [(&str, Question); 12] = [
+pub(crate) const FUNCTIONS: [(&str, Question); 13] = [
     ("current_user", Question::CurrentUser),
     ("current_role", Question::CurrentUser),
     ("session_user", Question::SessionUser),
@@ -37,6 +40,7 @@ pub(crate) const FUNCTIONS: [(&str, Question); 12] = [
     ("pg_backend_pid", Question::Process),
     ("pg_is_in_recovery", Question::InRecovery),
     ("pg_advisory_unlock_all", Question::UnlockAll),
+    ("pg_export_snapshot", Question::ExportSnapshot),
     ("pg_postmaster_start_time", Question::Started),
 ];
 
@@ -65,7 +69,8 @@ impl Hash for IdentityFunction {
 /// The functions of a session.
 pub(crate) fn functions(shared: &Arc<SessionEnv>) -> Vec<ScalarUDF> {
     let function = |(name, question)| {
-        let volatility = if question == Question::UnlockAll { Volatility::Volatile } else { Volatility::Stable };
+        let acts = matches!(question, Question::UnlockAll | Question::ExportSnapshot);
+        let volatility = if acts { Volatility::Volatile } else { Volatility::Stable };
         let signature = Signature::nullary(volatility);
         ScalarUDF::from(IdentityFunction { name, question, signature, shared: shared.clone() })
     };
@@ -117,6 +122,10 @@ impl ScalarUDFImpl for IdentityFunction {
             Question::UnlockAll => {
                 self.shared.advisory_locks.release_session();
                 text(String::new())
+            }
+            Question::ExportSnapshot => {
+                let view = self.shared.view().ok_or_else(|| cancelled().external())?;
+                text(self.shared.exports.export(view.transaction, &view.snapshot).map_err(SqlError::external)?)
             }
             Question::Started => {
                 ScalarValue::TimestampMicrosecond(Some(micros(self.shared.sql.started)), Some("UTC".into()))

@@ -23,6 +23,7 @@ mod limits;
 mod lookup;
 mod nesting;
 mod passes;
+mod places;
 mod point;
 mod procedures;
 mod readers;

@@ -96,6 +96,13 @@ impl Clock {
         start
     }
 
+    /// Enters another snapshot that starts at `start`, as one does that has not left yet.
+    pub(crate) fn join(&self, start: Timestamp) {
+        let mut active = self.active.lock();
+        let at = active.starts.binary_search_by_key(&start.0, |entry| entry.0).expect("a held snapshot is entered");
+        active.starts[at].1 += 1;
+    }
+
     /// Ends one of the transactions and snapshots that started at `start`.
     pub(crate) fn leave(&self, start: Timestamp) {
         self.active.lock().leave(start.0);

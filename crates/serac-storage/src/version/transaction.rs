@@ -356,9 +356,27 @@ impl Transaction {
     /// called between its statements: row ids that it found before may name other rows by then,
     /// except those of rows that it has written. Snapshots that were handed out stay as they are.
     pub fn refresh_snapshot(&mut self) {
+        let start = self.snapshot.0.manager.clock.enter();
+        self.start_at(start);
+    }
+
+    /// Gives the transaction, which has written nothing, a snapshot that starts where another one
+    /// does. It does not see what the other one's transaction has written.
+    ///
+    /// # Panics
+    /// If it has written, or if the snapshot is of another database.
+    pub fn adopt_snapshot(&mut self, other: &Snapshot) {
+        assert!(!self.has_writes(), "a transaction adopts a snapshot before it writes");
+        assert!(Arc::ptr_eq(&other.0.manager, &self.snapshot.0.manager), "snapshots are of one database");
+        // `other` is held meanwhile, so that its versions are there.
+        self.snapshot.0.manager.clock.join(other.start());
+        self.start_at(other.start());
+    }
+
+    /// A snapshot that starts at `start`, which has been entered for it.
+    fn start_at(&mut self, start: Timestamp) {
         let old = &self.snapshot.0;
         let manager = old.manager.clone();
-        let start = manager.clock.enter();
         let newest_read = AtomicU64::new(old.newest_read.load(Ordering::Relaxed));
         let (until, whole) = (u32::MAX, None);
         let inner = SnapshotInner { start, own: old.own, until, whole, newest_read, manager };

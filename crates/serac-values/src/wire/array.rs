@@ -6,7 +6,7 @@ use super::columns::to_wire;
 use super::decode::{Given, numbers, scalar, utf8};
 use super::encode::{write_binary, write_text};
 use super::rows::{RECORD, binary_forms};
-use super::types::{CHAR, JSON, OID, TEXT, of_oid, oid, wire_type};
+use super::types::{CHAR, JSON, OID, TEXT, TID, of_oid, oid, wire_type};
 use crate::assignment::assign;
 use crate::error::{Result, SqlError};
 use crate::type_names::{self, array_type, element_type};
@@ -60,6 +60,7 @@ fn element_oid(data_type: &DataType) -> u32 {
         DataType::UInt32 => OID,
         DataType::LargeBinary => NUMERIC,
         DataType::FixedSizeBinary(1) => CHAR,
+        DataType::FixedSizeBinary(6) => TID,
         other => element_of(other).map_or_else(|| oid(wire_type(other)), element_oid),
     }
 }
@@ -72,6 +73,7 @@ pub fn type_of(data_type: &DataType) -> WireColumn {
         DataType::UInt32 => of(OID, 4),
         DataType::LargeBinary => of(NUMERIC, -1),
         DataType::FixedSizeBinary(1) => of(CHAR, 1),
+        DataType::FixedSizeBinary(6) => of(TID, 6),
         DataType::Struct(_) => of(RECORD, -1),
         DataType::LargeList(element) if *element.data_type() == DataType::UInt32 => of(30, -1),
         DataType::LargeList(element) if *element.data_type() == DataType::Int16 => of(22, -1),
@@ -109,7 +111,7 @@ pub fn column_of(array: &ArrayRef, binary: bool, told: u32) -> Result<(ArrayRef,
             let bits: Int32Array = bits.iter().map(|oid| oid.map(|oid| oid as i32)).collect();
             Ok((Arc::new(bits), ColumnType::Int32))
         }
-        DataType::FixedSizeBinary(1) if binary => {
+        DataType::FixedSizeBinary(1 | 6) if binary => {
             let bytes: BinaryViewArray = array.as_fixed_size_binary().iter().collect();
             Ok((Arc::new(bytes), ColumnType::Binary))
         }

@@ -9,6 +9,7 @@ use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use serac_pg::char_text::text_of_char;
+use serac_pg::tid_text::text_of_tid;
 use std::sync::Arc;
 
 /// The array in the Arrow type of its [`wire_type`].
@@ -32,6 +33,10 @@ pub fn to_wire(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     if let DataType::FixedSizeBinary(1) = array.data_type() {
         let text = |byte: Option<&[u8]>| byte.map(|byte| text_of_char(byte[0]));
         return Ok(Arc::new(array.as_fixed_size_binary().iter().map(text).collect::<StringViewArray>()));
+    }
+    if let DataType::FixedSizeBinary(6) = array.data_type() {
+        let texts = array.as_fixed_size_binary().iter().map(|tid| tid.map(text_of_tid));
+        return Ok(Arc::new(texts.collect::<StringViewArray>()));
     }
     if castable {
         return match array.data_type() {

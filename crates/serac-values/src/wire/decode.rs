@@ -2,7 +2,7 @@
 //! one that the statement needs.
 
 use super::encode::{EPOCH_DAYS, EPOCH_MICROS, JSONB_VERSION};
-use super::types::{CHAR, OID, TEXT, VOID, of_oid};
+use super::types::{CHAR, OID, TEXT, TID, VOID, of_oid};
 use crate::assignment::{assign, is_lost_float, parse_bool};
 use crate::error::{Result, SqlError};
 use crate::time_range::{TIMES, is_date, is_timestamp, time_out_of_range};
@@ -14,6 +14,7 @@ use serac_engine::values::{OwnedValue, array_of, value_at};
 use serac_engine::{EngineError, Infinity};
 use serac_numeric::Numeric;
 use serac_pg::char_text::char_of_text;
+use serac_pg::tid_text::{tid_of_bytes, tid_of_text};
 use serac_storage::{ColumnType, Value};
 use std::sync::Arc;
 
@@ -204,6 +205,10 @@ pub fn scalar(given: Given<'_>, inferred: Option<ColumnType>) -> Result<ScalarVa
     if given.oid == VOID {
         return Ok(ScalarValue::Utf8View(given.bytes.map(|_| String::new())));
     }
+    if given.oid == TID {
+        let bytes = given.bytes.map(|bytes| tid(bytes, given.binary)).transpose()?;
+        return Ok(ScalarValue::FixedSizeBinary(6, bytes));
+    }
     let Some(column_type) = of_oid(given.oid).or(inferred) else {
         return match given.bytes {
             None => Ok(ScalarValue::Null),
@@ -247,6 +252,25 @@ fn char_byte(bytes: &[u8], binary: bool) -> Result<u8> {
             "incorrect binary data format for type \"char\"",
         )),
     }
+}
+
+/// The six bytes of a place.
+fn tid(bytes: &[u8], binary: bool) -> Result<Vec<u8>> {
+    if binary {
+        let wrong =
+            || SqlError::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format for type tid");
+        return tid_of_bytes(bytes).map(|_| bytes.to_vec()).ok_or_else(wrong);
+    }
+    place_of_text(utf8(bytes)?).map(Vec::from)
+}
+
+/// The bytes of the place that a text names.
+///
+/// # Errors
+/// 22P02.
+pub fn place_of_text(text: &str) -> Result<[u8; 6]> {
+    let message = || format!("invalid input syntax for type tid: \"{text}\"");
+    tid_of_text(text).ok_or_else(|| SqlError::new(sqlstate::INVALID_TEXT_REPRESENTATION, message()))
 }
 
 /// The number of an object: 32 bits without a sign, of which a text may write the upper half as

@@ -16,7 +16,7 @@ pub use array::{dimensions, element_of, is_list};
 pub use array_text::{arrays_of_texts, read_array};
 pub use columns::to_wire;
 pub use decode::{Given, is_text_of_time, scalar, text, utf8, value};
-pub use decode::{object_number_of_text, of_binary};
+pub use decode::{object_number_of_text, of_binary, place_of_text};
 pub use encode::{write_binary, write_document_text, write_styled_text, write_text};
 pub use fields::{
     MOST_WIDTH, check_widths, field_type, is_json, missing_blanks, origin, told_type, width, widths, with_origin,

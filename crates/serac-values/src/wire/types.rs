@@ -14,6 +14,9 @@ pub const JSON: u32 = 114;
 /// JSONB's number.
 pub const JSONB: u32 = 3802;
 
+/// The number of `tid`.
+pub(super) const TID: u32 = 27;
+
 /// OID's number.
 pub(super) const OID: u32 = 26;
 
@@ -115,8 +118,8 @@ pub fn wire_type(data_type: &DataType) -> ColumnType {
         DataType::Interval(_) => ColumnType::Interval,
         DataType::Binary | DataType::BinaryView => ColumnType::Binary,
         DataType::FixedSizeBinary(16) => ColumnType::Uuid,
-        // A "char" is a text but in binary form.
-        DataType::FixedSizeBinary(1) => ColumnType::Utf8,
+        // A "char" and a place are texts but in binary form.
+        DataType::FixedSizeBinary(1 | 6) => ColumnType::Utf8,
         DataType::FixedSizeBinary(_) => ColumnType::Binary,
         DataType::LargeUtf8 => ColumnType::Json,
         DataType::LargeBinary => ColumnType::Numeric,

@@ -2,6 +2,7 @@
 
 use super::super::circular::{MemberReader, ScanSharing};
 use super::super::conjunct::Conjunct;
+use super::super::places::places_of;
 use super::super::progress::ScanProgress;
 use super::{BlockOrder, SeracScanExec};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
@@ -197,7 +198,7 @@ impl BlockScan {
         }
         let order = || {
             if let Some(progress) = &self.session.progress {
-                progress.scan_begins(self.scan.table.data.block_count());
+                progress.scan_begins(self.scan.block_range().len() as u32);
             }
             self.scan.new_order(self.session.sharing.as_deref())
         };
@@ -231,6 +232,10 @@ impl BlockScan {
         f: impl FnOnce(&SeracScanExec, &mut BlockReader<'_>, &mut [Conjunct], Selection, Option<Vec<u64>>) -> Result<T>,
     ) -> Result<Option<T>> {
         let scan = &self.scan;
+        if scan.places.as_ref().is_some_and(|places| places.skips(no)) {
+            self.blocks_skipped.add(1);
+            return Ok(None);
+        }
         let named = scan.bitmap.as_ref().map(|bitmap| bitmap.rows(no));
         let joined = scan.joined().map(|joined| joined.rows(no));
         if [named, joined].into_iter().flatten().any(|rows| rows.skips(no)) {
@@ -247,7 +252,7 @@ impl BlockScan {
         let mut selection = reader.visible().clone();
         let mut wanted = None;
         if let Some(rows) = named {
-            let tested = joined.is_some() || !self.conjuncts.is_empty();
+            let tested = joined.is_some() || scan.places.is_some() || !self.conjuncts.is_empty();
             if let (Selection::All(all), true, false) = (&selection, bits, tested) {
                 wanted = rows.bits(no, *all);
             }
@@ -264,6 +269,9 @@ impl BlockScan {
                 all => rows.select(no, all),
             };
             self.joined_rows.add(selection.len());
+        }
+        if let Some(places) = &scan.places {
+            selection = places.narrow(no, &selection);
         }
         if selection.is_empty() {
             return Ok(None);
@@ -290,19 +298,22 @@ impl BlockScan {
             if selection.is_empty() {
                 return Ok(None);
             }
-            let columns = scan.projection.iter().zip(schema.fields()).filter(|(c, _)| !scan.is_row_id(**c));
+            let columns = scan.projection.iter().zip(schema.fields()).filter(|(c, _)| !scan.is_hidden(**c));
             let columns = columns.map(|(&c, field)| match field.data_type() {
                 DataType::Decimal64(..) => (c, ColumnForm::Stored),
                 _ => (c, ColumnForm::Arrow),
             });
             let columns: Vec<_> = columns.collect();
             let mut arrays = load_missing(reader, &columns, &selection, loaded)?.into_iter();
-            let columns = scan.projection.iter().map(|&c| match scan.is_row_id(c) {
-                true => Arc::new(reader.row_ids(&selection)) as ArrayRef,
-                false => arrays.next().expect("an array for each column"),
+            let row_id = scan.table.definition.columns.len();
+            let columns = scan.projection.iter().map(|&c| match c {
+                c if c < row_id => Ok(arrays.next().expect("an array for each column")),
+                c if c == row_id => Ok(Arc::new(reader.row_ids(&selection)) as ArrayRef),
+                _ => places_of(reader.row_ids(&selection).values()),
             });
+            let columns = columns.collect::<Result<_>>()?;
             let options = RecordBatchOptions::new().with_row_count(Some(selection.len()));
-            Ok(Some(RecordBatch::try_new_with_options(schema.clone(), columns.collect(), &options)?))
+            Ok(Some(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?))
         })?;
         Ok(batch.flatten())
     }
