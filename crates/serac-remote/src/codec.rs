@@ -8,6 +8,7 @@
 //! A plan carries the numbers of its snapshots. The process that has planned the query keeps the
 //! plan, and with it the snapshots, until the query ends.
 
+use crate::constraint::Constraint;
 use crate::remote::Remote;
 use crate::scan::{Partition, RemoteScanExec, Source};
 use crate::snapshot::Snapshot;
@@ -19,6 +20,8 @@ use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Extension, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
+use datafusion_proto::logical_plan::from_proto::parse_expr;
+use datafusion_proto::logical_plan::to_proto::serialize_expr;
 use datafusion_proto::physical_plan::{
     PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
 };
@@ -96,9 +99,17 @@ struct ScanMessage {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct ShardMessage {
+    #[prost(message, optional, tag = "1")]
+    source: Option<SourceMessage>,
+    #[prost(message, optional, tag = "2")]
+    constraint: Option<protobuf::LogicalExprNode>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct TableMessage {
     #[prost(message, repeated, tag = "1")]
-    shards: Vec<SourceMessage>,
+    shards: Vec<ShardMessage>,
 }
 
 /// Writes and reads remote tables and their scans. It knows no other extension: a
@@ -157,7 +168,7 @@ impl RemoteCodec {
             Snapshot::of_plan(&remote, snapshot.id, Duration::from_millis(snapshot.lease_ms))
         };
         let snapshot = message.snapshot.map(of_plan);
-        Ok(Shard { remote, snapshot, schema: message.schema, table: message.table })
+        Ok(Shard { remote, snapshot, schema: message.schema, table: message.table, constraint: None })
     }
 
     fn scan(
@@ -273,13 +284,21 @@ impl LogicalExtensionCodec for RemoteCodec {
         buffer: &[u8],
         _: &TableReference,
         schema: SchemaRef,
-        _: &TaskContext,
+        context: &TaskContext,
     ) -> Result<Arc<dyn TableProvider>> {
         let TableMessage { shards } = read(buffer)?;
         if shards.is_empty() || shards.len() > MOST_PARTITIONS {
             return Err(invalid(format!("it has {} shards", shards.len())));
         }
-        let shards = shards.into_iter().map(|shard| self.shard(shard)).collect::<Result<_>>()?;
+        let shard = |ShardMessage { source, constraint }| {
+            let constraint = constraint.map(|constraint| {
+                let expression = parse_expr(&constraint, context, self).map_err(invalid)?;
+                Constraint::new(expression, &schema).map_err(invalid)
+            });
+            let shard = self.shard(source.ok_or_else(|| invalid("a shard has no source"))?)?;
+            Ok(Shard { constraint: constraint.transpose()?, ..shard })
+        };
+        let shards = shards.into_iter().map(shard).collect::<Result<_>>()?;
         Ok(Arc::new(RemoteTable { shards, schema }))
     }
 
@@ -292,7 +311,12 @@ impl LogicalExtensionCodec for RemoteCodec {
         let Some(remote) = node.downcast_ref::<RemoteTable>() else {
             return not_impl_err!("the codec of remote tables does not know table {table}");
         };
-        let message = |shard: &Shard| message_of(&shard.remote, shard.snapshot.as_ref(), &shard.schema, &shard.table);
-        write(&TableMessage { shards: remote.shards.iter().map(message).collect() }, buffer)
+        let message = |shard: &Shard| {
+            let source = message_of(&shard.remote, shard.snapshot.as_ref(), &shard.schema, &shard.table);
+            let constraint = shard.constraint.as_ref().map(|constraint| serialize_expr(&constraint.expression, self));
+            let constraint = constraint.transpose().map_err(|error| DataFusionError::Internal(error.to_string()))?;
+            Ok(ShardMessage { source: Some(source), constraint })
+        };
+        write(&TableMessage { shards: remote.shards.iter().map(message).collect::<Result<_>>()? }, buffer)
     }
 }

@@ -25,6 +25,7 @@
 //! | `remote` | a server: addresses, credentials, connections, attempts |
 //! | `snapshot` | a snapshot that the server holds, and its renewal |
 //! | `table` | the table provider: columns, shards, planning |
+//! | `constraint` | what is true of all rows of a shard |
 //! | `filter` | predicates as conditions that the server tests |
 //! | `scan` | the leaf of physical plans |
 //! | `stream` | the rows of one partition |
@@ -33,6 +34,7 @@
 #![warn(missing_docs)]
 
 mod codec;
+mod constraint;
 mod error;
 mod filter;
 mod remote;

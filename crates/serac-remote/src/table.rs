@@ -1,5 +1,6 @@
 //! A table of a server as a DataFusion `TableProvider`.
 
+use crate::constraint::{Constraint, may_pass};
 use crate::error::RemoteError;
 use crate::filter::{Conditions, postgresql_type};
 use crate::remote::Remote;
@@ -14,8 +15,10 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::physical_expr::create_physical_expr;
+use datafusion::physical_expr::utils::conjunction;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
 use futures::future::try_join_all;
 use serac_client::flight::{Condition, EndpointEstimates, FlightEstimates, ScanRequest, SnapshotUse, Ticket, What};
 use std::sync::Arc;
@@ -28,6 +31,8 @@ pub(crate) struct Shard {
     pub(crate) snapshot: Option<Arc<Snapshot>>,
     pub(crate) schema: String,
     pub(crate) table: String,
+    /// What is true of all its rows.
+    pub(crate) constraint: Option<Constraint>,
 }
 
 /// A table of a server, or of several servers that have a part of its rows each.
@@ -51,7 +56,13 @@ impl Remote {
     pub async fn table(&self, schema: &str, table: &str) -> std::result::Result<RemoteTable, RemoteError> {
         let request = ScanRequest { snapshot: SnapshotUse::Latest, ..ScanRequest::new(schema, table) };
         let columns = self.schema_of(&request).await.map_err(|status| self.error(status))?;
-        let shard = Shard { remote: self.clone(), snapshot: None, schema: schema.into(), table: table.into() };
+        let shard = Shard {
+            remote: self.clone(),
+            snapshot: None,
+            schema: schema.into(),
+            table: table.into(),
+            constraint: None,
+        };
         Ok(RemoteTable { shards: vec![shard], schema: columns })
     }
 
@@ -76,7 +87,8 @@ impl RemoteTable {
             Ok(columns) => columns,
             Err(status) => return Err(snapshot.error(status).await),
         };
-        let shard = Shard { remote, snapshot: Some(snapshot), schema: schema.into(), table: table.into() };
+        let shard =
+            Shard { remote, snapshot: Some(snapshot), schema: schema.into(), table: table.into(), constraint: None };
         Ok(Self { shards: vec![shard], schema: columns })
     }
 
@@ -98,18 +110,65 @@ impl RemoteTable {
         Ok(all)
     }
 
-    /// The conditions of filters, and for each filter whether they stand for it.
-    fn conditions<'e>(&self, filters: impl IntoIterator<Item = &'e Expr>) -> Result<(Conditions, Vec<bool>)> {
+    /// The same table, each row of which fulfils `constraint`: it is a conjunction of comparisons
+    /// (= < <= > >=, BETWEEN, IN) of columns with constants, and the column in it is not NULL. A
+    /// query whose filters contradict it does not ask the server. Nobody tests whether the rows do
+    /// fulfil it: those that do not are missing from answers.
+    ///
+    /// # Errors
+    /// [`RemoteError::Options`] for another expression, or one of columns that are not there.
+    pub fn with_constraint(mut self, constraint: Expr) -> std::result::Result<Self, RemoteError> {
+        for shard in &mut self.shards {
+            let all = match shard.constraint.take() {
+                Some(before) => before.expression.and(constraint.clone()),
+                None => constraint.clone(),
+            };
+            shard.constraint = Some(Constraint::new(all, &self.schema)?);
+        }
+        Ok(self)
+    }
+
+    /// The conditions of filters, and what becomes of each filter.
+    fn conditions<'e>(
+        &self,
+        filters: impl IntoIterator<Item = &'e Expr>,
+    ) -> Result<(Conditions, Vec<TableProviderFilterPushDown>)> {
+        let mut conditions = Conditions::new(Vec::new());
+        let mut add = |filter: &Expr| {
+            // An expression that has no value without its query is none for the server.
+            let Some(physical) = self.physical(filter)? else { return Ok(TableProviderFilterPushDown::Unsupported) };
+            if conditions.add(&physical, &self.schema) {
+                return Ok(TableProviderFilterPushDown::Exact);
+            }
+            // Exact for itself, and too long beside the others: DataFusion may have been told so.
+            let is_condition = Conditions::new(Vec::new()).add(&physical, &self.schema);
+            let is_about =
+                |shard: &Shard| shard.constraint.as_ref().is_some_and(|of| of.is_about(filter, &self.schema));
+            Ok(match !is_condition && self.shards.iter().any(is_about) {
+                true => TableProviderFilterPushDown::Inexact,
+                false => TableProviderFilterPushDown::Unsupported,
+            })
+        };
+        let uses = filters.into_iter().map(&mut add).collect::<Result<_>>()?;
+        Ok((conditions, uses))
+    }
+
+    /// A filter over the table's columns, if it has a value without its query.
+    fn physical(&self, filter: &Expr) -> Result<Option<Arc<dyn PhysicalExpr>>> {
         let schema = DFSchema::try_from(self.schema.clone())?;
         let (context, props) = (PhysicalPlanningContext::default(), ExecutionProps::new());
-        let mut conditions = Conditions::new(Vec::new());
-        let add = |filter: &Expr| {
-            let physical = create_physical_expr(&unnormalize_col(filter.clone()), &schema, &props, &context);
-            // An expression that has no value without its query is none for the server.
-            physical.is_ok_and(|physical| conditions.add(&physical, &self.schema))
-        };
-        let are_added = filters.into_iter().map(add).collect();
-        Ok((conditions, are_added))
+        Ok(create_physical_expr(&unnormalize_col(filter.clone()), &schema, &props, &context).ok())
+    }
+
+    /// The shards that may have rows which pass the filters.
+    fn shards_of(&self, filters: &[Expr]) -> Result<Vec<&Shard>> {
+        if self.shards.iter().all(|shard| shard.constraint.is_none()) {
+            return Ok(self.shards.iter().collect());
+        }
+        let physical = filters.iter().map(|filter| self.physical(filter)).collect::<Result<Vec<_>>>()?;
+        let constraints: Vec<_> = self.shards.iter().map(|shard| shard.constraint.as_ref()).collect();
+        let may_pass = may_pass(conjunction(physical.into_iter().flatten()), &self.schema, &constraints)?;
+        Ok(self.shards.iter().zip(may_pass).filter_map(|(shard, may_pass)| may_pass.then_some(shard)).collect())
     }
 }
 
@@ -194,12 +253,8 @@ impl TableProvider for RemoteTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let (_, are_added) = self.conditions(filters.iter().copied())?;
-        let support = |is_added| match is_added {
-            true => TableProviderFilterPushDown::Exact,
-            false => TableProviderFilterPushDown::Unsupported,
-        };
-        Ok(are_added.into_iter().map(support).collect())
+        let (_, uses) = self.conditions(filters.iter().copied())?;
+        Ok(uses)
     }
 
     async fn scan(
@@ -213,14 +268,18 @@ impl TableProvider for RemoteTable {
             Some(columns) => Arc::new(self.schema.project(columns)?),
             None => self.schema.clone(),
         };
-        let (Conditions { all: filter, .. }, are_added) = self.conditions(filters)?;
-        if let Some(at) = are_added.iter().position(|is_added| !is_added) {
+        let (Conditions { all: filter, .. }, uses) = self.conditions(filters)?;
+        if let Some(at) = uses.iter().position(|used| *used == TableProviderFilterPushDown::Unsupported) {
             return plan_err!("a scan of a remote table does not evaluate {}", filters[at]);
         }
-        let shards = self.shards.len() as u32;
+        let shards = self.shards_of(filters)?;
+        if shards.is_empty() {
+            return Ok(Arc::new(EmptyExec::new(schema)));
+        }
         let wanted = u32::try_from(session.config().target_partitions()).unwrap_or(u32::MAX);
-        let endpoints = |shard: &Shard| shard.remote.partitions().unwrap_or(wanted).div_ceil(shards).max(1);
-        let plans = self.shards.iter().map(|shard| shard.plan(session, &schema, &filter, endpoints(shard)));
+        let count = shards.len() as u32;
+        let endpoints = |shard: &Shard| shard.remote.partitions().unwrap_or(wanted).div_ceil(count).max(1);
+        let plans = shards.into_iter().map(|shard| shard.plan(session, &schema, &filter, endpoints(shard)));
         let mut scan = RemoteScanExec::new(schema.clone(), filter.clone(), limit);
         for (source, partitions, estimates) in try_join_all(plans).await? {
             scan.add(source, partitions, &estimates);

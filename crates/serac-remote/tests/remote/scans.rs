@@ -266,3 +266,67 @@ async fn shards_of_several_servers_are_one_table() {
         nothing_is_held(db).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filters_leave_out_shards_that_they_contradict() {
+    let mut servers = Vec::new();
+    for (shard, region) in ["EU", "US", "APAC"].into_iter().enumerate() {
+        let db = database();
+        execute(&db, "CREATE TABLE t (id BIGINT, region TEXT)").await;
+        let (from, to) = (shard * 10_000, shard * 10_000 + 9_999);
+        let insert = format!("INSERT INTO t SELECT g, '{region}' FROM generate_series({from}, {to}) AS t (g)");
+        execute(&db, &insert).await;
+        let served = serve(&db, FlightOptions::default()).await;
+        servers.push((db, served));
+    }
+    let constraints = [
+        col("id").lt(lit(10_000_i64)).and(col("region").eq(lit("EU"))),
+        col("id").between(lit(10_000_i64), lit(19_999_i64)).and(in_list(col("region"), vec![lit("US")], false)),
+        lit(20_000_i64).lt_eq(col("id")),
+    ];
+    let mut tables = Vec::new();
+    for ((_, served), constraint) in servers.iter().zip(constraints) {
+        let table = remote(served).table("public", "t").await.unwrap();
+        tables.push(table.with_constraint(constraint).unwrap());
+    }
+    let ctx = session();
+    register(&ctx, "t", serac_remote::RemoteTable::of_shards(tables.clone()).unwrap());
+    let cases = [
+        (col("id").eq(lit(12_345_i64)), 1, 1),
+        (col("id").lt(lit(10_000_i64)), 1, 10_000),
+        (col("id").gt_eq(lit(19_999_i64)).and(col("id").lt(lit(20_001_i64))), 2, 2),
+        (in_list(col("id"), (0..40).map(|id| lit(id * 500_i64)).collect(), false), 2, 40),
+        // The last shard says nothing of regions.
+        (col("region").eq(lit("US")), 2, 10_000),
+        // A filter that the server does not test chooses shards, too, and is tested here.
+        (col("id").eq(lit(5_i64)).or(col("id").gt(lit(29_000_i64))), 2, 1_000),
+        (col("id").is_null(), 0, 0),
+        (col("id").lt(lit(0_i64)).and(col("region").eq(lit("US"))), 0, 0),
+        ((col("id") % lit(10_000_i64)).eq(lit(7_i64)), 3, 3),
+    ];
+    for (filter, read, wanted) in cases {
+        let frame = ctx.table("t").await.unwrap().filter(filter.clone()).unwrap();
+        let plan = frame.clone().create_physical_plan().await.unwrap();
+        assert_eq!(scans(&plan).iter().flat_map(|scan| scan.snapshots()).count(), read, "{filter}: {}", text(&plan));
+        // Servers that the query does not read hold nothing for it.
+        assert_eq!(servers.iter().filter(|(db, _)| active(db) > 0).count(), read, "{filter}");
+        drop(plan);
+        for (db, _) in &servers {
+            nothing_is_held(db).await;
+        }
+        assert_eq!(rows(frame.clone()).await.num_rows(), wanted, "{filter}");
+        let counted = frame.aggregate(vec![], vec![count(lit(1))]).unwrap().collect().await.unwrap();
+        assert_eq!(number(&counted[0], 0), wanted as i64, "{filter}");
+    }
+    // Constraints of one table add up.
+    let both = tables[2].clone().with_constraint(col("id").lt(lit(25_000_i64))).unwrap();
+    register(&ctx, "both", both);
+    let above = ctx.table("both").await.unwrap().filter(col("id").gt(lit(26_000_i64))).unwrap();
+    assert!(scans(&above.create_physical_plan().await.unwrap()).is_empty());
+    let error = tables[0].clone().with_constraint(col("id").gt(col("region"))).unwrap_err().to_string();
+    assert!(error.contains("is not a comparison"), "{error}");
+    drop(ctx);
+    for (db, _) in &servers {
+        nothing_is_held(db).await;
+    }
+}
