@@ -1,0 +1,190 @@
+//! Figures of the 22 queries: each engine over SeracDB and over Parquet files, with several numbers
+//! of workers, beside SeracDB's own SQL. A row of JSON for each.
+
+use crate::Result;
+use crate::answer::Answer;
+use crate::cluster::{Cluster, Engine, EngineKind};
+use crate::layout::Layout;
+use crate::measure;
+use crate::processes::Network;
+use crate::tables::{Sessions, Source, run};
+use serac_workload::tpch::QUERIES;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What engines read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum SourceKind {
+    Seracdb,
+    Parquet,
+}
+
+#[derive(clap::Args)]
+pub struct FigureArguments {
+    /// The program `serac`
+    #[arg(long)]
+    serac: PathBuf,
+    /// Folder for data and logs, which is made
+    #[arg(long)]
+    folder: PathBuf,
+    /// Scale factor of TPC-H
+    #[arg(long, default_value_t = 0.1)]
+    scale: f64,
+    /// Servers over which the tables are spread
+    #[arg(long, default_value_t = 1)]
+    shards: usize,
+    /// Numbers of workers, with commas between them
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4])]
+    workers: Vec<usize>,
+    /// Engines, with commas between them
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [EngineKind::Distributed, EngineKind::Ballista])]
+    engine: Vec<EngineKind>,
+    /// What they read, with commas between them
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [SourceKind::Seracdb, SourceKind::Parquet])]
+    source: Vec<SourceKind>,
+    /// Queries, with commas between them; all if none is said
+    #[arg(long, value_delimiter = ',')]
+    queries: Vec<usize>,
+    /// Runs of each query, of which the median counts
+    #[arg(long, default_value_t = 3)]
+    repeat: usize,
+    /// Uses the loopback interface, not network namespaces: bytes are not counted then
+    #[arg(long)]
+    loopback: bool,
+}
+
+/// One run.
+struct Run {
+    seconds: f64,
+    bytes: Option<u64>,
+    server_cpu: f64,
+    engine_cpu: f64,
+    driver_cpu: f64,
+}
+
+/// Measures `run`, whose engine may have processes.
+async fn measured(
+    cluster: &Cluster,
+    engine: Option<&Engine>,
+    run: impl Future<Output = Result<Answer>>,
+) -> Result<(Run, Answer)> {
+    let driver = std::process::id();
+    let cpu = || {
+        let of_engine = engine.map_or(0.0, Engine::cpu_seconds);
+        [cluster.server_cpu_seconds(), of_engine, measure::cpu_seconds(driver)]
+    };
+    let (begun, bytes, before) = (Instant::now(), cluster.sent_bytes(), cpu());
+    let answer = run.await?;
+    let (seconds, after) = (begun.elapsed().as_secs_f64(), cpu());
+    let bytes = cluster.sent_bytes().zip(bytes).map(|(after, before)| after.saturating_sub(before));
+    let [server_cpu, engine_cpu, driver_cpu] = std::array::from_fn(|of| after[of] - before[of]);
+    Ok((Run { seconds, bytes, server_cpu, engine_cpu, driver_cpu }, answer))
+}
+
+/// Seconds to a tenth of a millisecond.
+fn shown(seconds: f64) -> serde_json::Value {
+    ((seconds * 1e4).round() / 1e4).into()
+}
+
+/// Runs a query several times and prints its row.
+async fn row(
+    arguments: &FigureArguments,
+    labels: serde_json::Value,
+    wanted: &Answer,
+    run: impl AsyncFn() -> Result<(Run, Answer)>,
+) -> Result<bool> {
+    let (mut runs, mut is_equal, mut error) = (Vec::new(), true, None);
+    for _ in 0..arguments.repeat.max(1) {
+        match run().await {
+            Ok((run, answer)) => {
+                is_equal &= answer == *wanted;
+                runs.push(run);
+            }
+            Err(failed) => error = Some(failed.to_string().chars().take(300).collect::<String>()),
+        }
+    }
+    runs.sort_by(|one, two| one.seconds.total_cmp(&two.seconds));
+    let mut row = labels;
+    row["scale"] = arguments.scale.into();
+    row["servers"] = arguments.shards.max(1).into();
+    row["rows"] = wanted.rows().into();
+    row["equal"] = (is_equal && error.is_none()).into();
+    if let Some(median) = runs.get(runs.len() / 2) {
+        row["seconds"] = shown(median.seconds);
+        row["server_bytes"] = median.bytes.into();
+        row["server_cpu_seconds"] = shown(median.server_cpu);
+        row["engine_cpu_seconds"] = shown(median.engine_cpu);
+        row["driver_cpu_seconds"] = shown(median.driver_cpu);
+    }
+    if let Some(error) = &error {
+        row["error"] = error.as_str().into();
+    }
+    println!("{row}");
+    Ok(is_equal && error.is_none())
+}
+
+/// Starts the servers, and measures each engine with each number of workers.
+pub async fn figures(arguments: FigureArguments) -> Result<()> {
+    std::fs::create_dir_all(&arguments.folder)?;
+    let layout = Layout { servers: arguments.shards.max(1), scale: arguments.scale };
+    let network = Network::new(!arguments.loopback)?;
+    let cluster = Cluster::start(layout, &arguments.serac, &arguments.folder, network).await?;
+    let tables = &cluster.tables;
+    // Nobody writes, so one snapshot is as good as another.
+    let snapshots = tables.snapshots().await?;
+    let numbers: Vec<usize> = match arguments.queries.as_slice() {
+        [] => (1..=QUERIES.len()).collect(),
+        queries => queries.to_vec(),
+    };
+    if numbers.iter().any(|number| !(1..=QUERIES.len()).contains(number)) {
+        return Err("queries have the numbers 1 to 22".into());
+    }
+    let local = tables.prepare(&Sessions::Local, &snapshots).await?;
+    let mut are_equal = true;
+    let mut answers = Vec::new();
+    for &number in &numbers {
+        let sql = QUERIES[number - 1];
+        let answer = run(&local, sql).await?;
+        let labels = serde_json::json!({"query": number, "engine": "local", "source": "seracdb"});
+        are_equal &=
+            row(&arguments, labels, &answer, async || measured(&cluster, None, run(&local, sql)).await).await?;
+        if layout.servers == 1 {
+            let labels = serde_json::json!({"query": number, "engine": "sql", "source": "seracdb"});
+            let rounded = answer.rounded();
+            are_equal &= row(&arguments, labels, &rounded, async || {
+                let (run, answer) = measured(&cluster, None, cluster.sql(sql)).await?;
+                Ok((run, answer.rounded()))
+            })
+            .await?;
+        }
+        answers.push(answer);
+    }
+    for &kind in &arguments.engine {
+        for &workers in &arguments.workers {
+            let engine = cluster.engine(kind, workers).await?;
+            for &of in &arguments.source {
+                let source = match of {
+                    SourceKind::Seracdb => snapshots.clone(),
+                    SourceKind::Parquet => Source::Parquet(cluster.parquet()),
+                };
+                let ctx = tables.prepare(&engine.sessions, &source).await?;
+                for (&number, answer) in numbers.iter().zip(&answers) {
+                    let labels = serde_json::json!({
+                        "query": number,
+                        "engine": format!("{kind:?}").to_lowercase(),
+                        "source": format!("{of:?}").to_lowercase(),
+                        "workers": workers,
+                    });
+                    are_equal &= row(&arguments, labels, answer, async || {
+                        measured(&cluster, Some(&engine), run(&ctx, QUERIES[number - 1])).await
+                    })
+                    .await?;
+                }
+            }
+        }
+    }
+    // With it, its tables let their snapshots go.
+    drop((local, snapshots));
+    cluster.nothing_is_held().await?;
+    if are_equal { Ok(()) } else { Err("some answers differ, or failed".into()) }
+}
