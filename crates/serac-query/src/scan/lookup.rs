@@ -307,7 +307,6 @@ impl SeracLookupExec {
         table: Arc<Table>,
         snapshot: Snapshot,
         lookup: KeyLookup,
-        places: Option<Arc<Places>>,
         full_schema: SchemaRef,
         projection: Vec<usize>,
         filters: Vec<Arc<dyn PhysicalExpr>>,
@@ -316,7 +315,13 @@ impl SeracLookupExec {
         let schema = Arc::new(full_schema.project(&projection)?);
         let properties = properties(schema, 1, EmissionType::Incremental);
         let metrics = ExecutionPlanMetricsSet::new();
+        let places = None;
         Ok(Self { table, snapshot, lookup, places, full_schema, projection, filters, limit, properties, metrics })
+    }
+
+    /// Reads no rows elsewhere than in these places, if any are given.
+    pub(super) fn within(self, places: Option<Arc<Places>>) -> Self {
+        Self { places, ..self }
     }
 
     fn row_id(&self) -> usize {

@@ -162,7 +162,7 @@ impl Places {
 
     /// The slots of a block that lie in them.
     pub(super) fn narrow(&self, block: BlockNo, slots: &Selection) -> Selection {
-        if self.within(block).eq([0..MAX_SLOTS_PER_BLOCK]) {
+        if self.within(block).next() == Some(0..MAX_SLOTS_PER_BLOCK) {
             return slots.clone();
         }
         let kept = self.within(block).flat_map(|range| match slots {

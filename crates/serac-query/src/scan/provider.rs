@@ -325,9 +325,8 @@ impl TableProvider for SeracTable {
                 lookup.note(&self.table, reads);
             }
             let (table, snapshot, full_schema) = (self.table.clone(), self.snapshot.clone(), self.full_schema.clone());
-            let lookup =
-                SeracLookupExec::new(table, snapshot, lookup, places, full_schema, projection, conjuncts, limit)?;
-            return Ok(Arc::new(lookup));
+            let lookup = SeracLookupExec::new(table, snapshot, lookup, full_schema, projection, conjuncts, limit)?;
+            return Ok(Arc::new(lookup.within(places)));
         }
         if let Some(reads) = &self.reads {
             reads.note_table(&self.table);
