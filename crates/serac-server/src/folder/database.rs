@@ -259,7 +259,7 @@ fn hand_over(occupancy: &watch::Sender<Occupancy>, shared: Weak<DatabaseState>) 
 /// The place of a session.
 enum Attached {
     /// In this process, in this epoch.
-    Here(SqlDatabase, u64),
+    Here(Box<SqlDatabase>, u64),
     There(Box<Client>),
 }
 
@@ -344,7 +344,7 @@ impl DatabaseState {
         loop {
             if let Some(held) = &*self.held.lock() {
                 // A hand-over takes the database and begins an epoch under the same latch.
-                return Ok(Attached::Here(held.db.clone(), self.occupancy.borrow().epoch));
+                return Ok(Attached::Here(Box::new(held.db.clone()), self.occupancy.borrow().epoch));
             }
             let found = self.found();
             if let (Some(known), Some(path)) = (self.folder.get(), &storage.path)
