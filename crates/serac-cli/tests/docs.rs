@@ -106,6 +106,16 @@ const BLOCKS: &[(&str, &str, Way)] = &[
         "use datafusion::common::Result;",
         Way::Not("it is an example of serac-remote, whose documentation tests compile it"),
     ),
+    (
+        "docs/book/src/guides/cluster.md",
+        "scripts/cluster",
+        Way::Not("it builds engines that no other part of the project needs"),
+    ),
+    (
+        "docs/book/src/guides/cluster.md",
+        "use datafusion::logical_expr::{col, lit};",
+        Way::Not("it is an example of serac-remote, whose documentation tests compile it"),
+    ),
     ("docs/book/src/guides/cluster.md", "serac-bench scale-out measure", Way::Not("it measures for minutes")),
     ("docs/book/src/guides/durability.md", "import pyarrow as pa", Way::PythonInFolder),
     ("docs/book/src/guides/embed.md", "use seracdb::{Session, StatementResult};", Way::Doctest),
