@@ -97,18 +97,23 @@ impl Places {
 
     /// The places that compare so with a constant; none with NULL.
     fn compared(op: Operator, constant: &Expr) -> Option<Self> {
+        use Operator::{Eq, Gt, GtEq, Lt, LtEq};
         let Expr::Literal(ScalarValue::FixedSizeBinary(PLACE_BYTES, place), _) = constant else { return None };
+        // Others may be true with NULL: IS DISTINCT FROM is.
+        if !matches!(op, Eq | Lt | LtEq | Gt | GtEq) {
+            return None;
+        }
         let Some(place) = place else { return Some(Self { ranges: Vec::new() }) };
         let &[a, b, c, d, e, f] = &place[..] else { return None };
         let (page, in_page) = (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]));
         let from = first_from(page, in_page);
         let behind = if in_page == u16::MAX { first_from(page, in_page) } else { first_from(page, in_page + 1) };
         let range = match op {
-            Operator::Eq => from..behind,
-            Operator::Lt => 0..from,
-            Operator::LtEq => 0..behind,
-            Operator::Gt => behind..END,
-            Operator::GtEq => from..END,
+            Eq => from..behind,
+            Lt => 0..from,
+            LtEq => 0..behind,
+            Gt => behind..END,
+            GtEq => from..END,
             _ => return None,
         };
         Some(Self { ranges: Some(range).filter(|range| !range.is_empty()).into_iter().collect() })
@@ -215,7 +220,7 @@ impl fmt::Display for Places {
 mod tests {
     use super::*;
     use datafusion::arrow::array::AsArray;
-    use datafusion::logical_expr::{col, lit};
+    use datafusion::logical_expr::{binary_expr, col, lit};
 
     fn place(page: u32, in_page: u16) -> Expr {
         let bytes = [&page.to_be_bytes()[..], &in_page.to_be_bytes()].concat();
@@ -276,8 +281,19 @@ mod tests {
         let either = column().eq(place(0, 1)).or(column().gt_eq(place(383, 512)));
         assert_eq!(rows(&either), [(0, 0), (2, 65_535)]);
         let null = lit(ScalarValue::FixedSizeBinary(PLACE_BYTES, None));
-        assert!(rows(&column().eq(null)).is_empty());
-        for other in [column().not_eq(place(0, 1)), column().eq(column()), col("a").eq(place(0, 1))] {
+        assert!(rows(&column().eq(null.clone())).is_empty());
+        let compared = |op, other: &Expr| binary_expr(column(), op, other.clone());
+        let distinct = |other: &Expr| compared(Operator::IsDistinctFrom, other);
+        let same = |other: &Expr| compared(Operator::IsNotDistinctFrom, other);
+        for other in [
+            column().not_eq(place(0, 1)),
+            column().eq(column()),
+            col("a").eq(place(0, 1)),
+            distinct(&null),
+            distinct(&place(0, 1)),
+            same(&null),
+            same(&place(0, 1)),
+        ] {
             assert_eq!(Places::of(&other.clone().and(column().lt(place(1, 1)))), None, "{other}");
         }
     }
