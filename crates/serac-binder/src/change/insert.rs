@@ -53,7 +53,9 @@ impl Binder<'_> {
                 _ => InsertSource::Plan(self.inserted_query(&as_select(query), insert, &target, &mut columns)?),
             },
         };
-        let own = self.target_rows(&target, &insert.table, insert.alias.as_ref(), &[])?;
+        let mut own = self.target_rows(&target, &insert.table, insert.alias.as_ref(), &[])?;
+        // The rows to come have no places.
+        own.scope.items[0].ctid = None;
         let conflict = match &insert.on_conflict {
             Some(conflict) => Some(self.conflict(conflict, &target, &own)?),
             None => None,
