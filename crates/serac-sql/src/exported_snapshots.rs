@@ -2,8 +2,8 @@
 //! `SET TRANSACTION SNAPSHOT` begins another session's transaction with it. So several connections
 //! read parts of a table in one snapshot.
 //!
-//! A name is known until the transaction that exported it ends or fails. Transactions that have
-//! begun with the snapshot keep it for themselves.
+//! A name is known until the transaction that exported it ends or fails, and no other snapshot gets
+//! it. Transactions that have begun with the snapshot keep it for themselves.
 
 use crate::error::{Result, SqlError};
 use parking_lot::Mutex;
@@ -34,7 +34,15 @@ impl ExportedSnapshots {
 #[derive(Debug)]
 pub(crate) struct SessionExports {
     all: ExportedSnapshots,
-    own: Mutex<Vec<String>>,
+    own: Mutex<Names>,
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    known: Vec<String>,
+    /// How many the session has given, over all its transactions: one that has failed may go on
+    /// behind a savepoint, with the same number.
+    given: u64,
 }
 
 impl SessionExports {
@@ -49,22 +57,23 @@ impl SessionExports {
     /// 54000 for too many.
     pub(crate) fn export(&self, transaction: u64, snapshot: &Snapshot) -> Result<String> {
         let mut own = self.own.lock();
-        if own.len() >= MOST_NAMES {
+        if own.known.len() >= MOST_NAMES {
             let message = format!("a transaction exports at most {MOST_NAMES} snapshots");
             return Err(SqlError::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
         }
-        let name = format!("{:08X}-{:08X}-{}", transaction >> 32, transaction & 0xffff_ffff, own.len() + 1);
+        own.given += 1;
+        let name = format!("{:08X}-{:08X}-{}", transaction >> 32, transaction & 0xffff_ffff, own.given);
         self.all.0.lock().insert(name.clone(), snapshot.clone());
-        own.push(name.clone());
+        own.known.push(name.clone());
         Ok(name)
     }
 
     /// The transaction has ended, or has failed.
     pub(crate) fn end_transaction(&self) {
-        let own = std::mem::take(&mut *self.own.lock());
-        if !own.is_empty() {
+        let known = std::mem::take(&mut self.own.lock().known);
+        if !known.is_empty() {
             let mut all = self.all.0.lock();
-            own.iter().for_each(|name| drop(all.remove(name)));
+            known.iter().for_each(|name| drop(all.remove(name)));
         }
     }
 }

@@ -164,7 +164,8 @@ pub(crate) struct Running {
     pub(crate) temporary: Option<Transaction>,
     pub(crate) scope: Scope,
     pub(crate) failed: bool,
-    /// Whether a statement has begun in it: its modes are then fixed.
+    /// Whether a statement has begun in it, or it has another one's snapshot: its modes are then
+    /// fixed.
     pub(crate) started: bool,
     /// Whether that was so before the present statement.
     pub(crate) was_started: bool,

@@ -461,6 +461,8 @@ impl Session {
         }
         let snapshot = self.shared.sql.exported_snapshots.named(name)?;
         running.txn.adopt(&snapshot);
+        // Its modes are fixed: another level would give up the snapshot, or not know its reads.
+        running.started = true;
         Ok(())
     }
 

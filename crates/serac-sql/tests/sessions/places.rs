@@ -89,6 +89,17 @@ async fn a_snapshot_is_shared() {
         assert_eq!(refused(&mut second, &adopt).await.sqlstate, sqlstate, "{begin}");
         run(&mut second, "ROLLBACK").await;
     }
+    // Another level would give the snapshot up, or not know its reads.
+    for refusal in [
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+        "SET transaction_isolation = 'read committed'",
+        adopt.as_str(),
+    ] {
+        run(&mut second, &format!("BEGIN ISOLATION LEVEL REPEATABLE READ; {adopt}")).await;
+        assert_eq!(refused(&mut second, refusal).await.sqlstate, "25001", "{refusal}");
+        run(&mut second, "ROLLBACK").await;
+    }
     // A transaction that has the snapshot keeps it; nobody else gets it once it has ended.
     run(&mut second, &format!("BEGIN ISOLATION LEVEL REPEATABLE READ; {adopt}")).await;
     run(&mut first, "COMMIT").await;
@@ -105,6 +116,20 @@ async fn a_snapshot_is_shared() {
     refused(&mut first, "SELECT 1 / 0").await;
     run(&mut second, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
     assert_eq!(refused(&mut second, &format!("SET TRANSACTION SNAPSHOT '{name}'")).await.sqlstate, "22023");
+}
+
+/// A transaction that goes on behind a savepoint has other snapshots than before.
+#[tokio::test]
+async fn no_name_is_given_twice() {
+    let db = in_memory();
+    let [mut first, mut second] = [(); 2].map(|()| Session::new(&db));
+    let export = "SELECT pg_export_snapshot() AS name";
+    run(&mut first, "BEGIN ISOLATION LEVEL READ COMMITTED; SAVEPOINT s").await;
+    let before = text(&mut first, export).await;
+    refused(&mut first, "SELECT 1 / 0").await;
+    run(&mut first, "ROLLBACK TO s").await;
+    run(&mut second, "CREATE TABLE t (a INT)").await;
+    assert_ne!(text(&mut first, export).await, before);
 }
 
 /// One round of a reader: several sessions read parts of the table in a shared snapshot.
