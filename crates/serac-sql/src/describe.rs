@@ -19,14 +19,20 @@ use serac_parser::tree::{Call, CopySubject, Expr, StatementKind};
 use serac_pg::TypeId;
 use std::sync::Arc;
 
-/// The numbers of types that the engine's types do not distinguish: arrays, numbers of objects, and
-/// texts that are not TEXT; 0 for others.
+/// The numbers of types that the engine's types do not distinguish: arrays, numbers of objects,
+/// places of rows, and texts that are not TEXT; 0 for others.
 fn oids_told(types: &[TypeId]) -> Vec<u32> {
     let is_told = |id: &TypeId| {
         id.element().is_some()
             || matches!(
                 *id,
-                TypeId::CHAR | TypeId::OID | TypeId::VOID | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME
+                TypeId::CHAR
+                    | TypeId::OID
+                    | TypeId::TID
+                    | TypeId::VOID
+                    | TypeId::VARCHAR
+                    | TypeId::BPCHAR
+                    | TypeId::NAME
             )
     };
     types.iter().map(|id| if is_told(id) { id.0 } else { 0 }).collect()
