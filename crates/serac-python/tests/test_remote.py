@@ -550,6 +550,9 @@ def test_which_locations_get_the_token():
         ("", False, False),
     ]:
         assert (plain.allows(location), secret.allows(location)) == (by_plain, by_secret), location
+    # A socket is on no host.
+    socket = remote.Server("grpc+unix:///run/db", locations=("grpc://db:1",))
+    assert socket.allows("grpc://db:1") and not socket.allows("grpc://db:9")
     for wrong in ("grpc://replica", "replica:2", "http://replica:2"):
         with pytest.raises(seracdb.InterfaceError, match="is no location"):
             remote.plan("grpc://127.0.0.1:1", table="t", locations=[wrong])

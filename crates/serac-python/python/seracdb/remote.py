@@ -97,9 +97,9 @@ class Server:
         """Whether the token may go to a location that the server names: ``locations`` has it, or it
         is on the host of ``url``, and has TLS if that has."""
         named, asked = _address(location), _address(self.url)
-        if named is None or asked is None:
+        if named is None:
             return False
-        is_beside = named[1] == asked[1] and (named[0] or not asked[0])
+        is_beside = asked is not None and named[1] == asked[1] and (named[0] or not asked[0])
         return is_beside or any(named == _address(allowed) for allowed in self.locations)
 
     def options(self, seconds: float | None = _CALL_SECONDS) -> flight.FlightCallOptions:
