@@ -756,10 +756,10 @@ impl<'s> InSession<'s> {
     }
 }
 
-/// Whether the text of a statement has the word `ctid`.
+/// Whether the text of a statement has the word `ctid`; `productid` is another one.
 fn has_ctid(source: &Source) -> bool {
-    let word = CTID_COLUMN.as_bytes();
-    source.text_of_statement().as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word))
+    let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
+    source.text_of_statement().split(|c: char| !is_of_word(c)).any(|word| word.eq_ignore_ascii_case(CTID_COLUMN))
 }
 
 /// The number of a relation that is no table, by its name.

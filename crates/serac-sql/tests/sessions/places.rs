@@ -118,6 +118,20 @@ async fn a_snapshot_is_shared() {
     assert_eq!(refused(&mut second, &format!("SET TRANSACTION SNAPSHOT '{name}'")).await.sqlstate, "22023");
 }
 
+/// Names that have the letters of `ctid` in them do not.
+#[tokio::test]
+async fn statements_with_the_word_leave_the_point_path() {
+    let mut session = Session::new(&in_memory());
+    run(&mut session, "CREATE TABLE t (productid INT PRIMARY KEY, ctid_ TEXT)").await;
+    for (sql, is_point) in [
+        ("SELECT ctid_ FROM t WHERE productid = $1", true),
+        ("SELECT ctid_ AS \"a ctid\" FROM t WHERE productid = $1", false),
+        ("SELECT ctid_ FROM t WHERE productid = $1 AND t.CTID >= '(0,0)'", false),
+    ] {
+        assert_eq!(session.prepare(sql).unwrap().is_point(), is_point, "{sql}");
+    }
+}
+
 /// A transaction that goes on behind a savepoint has other snapshots than before.
 #[tokio::test]
 async fn no_name_is_given_twice() {
