@@ -1,4 +1,4 @@
-//! What is true of all rows of a shard, so that a query's filters leave out shards.
+//! Constraints of shards: a shard whose rows all contradict a query's filters is not read.
 //!
 //! A constraint is a conjunction of comparisons of a column with constants. It bounds the values of
 //! columns, and DataFusion's pruning asks for such bounds. Pruning is exact for a constraint that
@@ -30,7 +30,7 @@ struct Bounds {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Constraint {
     pub(crate) expression: Expr,
-    /// Of each column of the table.
+    /// The bounds of each column of the table, by its number.
     columns: Vec<Option<Bounds>>,
 }
 

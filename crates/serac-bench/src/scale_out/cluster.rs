@@ -66,7 +66,7 @@ pub struct Scan {
     pub variation: f64,
 }
 
-/// What bounds a scan.
+/// A resource that bounds the rate of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
     ServerCpu,
@@ -94,7 +94,7 @@ impl Limit {
         }
     }
 
-    /// What raises it.
+    /// The changes of a cluster that raise the limit, for a reader of the report.
     pub fn remedy(self) -> &'static str {
         match self {
             Self::ServerCpu => "shards or copies of the server",
@@ -231,7 +231,7 @@ enum Step {
     Acknowledged(Message),
 }
 
-/// What a worker reads at one place of its streams, one partition after the other.
+/// A stream of a worker: it reads partitions of a server, one after the other.
 #[derive(Debug)]
 struct Stream {
     worker: usize,

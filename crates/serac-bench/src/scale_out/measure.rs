@@ -190,7 +190,7 @@ fn versions(server: &Server, costs: &mut Costs) -> Result<(), String> {
     Ok(())
 }
 
-/// What is measured, for the report.
+/// The rows of the report: a name, a figure, and its unit with the place where the cost falls.
 pub fn shown(costs: &Costs) -> Vec<(&'static str, f64, String)> {
     let kept = costs.selectivity * 100.0;
     vec![

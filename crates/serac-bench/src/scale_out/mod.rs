@@ -303,7 +303,8 @@ fn checks(
     figure.write()
 }
 
-/// What workers read together, and the median of their seconds.
+/// Lets workers read the table on this machine. Returns the amount that they read together, and the
+/// median of the seconds that this takes.
 fn real(server: &Server, reading: Reading, workers: usize, runs: usize) -> Result<(Read, f64), String> {
     let connect = |number| Worker::connect(server.address, "lineitem", reading, number, workers);
     let all: Vec<_> = (0..workers).map(connect).collect::<Result<_, _>>()?;

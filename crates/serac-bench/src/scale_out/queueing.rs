@@ -41,7 +41,7 @@ struct Work<S> {
     step: S,
 }
 
-/// What a station has done.
+/// The work that a station has done, in time.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Usage {
     /// The time of all its servers together.

@@ -71,7 +71,7 @@ pub struct Worker {
     streams: usize,
 }
 
-/// What a worker has read.
+/// The amount that a worker has read, and a sum that shows whether it is the right data.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct Read {
     pub rows: u64,

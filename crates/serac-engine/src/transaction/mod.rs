@@ -193,7 +193,7 @@ impl Transaction {
     /// does, and the catalog of that time: see [`serac_storage::Transaction::adopt_snapshot`].
     ///
     /// # Panics
-    /// As there.
+    /// If it has written, or if the snapshot is of another database.
     pub fn adopt(&mut self, snapshot: &Snapshot) {
         self.storage().adopt_snapshot(snapshot);
         self.catalog = self.db.catalog_of(snapshot);
