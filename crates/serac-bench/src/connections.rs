@@ -4,13 +4,13 @@
 //! The server is a process of its own (`serac serve`, beside this program), so that its memory can
 //! be measured apart from the clients'.
 
+use crate::pg_client::Client;
 use crate::report::Report;
 use crate::setup::text;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
@@ -75,90 +75,12 @@ impl Drop for Server {
     }
 }
 
-pub fn put(out: &mut Vec<u8>, tag: u8, body: &[&[u8]]) {
-    let length: usize = body.iter().map(|part| part.len()).sum();
-    out.push(tag);
-    out.extend_from_slice(&(length as i32 + 4).to_be_bytes());
-    body.iter().for_each(|part| out.extend_from_slice(part));
-}
-
-/// A client that waits for each answer.
-struct Client {
-    socket: TcpStream,
-    out: Vec<u8>,
-    input: Vec<u8>,
-}
-
-impl Client {
-    fn new(address: &str) -> Result<Self, String> {
-        let mut socket = TcpStream::connect(address).map_err(text)?;
-        socket.set_nodelay(true).map_err(text)?;
-        socket.set_read_timeout(Some(Duration::from_secs(60))).map_err(text)?;
-        let mut startup = 196_608i32.to_be_bytes().to_vec();
-        startup.extend_from_slice(b"user\0bench\0\0");
-        socket.write_all(&(startup.len() as i32 + 4).to_be_bytes()).map_err(text)?;
-        socket.write_all(&startup).map_err(text)?;
-        let mut client = Self { socket, out: Vec::new(), input: Vec::new() };
-        client.ready()?;
-        Ok(client)
-    }
-
-    /// Sends the buffered messages, and reads up to the message that the server is ready.
-    fn ready(&mut self) -> Result<(), String> {
-        self.socket.write_all(&self.out).map_err(text)?;
-        self.out.clear();
-        let mut at = 0;
-        loop {
-            while let Some(length) = self.input.get(at + 1..at + 5) {
-                let length = i32::from_be_bytes(length.try_into().expect("four bytes")) as usize;
-                if self.input.len() < at + 1 + length {
-                    break;
-                }
-                match self.input[at] {
-                    b'E' => return Err(String::from_utf8_lossy(&self.input[at..at + 1 + length]).into_owned()),
-                    b'Z' => {
-                        self.input.clear();
-                        return Ok(());
-                    }
-                    _ => at += 1 + length,
-                }
-            }
-            let mut piece = [0; 8192];
-            match self.socket.read(&mut piece).map_err(text)? {
-                0 => return Err("the server has closed the connection".into()),
-                count => self.input.extend_from_slice(&piece[..count]),
-            }
-        }
-    }
-
-    fn simple(&mut self, sql: &str) -> Result<(), String> {
-        put(&mut self.out, b'Q', &[sql.as_bytes(), b"\0"]);
-        self.ready()
-    }
-
-    fn prepare(&mut self, name: &str, sql: &str) -> Result<(), String> {
-        put(&mut self.out, b'P', &[name.as_bytes(), b"\0", sql.as_bytes(), b"\0\0\0"]);
-        put(&mut self.out, b'S', &[]);
-        self.ready()
-    }
-
-    /// Runs a prepared statement with a number as its parameter.
-    fn execute(&mut self, name: &str, parameter: u64) -> Result<(), String> {
-        let parameter = parameter.to_string();
-        let length = (parameter.len() as i32).to_be_bytes();
-        put(&mut self.out, b'B', &[b"\0", name.as_bytes(), b"\0\0\0\0\x01", &length, parameter.as_bytes(), b"\0\0"]);
-        put(&mut self.out, b'E', &[b"\0\0\0\0\0"]);
-        put(&mut self.out, b'S', &[]);
-        self.ready()
-    }
-}
-
 /// Prepares the statements of the busy clients, and runs each once.
 fn warm(client: &mut Client) -> Result<(), String> {
     client.prepare("read", "SELECT v FROM t WHERE id = $1")?;
     client.prepare("write", "UPDATE t SET v = v + 1 WHERE id = $1")?;
-    client.execute("read", 1)?;
-    client.execute("write", 1)
+    client.execute("read", &[1])?;
+    Ok(client.execute("write", &[1])?)
 }
 
 /// The waits of all busy clients, in microseconds and ascending, and the time that the run took,
@@ -167,7 +89,8 @@ fn measure(address: &str, arguments: &ConnectionsArguments) -> Result<(Vec<f64>,
     let barrier = Barrier::new(arguments.busy);
     let time = Duration::from_secs_f64(arguments.seconds);
     let work = |seed: usize| -> Result<Vec<f64>, String> {
-        let mut client = Client::new(address).and_then(|mut client| warm(&mut client).map(|()| client));
+        let mut client =
+            Client::new(address).map_err(String::from).and_then(|mut client| warm(&mut client).map(|()| client));
         // A client that has failed must not keep the others waiting.
         barrier.wait();
         let client = client.as_mut().map_err(|error| error.clone())?;
@@ -175,9 +98,9 @@ fn measure(address: &str, arguments: &ConnectionsArguments) -> Result<(Vec<f64>,
         let (mut waits, began) = (Vec::new(), Instant::now());
         while began.elapsed() < time {
             let (name, id) =
-                (if random.random_bool(0.1) { "write" } else { "read" }, random.random_range(0..arguments.rows));
+                (if random.random_bool(0.1) { "write" } else { "read" }, random.random_range(0..arguments.rows as i64));
             let asked = Instant::now();
-            client.execute(name, id)?;
+            client.execute(name, &[id])?;
             waits.push(asked.elapsed().as_secs_f64() * 1e6);
         }
         Ok(waits)

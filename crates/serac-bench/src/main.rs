@@ -22,6 +22,7 @@ mod micro;
 mod operators;
 mod ordered;
 mod peer;
+mod pg_client;
 mod pgbench;
 mod plot;
 mod point;

@@ -1,11 +1,13 @@
 //! A client of the simple-query protocol that keeps the server's answers: columns, rows as text,
 //! tags, errors.
 
-use crate::connections::put;
+use crate::pg_client::{put, server_error, zero_ended};
 use crate::setup::text;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+
+pub use crate::pg_client::ServerError;
 
 /// A statement may take this long.
 pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,13 +28,6 @@ pub struct ResultSet {
     /// Rows that were not kept.
     pub further_rows: usize,
     pub tag: String,
-}
-
-/// An error of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerError {
-    pub code: String,
-    pub message: String,
 }
 
 /// The answer of a server to a query.
@@ -78,25 +73,6 @@ pub struct Client {
     pub status: u8,
     /// Nothing more can be asked.
     pub broken: bool,
-}
-
-fn zero_ended(body: &[u8]) -> (String, &[u8]) {
-    let length = body.iter().position(|&byte| byte == 0).unwrap_or(body.len());
-    (String::from_utf8_lossy(&body[..length]).into_owned(), body.get(length + 1..).unwrap_or_default())
-}
-
-fn server_error(mut body: &[u8]) -> ServerError {
-    let (mut code, mut message) = (String::new(), String::new());
-    while let Some((&field, rest)) = body.split_first().filter(|(field, _)| **field != 0) {
-        let (value, rest) = zero_ended(rest);
-        match field {
-            b'C' => code = value,
-            b'M' => message = value,
-            _ => {}
-        }
-        body = rest;
-    }
-    ServerError { code, message }
 }
 
 fn columns(body: &[u8]) -> Vec<(String, u32)> {
@@ -268,8 +244,6 @@ mod tests {
 
     #[test]
     fn messages_are_taken_apart() {
-        let error = server_error(b"SERROR\0C42P01\0Mno table\0\0");
-        assert_eq!(error, ServerError { code: sqlstate::UNDEFINED_TABLE.into(), message: "no table".into() });
         let described = b"\0\x02a\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0b\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0";
         assert_eq!(columns(described), [("a".into(), 23), ("b".into(), 25)]);
         assert_eq!(row(b"\0\x02\xff\xff\xff\xff\0\0\0\x01x"), [None, Some("x".into())]);
