@@ -1,4 +1,4 @@
-//! The processors that the threads of this process may use.
+//! The processors that threads may use: those of this process, and of servers that it has started.
 
 use crate::setup::text;
 use std::io;
@@ -14,9 +14,36 @@ fn set(thread: libc::pid_t, processors: Range<usize>) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The number of processors of this process.
+pub fn processor_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Lets the calling thread run on some processors alone.
+pub fn pin_this_thread_to(processors: Range<usize>) -> Result<(), String> {
+    set(0, processors).map_err(text)
+}
+
 /// Lets the calling thread run on one processor alone.
 pub fn pin_this_thread(processor: usize) -> Result<(), String> {
-    set(0, processor..processor + 1).map_err(text)
+    pin_this_thread_to(processor..processor + 1)
+}
+
+/// Lets each thread of a process, and threads that it starts, run on the processors for its name
+/// alone. The system keeps 15 bytes of a name.
+pub fn pin_threads(process: u32, processors: impl Fn(&str) -> Range<usize>) -> Result<(), String> {
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).map_err(text)? {
+        let path = thread.map_err(text)?.path();
+        let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+        let number = number.ok_or("a thread without a number")?;
+        let outcome = std::fs::read_to_string(path.join("comm")).and_then(|name| set(number, processors(name.trim())));
+        match outcome {
+            // The thread has ended since.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT)) => {}
+            outcome => outcome.map_err(text)?,
+        }
+    }
+    Ok(())
 }
 
 /// Keeps the existing threads, and threads that they start, off the first `count` processors until
@@ -28,7 +55,7 @@ pub struct KeptFree {
 
 impl KeptFree {
     pub fn new(count: usize) -> Result<Self, String> {
-        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        let all = processor_count();
         if count >= all {
             return Err(format!("of {all} processors, none is left beside {count}"));
         }
@@ -37,16 +64,7 @@ impl KeptFree {
     }
 
     fn set_all(processors: Range<usize>) -> Result<(), String> {
-        for thread in std::fs::read_dir("/proc/self/task").map_err(text)? {
-            let name = thread.map_err(text)?.file_name();
-            let id = name.to_str().and_then(|name| name.parse().ok()).ok_or("a thread without a number")?;
-            match set(id, processors.clone()) {
-                // The thread has ended since.
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                outcome => outcome.map_err(text)?,
-            }
-        }
-        Ok(())
+        pin_threads(std::process::id(), |_| processors.clone())
     }
 }
 

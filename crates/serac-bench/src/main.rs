@@ -31,6 +31,7 @@ mod python_package;
 mod recorder;
 mod refresh;
 mod regress;
+mod remote_reads;
 mod report;
 mod results;
 mod scale_out;
@@ -189,6 +190,10 @@ enum Benchmark {
     Python(python_package::PythonArguments),
     /// Lineitem in PySpark, from SeracDB over Flight, from PostgreSQL by JDBC, and from Parquet.
     Spark(spark::SparkArguments),
+    /// Transactions on one processor beside workers of other machines that scan lineitem on the
+    /// others: rate, waits, and freshness of the snapshots. Fails if a snapshot lacks an
+    /// acknowledged transaction.
+    RemoteReads(remote_reads::RemoteReadsArguments),
     /// How far scans by many workers go: service times of this machine, a simulation from them, and
     /// its comparison with workers on this machine.
     ScaleOut(scale_out::ScaleOutArguments),
@@ -235,6 +240,7 @@ fn main() -> Result<(), String> {
         Benchmark::SharedMemory(arguments) => shared_memory::run(&arguments, &mut report),
         Benchmark::Python(arguments) => python_package::run(&arguments, &mut report),
         Benchmark::Spark(arguments) => spark::run(&arguments, &mut report),
+        Benchmark::RemoteReads(arguments) => remote_reads::run(&arguments, &mut report),
         Benchmark::ScaleOut(arguments) => scale_out::run(&arguments, &mut report),
         Benchmark::Recovery => micro::recovery(&mut report),
         Benchmark::Gc(gc) => micro::gc(&gc, &mut report),

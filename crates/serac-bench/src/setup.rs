@@ -166,9 +166,15 @@ pub fn thread_cpu_seconds() -> f64 {
 /// Seconds of processor time of those threads of this process whose names begin with `name`. A
 /// thread that has ended does not count.
 pub fn named_threads_cpu_seconds(name: &str) -> f64 {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0.0 };
+    threads_cpu_seconds(std::process::id(), |own| own.starts_with(name))
+}
+
+/// Seconds of processor time of those threads of a process whose names count. A thread that has
+/// ended does not count.
+pub fn threads_cpu_seconds(process: u32, counts: impl Fn(&str) -> bool) -> f64 {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return 0.0 };
     let seconds = |thread: PathBuf| {
-        std::fs::read_to_string(thread.join("comm")).ok().filter(|own| own.starts_with(name))?;
+        std::fs::read_to_string(thread.join("comm")).ok().filter(|own| counts(own.trim_end()))?;
         let figures = std::fs::read_to_string(thread.join("schedstat")).ok()?;
         let nanoseconds: f64 = figures.split_whitespace().next()?.parse().ok()?;
         Some(nanoseconds / 1e9)
