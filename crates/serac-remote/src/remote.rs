@@ -446,11 +446,11 @@ impl Remote {
         first.chain(in_turn(self.0.addresses)).min_by_key(failed).expect("there is an address")
     }
 
-    /// Calls the server at one location after the other, until one answers, first at `places`.
+    /// Calls the server at one of its addresses after the other, until one answers.
     ///
     /// # Errors
     /// The status of the last attempt; a status that would not change is returned at once.
-    pub(crate) async fn call<T, F>(&self, places: &[usize], call: impl Fn(FlightClient) -> F) -> Result<T, Status>
+    pub(crate) async fn call<T, F>(&self, call: impl Fn(FlightClient) -> F) -> Result<T, Status>
     where
         F: Future<Output = Result<T, FlightError>>,
     {
@@ -458,10 +458,10 @@ impl Remote {
         let turn = self.0.turn.fetch_add(1, Ordering::Relaxed);
         let mut attempt = 0;
         loop {
-            match self.call_at(self.choose(turn, places), turn, &call).await {
-                Err(status) if is_passing(&status) && attempt + 1 < self.attempts(places) => {
+            match self.call_at(self.choose(turn, &[]), turn, &call).await {
+                Err(status) if is_passing(&status) && attempt + 1 < self.attempts(&[]) => {
                     attempt += 1;
-                    self.pause(attempt, places).await;
+                    self.pause(attempt, &[]).await;
                 }
                 outcome => return outcome,
             }

@@ -44,7 +44,7 @@ impl Lease {
     }
 
     async fn renew(&self) -> Result<(), Status> {
-        let renewed = self.remote.call(&[], |mut client| {
+        let renewed = self.remote.call(|mut client| {
             let request = RenewFlightEndpointRequest::new(self.endpoint());
             async move { client.renew_flight_endpoint(request).await }
         });
@@ -65,7 +65,7 @@ impl Lease {
         // If nobody answers, the lease ends by itself.
         let _ = self
             .remote
-            .call(&[], |mut client| {
+            .call(|mut client| {
                 let request = CancelFlightInfoRequest::new(info.clone());
                 async move { client.cancel_flight_info(request).await }
             })
@@ -93,7 +93,7 @@ impl Snapshot {
     }
 
     async fn hold(remote: &Remote) -> Result<Arc<Self>, RemoteError> {
-        let held = remote.call(&[], |mut client| async move {
+        let held = remote.call(|mut client| async move {
             let results = client.do_action(Action::new(HOLD, "")).await?;
             results.try_collect::<Vec<_>>().await
         });
@@ -199,7 +199,7 @@ impl Snapshot {
     /// GetFlightInfo of a request.
     pub(crate) async fn flight(&self, request: &ScanRequest) -> Result<FlightInfo, RemoteError> {
         let command = serde_json::to_vec(request).expect("a request is plain data");
-        let info = self.remote().call(&[], |mut client| {
+        let info = self.remote().call(|mut client| {
             let descriptor = FlightDescriptor::new_cmd(command.clone());
             async move { client.get_flight_info(descriptor).await }
         });

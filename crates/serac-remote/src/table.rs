@@ -68,7 +68,7 @@ impl Remote {
 
     async fn schema_of(&self, request: &ScanRequest) -> std::result::Result<SchemaRef, tonic::Status> {
         let command = serde_json::to_vec(request).expect("a request is plain data");
-        let schema = self.call(&[], |mut client| {
+        let schema = self.call(|mut client| {
             let descriptor = FlightDescriptor::new_cmd(command.clone());
             async move { client.get_schema(descriptor).await }
         });
