@@ -250,11 +250,13 @@ impl Binder<'_> {
             "jsonb_object_values" => TypeId::JSONB,
             _ => TypeId::TEXT,
         };
-        let functions = match name {
-            "json_each" => ["json_keys", "json_object_values"],
-            "jsonb_each" => ["jsonb_keys", "jsonb_object_values"],
-            "json_each_text" => ["json_keys", "json_object_values_text"],
-            "jsonb_each_text" => ["jsonb_keys_of_texts", "jsonb_object_values_text"],
+        let members = ["key", "value"];
+        let (functions, columns) = match name {
+            "json_each" => (["json_keys", "json_object_values"], members),
+            "jsonb_each" => (["jsonb_keys", "jsonb_object_values"], members),
+            "json_each_text" => (["json_keys", "json_object_values_text"], members),
+            "jsonb_each_text" => (["jsonb_keys_of_texts", "jsonb_object_values_text"], members),
+            "pg_options_to_table" => (["option_names", "option_values"], ["option_name", "option_value"]),
             _ => {
                 let (list, id) = self.list_of_set(name, arguments, &found, span, context.schema)?;
                 let own = name.contains("array_elements").then(|| "value".to_owned());
@@ -264,7 +266,7 @@ impl Binder<'_> {
         let [argument] = taken(arguments)?;
         let argument = self.implicitly(argument, found.signature.arguments[0], context.schema)?.expr;
         let mut lists = Vec::new();
-        for (function, own) in functions.into_iter().zip(["key", "value"]) {
+        for (function, own) in functions.into_iter().zip(columns) {
             let unsupported = || BindError::unsupported(format!("function {name}"), span);
             let computed = self.environment.scalar(function).ok_or_else(unsupported)?;
             lists.push((computed.call(vec![argument.clone()]), value(function), Some(own.to_owned())));

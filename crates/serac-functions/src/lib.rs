@@ -4,7 +4,7 @@
 //! | modules | what they have |
 //! |---|---|
 //! | `definition` | a function as a name, the types that it takes, and a body; each family of functions is a list of these |
-//! | `texts`, `bytes`, `padding`, `regexes`, `like`, `digests`, `json`, `arrays`, `array_keys`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
+//! | `texts`, `bytes`, `padding`, `options`, `regexes`, `like`, `digests`, `json`, `arrays`, `array_keys`, `elements`, `powers`, `records`, `rounding`, `times`, `intervals` and others | families |
 //! | `formats` | what reads and writes by patterns: to_char, to_date, to_number |
 //! | `styled` | what depends on a session's settings of times |
 //! | `array_aggregate` | array_agg that counts the texts that it keeps |
@@ -48,6 +48,7 @@ mod intervals;
 mod json;
 mod like;
 mod operators;
+mod options;
 mod padding;
 mod powers;
 mod quotients;
@@ -109,6 +110,7 @@ pub fn functions() -> impl Iterator<Item = ScalarUDF> {
         elements::DEFINITIONS,
         intervals::DEFINITIONS,
         like::DEFINITIONS,
+        options::DEFINITIONS,
         padding::DEFINITIONS,
         powers::DEFINITIONS,
         records::DEFINITIONS,
