@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The types of tables.
-pub const TABLE_TYPES: [&str; 4] = ["TABLE", "VIEW", "MATERIALIZED VIEW", "LOCAL TEMPORARY"];
+pub const TABLE_TYPES: [&str; 5] = ["TABLE", "VIEW", "MATERIALIZED VIEW", "LOCAL TEMPORARY", "FOREIGN TABLE"];
 
 /// The objects that a caller wants.
 pub struct Wanted<'a> {
@@ -41,9 +41,9 @@ const SCHEMAS: &str = "SELECT nspname FROM pg_catalog.pg_namespace \
 
 const TABLES: &str = "SELECT n.nspname, c.relname, \
     CASE WHEN c.relpersistence = 't' THEN 'LOCAL TEMPORARY' WHEN c.relkind = 'v' THEN 'VIEW' \
-    WHEN c.relkind = 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END, c.oid \
+    WHEN c.relkind = 'm' THEN 'MATERIALIZED VIEW' WHEN c.relkind = 'f' THEN 'FOREIGN TABLE' ELSE 'TABLE' END, c.oid \
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-    WHERE c.relkind IN ('r', 'v', 'm') AND n.nspname NOT IN ('pg_catalog', 'information_schema') \
+    WHERE c.relkind IN ('r', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema') \
     AND ($1::TEXT IS NULL OR n.nspname LIKE $1) AND ($2::TEXT IS NULL OR c.relname LIKE $2) \
     ORDER BY n.nspname, c.relname";
 

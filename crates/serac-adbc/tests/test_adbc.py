@@ -478,7 +478,7 @@ def test_tables_tell_their_schema(objects):
     with pytest.raises(dbapi.ProgrammingError) as caught:
         objects.adbc_get_table_schema("parent")
     assert caught.value.sqlstate == "42P01"
-    assert objects.adbc_get_table_types() == ["TABLE", "VIEW", "MATERIALIZED VIEW", "LOCAL TEMPORARY"]
+    assert objects.adbc_get_table_types() == ["TABLE", "VIEW", "MATERIALIZED VIEW", "LOCAL TEMPORARY", "FOREIGN TABLE"]
 
 
 def test_the_driver_tells_about_itself(con):

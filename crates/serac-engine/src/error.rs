@@ -292,7 +292,7 @@ impl EngineError {
             Self::Missing { kind, .. } => match *kind {
                 "column" => sqlstate::UNDEFINED_COLUMN,
                 "schema" => sqlstate::INVALID_SCHEMA_NAME,
-                "constraint" | "index" | "role" => sqlstate::UNDEFINED_OBJECT,
+                "constraint" | "index" | "role" | "server" => sqlstate::UNDEFINED_OBJECT,
                 "procedure" | "function" => sqlstate::UNDEFINED_FUNCTION,
                 _ => sqlstate::UNDEFINED_TABLE,
             },
@@ -302,7 +302,7 @@ impl EngineError {
             Self::Exists { kind, .. } => match *kind {
                 "column" => sqlstate::DUPLICATE_COLUMN,
                 "schema" => sqlstate::DUPLICATE_SCHEMA,
-                "constraint" | "role" => sqlstate::DUPLICATE_OBJECT,
+                "constraint" | "role" | "server" => sqlstate::DUPLICATE_OBJECT,
                 "function" => sqlstate::DUPLICATE_FUNCTION,
                 _ => sqlstate::DUPLICATE_TABLE,
             },

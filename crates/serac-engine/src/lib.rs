@@ -8,7 +8,7 @@
 //!
 //! | modules | what |
 //! |---|---|
-//! | `catalog::{comments, definition, function, sequence}` `constraint::parent_pins` `error` `float_text` `infinity` `json` `json_text` `security` `table::{bitmap, index, lock, statistics}` `values` `watch` | values, definitions, roles, and parts of a table |
+//! | `catalog::{comments, definition, foreign, function, sequence}` `constraint::parent_pins` `error` `float_text` `infinity` `json` `json_text` `security` `table::{bitmap, index, lock, statistics}` `values` `watch` | values, definitions, roles, and parts of a table |
 //! | `constraint::{end_key, pending}` `table` `transaction::read_set` | tables |
 //! | `catalog` `salvage` `security::access` | the catalog, and what a role may do |
 //! | `catalog::procedure` `database_inner` `transaction` | a database, its transactions, and procedures, which are named transactions |

@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serac_engine::catalog::definition::*;
+use serac_engine::catalog::foreign::{ForeignTable, ServerDefinition};
 use serac_engine::security::{DefaultGrant, Object, ObjectKind, Privilege, Privileges, RoleId, RoleOptions, Terms};
 use serac_engine::{Database, EngineError, Savepoint, Transaction};
 use serac_storage::{StorageOptions, Value};
@@ -239,6 +240,44 @@ fn a_schema_is_not_dropped_under_what_is_made_in_it() {
     c.commit().unwrap();
     assert_error(d.create_table(keyed("s", "d")), "40001");
     assert!(begin(&db).catalog().schema("s").is_err());
+}
+
+fn foreign(server: &str, name: &str) -> ForeignTable {
+    let definition = TableDefinition::new("public", name, vec![column("id")]);
+    ForeignTable { definition, server: server.into(), remote_schema: "s".into(), remote_table: "t".into() }
+}
+
+#[test]
+fn a_server_is_not_dropped_under_a_foreign_table_that_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(Some(folder.path()));
+    let mut txn = begin(&db);
+    txn.create_server(ServerDefinition { name: "s".into(), options: vec![("a".into(), "b".into())] }).unwrap();
+    assert_error(txn.create_server(ServerDefinition { name: "s".into(), options: Vec::new() }), "42710");
+    assert_error(txn.create_foreign_table(foreign("nowhere", "f")), "42704");
+    txn.commit().unwrap();
+    let (mut a, mut b, mut c) = (begin(&db), begin(&db), begin(&db));
+    a.create_foreign_table(foreign("s", "a")).unwrap();
+    b.create_foreign_table(foreign("s", "b")).unwrap();
+    assert_error(c.drop_server("s"), "55006");
+    a.commit().unwrap();
+    b.commit().unwrap().wait().unwrap();
+    assert_error(c.drop_server("s"), "40001");
+    c.restart();
+    assert_error(c.drop_server("s"), "2BP01");
+    assert_error(c.create_table(keyed("public", "a")), "42P07");
+    c.drop_foreign_table("public", "a").unwrap();
+    c.drop_foreign_table("public", "b").unwrap();
+    let mut d = begin(&db);
+    c.drop_server("s").unwrap();
+    assert_error(d.create_foreign_table(foreign("s", "d")), "55006");
+    let (_copy, before) = crashed(folder.path());
+    let catalog = before.catalog();
+    assert_eq!(catalog.foreign_tables().map(|table| table.definition.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(catalog.server("s").unwrap().options.len(), 1);
+    c.commit().unwrap();
+    assert_error(d.create_foreign_table(foreign("s", "d")), "40001");
+    assert!(begin(&db).catalog().server("s").is_err());
 }
 
 /// DDL that a transaction runs.

@@ -30,10 +30,10 @@ const MOST_BYTES: usize = 512 << 10;
 /// compares numbers.
 const NUMERIC: &str = "1700";
 /// The key of a field's metadata that tells PostgreSQL's type.
-const TYPE_KEY: &str = "postgresql.type";
+pub(crate) const TYPE_KEY: &str = "postgresql.type";
 
 /// The number of PostgreSQL's type, where Arrow's does not tell it.
-pub(crate) fn postgresql_type(field: &Field) -> Option<&str> {
+fn postgresql_type(field: &Field) -> Option<&str> {
     let told = field.metadata().get(TYPE_KEY)?;
     Some(told.split_once(':').map_or(told.as_str(), |(number, _)| number))
 }

@@ -2,7 +2,7 @@
 
 use crate::constraint::{Constraint, may_pass};
 use crate::error::RemoteError;
-use crate::filter::{Conditions, postgresql_type};
+use crate::filter::{Conditions, TYPE_KEY};
 use crate::remote::Remote;
 use crate::scan::{Partition, RemoteScanExec, Source};
 use crate::snapshot::Snapshot;
@@ -19,9 +19,14 @@ use datafusion::physical_expr::utils::conjunction;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
+use futures::TryStreamExt;
 use futures::future::try_join_all;
 use serac_client::flight::{Condition, EndpointEstimates, FlightEstimates, ScanRequest, SnapshotUse, Ticket, What};
 use std::sync::Arc;
+use tonic::Status;
+
+/// The most tables of a list.
+const MOST_TABLES: usize = 10_000;
 
 /// A part of a table: all of a server's table.
 #[derive(Clone, Debug)]
@@ -66,7 +71,7 @@ impl Remote {
         Ok(RemoteTable { shards: vec![shard], schema: columns })
     }
 
-    async fn schema_of(&self, request: &ScanRequest) -> std::result::Result<SchemaRef, tonic::Status> {
+    async fn schema_of(&self, request: &ScanRequest) -> std::result::Result<SchemaRef, Status> {
         let command = serde_json::to_vec(request).expect("a request is plain data");
         let schema = self.call(|mut client| {
             let descriptor = FlightDescriptor::new_cmd(command.clone());
@@ -74,9 +79,70 @@ impl Remote {
         });
         schema.await.map(Arc::new)
     }
+
+    /// A table with the columns that the caller says it has. Nothing is sent: the server's columns
+    /// are compared when a scan is planned, and others are [`RemoteError::Changed`].
+    pub fn declared_table(&self, schema: &str, table: &str, columns: SchemaRef) -> RemoteTable {
+        let shard = Shard {
+            remote: self.clone(),
+            snapshot: None,
+            schema: schema.into(),
+            table: table.into(),
+            constraint: None,
+        };
+        RemoteTable { shards: vec![shard], schema: columns }
+    }
+
+    /// The tables of a schema that may be read, by name, with their columns.
+    ///
+    /// # Errors
+    /// When the server does not answer, or its answer cannot be read.
+    pub async fn tables(&self, schema: &str) -> std::result::Result<Vec<(String, SchemaRef)>, RemoteError> {
+        let prefix = format!("{schema}.");
+        let flights = self.call(|mut client| {
+            let prefix = prefix.clone();
+            async move {
+                let mut listed = client.list_flights(prefix).await?;
+                let mut flights = Vec::new();
+                while let Some(flight) = listed.try_next().await? {
+                    if flights.len() == MOST_TABLES {
+                        let message = format!("it lists more than {MOST_TABLES} tables");
+                        return Err(Status::data_loss(message).into());
+                    }
+                    flights.push(flight);
+                }
+                Ok(flights)
+            }
+        });
+        let mut tables = Vec::new();
+        for flight in flights.await.map_err(|status| self.error(status))? {
+            let path = flight.flight_descriptor.as_ref().map(|descriptor| descriptor.path.clone());
+            match path.as_deref() {
+                Some([of, table]) if of == schema => {
+                    let columns = flight.try_decode_schema().map_err(|error| self.unreadable(error))?;
+                    tables.push((table.clone(), Arc::new(columns)));
+                }
+                Some([_, _]) => {}
+                _ => return Err(self.unreadable("a flight that it lists has no table")),
+            }
+        }
+        Ok(tables)
+    }
 }
 
 impl RemoteTable {
+    /// The same table, of which all queries read this snapshot.
+    ///
+    /// # Panics
+    /// If the snapshot is of another server, or the table has several shards.
+    #[must_use]
+    pub fn in_snapshot(&self, snapshot: &Arc<Snapshot>) -> Self {
+        let [shard] = &self.shards[..] else { panic!("a snapshot is of one server") };
+        assert_eq!(shard.remote.name(), snapshot.remote().name(), "the server of a snapshot");
+        let shard = Shard { snapshot: Some(snapshot.clone()), ..shard.clone() };
+        Self { shards: vec![shard], schema: self.schema.clone() }
+    }
+
     pub(crate) async fn at(
         snapshot: Arc<Snapshot>,
         schema: &str,
@@ -175,7 +241,7 @@ impl RemoteTable {
 /// A column as messages show it.
 fn shown(field: &Field) -> String {
     let null = if field.is_nullable() { "" } else { " NOT NULL" };
-    let of = postgresql_type(field).map(|number| format!(" (PostgreSQL's type {number})")).unwrap_or_default();
+    let of = field.metadata().get(TYPE_KEY).map(|told| format!(" (PostgreSQL's type {told})")).unwrap_or_default();
     format!("\"{}\" {}{of}{null}", field.name(), field.data_type())
 }
 
@@ -188,7 +254,7 @@ pub(crate) fn difference(schema: &Schema, other: &Schema) -> Option<String> {
     one.iter().zip(two).find_map(|(one, two)| {
         let is_same = one.name() == two.name()
             && one.data_type() == two.data_type()
-            && postgresql_type(one) == postgresql_type(two);
+            && one.metadata().get(TYPE_KEY) == two.metadata().get(TYPE_KEY);
         // NULLs in a column that has none according to the plan would be read as values.
         let has_nulls = two.is_nullable() && !one.is_nullable();
         (!is_same || has_nulls).then(|| format!("column {} instead of {}", shown(two), shown(one)))

@@ -708,6 +708,9 @@ impl<'s> InSession<'s> {
             Err(EngineError::OtherKind { kind: "view", .. }) => {
                 Err(SqlError::unsupported(format!("a change of view \"{name}\"")))
             }
+            Err(EngineError::OtherKind { kind: "foreign table", .. }) => {
+                Err(SqlError::unsupported(format!("a change of foreign table \"{name}\"")))
+            }
             table => Ok(table?.clone()),
         }
     }

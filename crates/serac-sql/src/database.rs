@@ -5,6 +5,7 @@ use crate::advisory_locks::AdvisoryLocks;
 use crate::channels::Channels;
 use crate::error::Result;
 use crate::exported_snapshots::ExportedSnapshots;
+use crate::foreign::servers::Servers;
 use crate::limits::SessionDefaults;
 use crate::programs::job::Programs;
 use crate::query_runtime::QueryRuntime;
@@ -43,6 +44,8 @@ pub struct SqlDatabase {
     pub(crate) channels: Channels,
     pub(crate) advisory_locks: AdvisoryLocks,
     pub(crate) exported_snapshots: ExportedSnapshots,
+    /// Other servers, whose tables are foreign tables here.
+    pub(crate) servers: Arc<Servers>,
     /// Scans that run beside each other.
     pub(crate) convoys: Arc<Convoys>,
     pub(crate) started: SystemTime,
@@ -71,6 +74,7 @@ impl SqlDatabase {
             channels: Channels::default(),
             advisory_locks: AdvisoryLocks::default(),
             exported_snapshots: ExportedSnapshots::default(),
+            servers: Arc::default(),
             convoys: Arc::default(),
             started: SystemTime::now(),
         })

@@ -8,6 +8,7 @@ use crate::binding::{self, Bound};
 use crate::column_types::RelationPlan;
 use crate::deep;
 use crate::error::{Result, SqlError};
+use crate::foreign::table::is_foreign_scan;
 use crate::parsed::{Arguments, Source};
 use crate::plan_text::logical_text;
 use crate::planner::in_planner;
@@ -139,7 +140,8 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
         }
         match &plan.children()[..] {
             // Each row of an UNNEST may become many.
-            _ if is_file_scan(plan) || is_frame_scan(plan) || plan.is::<UnnestExec>() => None,
+            _ if is_file_scan(plan) || is_frame_scan(plan) || is_foreign_scan(plan) => None,
+            _ if plan.is::<UnnestExec>() => None,
             [] => {
                 let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok()?;
                 statistics.num_rows.get_value().map(|rows| (*rows).max(1))

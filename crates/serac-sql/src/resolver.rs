@@ -3,6 +3,7 @@
 use crate::column_types::{QueryView, RelationPlan};
 use crate::error::SqlError;
 use crate::expressions::indexed_expressions;
+use crate::foreign::table::ForeignRelation;
 use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, SEARCH_PATH, TEMPORARY_SCHEMA, is_system_schema};
 use crate::parsed::Source;
 use crate::pg_catalog::sequence_relation::SequenceRelation;
@@ -21,7 +22,6 @@ use datafusion::logical_expr::{LogicalPlanBuilder, col};
 use futures::FutureExt;
 use serac_engine::DEFAULT_SCHEMA;
 use serac_engine::Table;
-use serac_engine::catalog::Schema;
 use serac_engine::security::{Columns, Object, Privilege};
 use serac_query::scan::{HiddenColumns, SeracTable, denied};
 use std::sync::atomic::Ordering;
@@ -84,7 +84,8 @@ impl SchemaProvider for TransactionSchema {
         let Some(schema) = view.schema(&self.name) else { return Vec::new() };
         let tables = schema.tables.values().filter(|table| readable(&view.access, table) != Columns::None);
         let may_read = |name: &&String| view.access.may(&Object::relation(&self.name, name), Privilege::Select);
-        tables.map(|table| table.name().to_owned()).chain(schema.views.keys().filter(may_read).cloned()).collect()
+        let others = schema.views.keys().chain(schema.foreign_tables.keys()).filter(may_read).cloned();
+        tables.map(|table| table.name().to_owned()).chain(others).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
@@ -99,13 +100,8 @@ impl SchemaProvider for TransactionSchema {
         let schema = if self.name == SEARCH_PATH { view.schema_of(name) } else { &self.name };
         SYSTEM_VIEWS.contains(&name)
             || (self.name == SEARCH_PATH && system_table::is_table(CATALOG_SCHEMA, name))
-            || view.schema(schema).is_some_and(|schema| is_relation(schema, name))
+            || view.schema(schema).is_some_and(|schema| schema.is_relation(name))
     }
-}
-
-/// Whether a schema has a relation that queries read.
-fn is_relation(schema: &Schema, name: &str) -> bool {
-    schema.tables.contains_key(name) || schema.views.contains_key(name) || schema.sequences.contains_key(name)
 }
 
 /// A relation of the running statement.
@@ -136,7 +132,7 @@ pub(crate) async fn table_of(
     let Some(schema) = view.schema(schema_name) else { return Ok(None) };
     let access = shared.access(&view);
     let refused = |error: SqlError| DataFusionError::External(Box::new(error));
-    let known = is_relation(schema, name);
+    let known = schema.is_relation(name);
     if schema_name != TEMPORARY_SCHEMA && (known || !SYSTEM_VIEWS.contains(&name)) {
         access.check_usage(schema_name).map_err(|error| refused(error.into()))?;
     }
@@ -158,6 +154,12 @@ pub(crate) async fn table_of(
             access.check(&object, Privilege::Select).map_err(|error| refused(error.into()))?;
         }
         return Ok(Some(Arc::new(SequenceRelation::new(sequence.clone()))));
+    }
+    if let Some(table) = schema.foreign_tables.get(name) {
+        if access.columns(&table.definition, Privilege::Select) == Columns::None && owner_planned_for().is_none() {
+            return Err(refused(denied(name)));
+        }
+        return Ok(Some(Arc::new(ForeignRelation::new(shared, &view, table).map_err(refused)?)));
     }
     let Some(definition) = schema.views.get(name).cloned() else {
         return system_view(name, &view, &shared.sql);

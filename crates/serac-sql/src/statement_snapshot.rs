@@ -1,6 +1,7 @@
 //! The snapshot of a session's statements.
 
 use crate::error::SqlError;
+use crate::foreign::servers::ServerSnapshots;
 use crate::identifiers::{TEMPORARY_SCHEMA, resolve};
 use crate::pg_catalog::image::LazyImage;
 use crate::session_roles::readable;
@@ -31,6 +32,8 @@ pub(crate) struct StatementSnapshot {
     pub(crate) image: LazyImage,
     /// The state of the session's own database, if it has one.
     pub(crate) temporary: Option<(Arc<Catalog>, Snapshot, OwnChanges)>,
+    /// The snapshots of other servers.
+    pub(crate) servers: Arc<ServerSnapshots>,
     /// The privileges of the current user.
     pub(crate) access: Access,
     /// The schemas in which unqualified names are looked up, in order: those of the setting that

@@ -3,6 +3,7 @@
 
 use crate::channels::PendingNotifications;
 use crate::error::{Result, SqlError};
+use crate::foreign::servers::ServerSnapshots;
 use crate::identifiers::TEMPORARY_SCHEMA;
 use crate::limits::CancelHandle;
 use crate::session_roles::SessionRoles;
@@ -162,6 +163,8 @@ pub(crate) struct Running {
     pub(crate) shown: Shown,
     /// The transaction on the session's temporary tables, if it has used any.
     pub(crate) temporary: Option<Transaction>,
+    /// The snapshots of other servers.
+    pub(crate) servers: Arc<ServerSnapshots>,
     pub(crate) scope: Scope,
     pub(crate) failed: bool,
     /// Whether a statement has begun in it, or it has another one's snapshot: its modes are then
@@ -216,6 +219,7 @@ impl Running {
             }
         }
         self.begun = None;
+        self.release_servers();
         self.txn.pass_on();
         self.failed = true;
     }
@@ -273,9 +277,15 @@ impl Running {
         self.savepoints.len()
     }
 
+    /// Lets the snapshots of other servers go. Who still plans with them finds none again.
+    pub(crate) fn release_servers(&mut self) {
+        std::mem::take(&mut self.servers).release();
+    }
+
     /// Gives the transaction a snapshot of the present.
     pub(crate) fn refresh(&mut self) {
         self.txn.refresh();
+        self.release_servers();
         if let Some(temporary) = &mut self.temporary {
             temporary.refresh();
         }
@@ -284,6 +294,7 @@ impl Running {
     /// Undoes everything, and begins again with a snapshot of the present.
     pub(crate) fn restart(&mut self) {
         self.txn.restart();
+        self.release_servers();
         self.notifications.truncate(0);
         self.shown.show(&self.txn);
         if let Some(temporary) = &mut self.temporary {

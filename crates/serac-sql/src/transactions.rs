@@ -114,6 +114,7 @@ impl Session {
             txn,
             shown,
             temporary,
+            servers: Arc::default(),
             scope,
             failed,
             started,
@@ -149,9 +150,22 @@ impl Session {
             let access = running.txn.access(self.current_role());
             let temporary = running.temporary.as_ref().map(part);
             let path = self.path(&catalog, &access);
+            let servers = running.servers.clone();
             let image = LazyImage::default();
             let (before, transaction) = (None, running.txn.number());
-            StatementSnapshot { catalog, snapshot, transaction, own, before, reads, image, temporary, access, path }
+            StatementSnapshot {
+                catalog,
+                snapshot,
+                transaction,
+                own,
+                before,
+                reads,
+                image,
+                temporary,
+                servers,
+                access,
+                path,
+            }
         });
         *self.shared.view.write() = view;
     }
@@ -234,6 +248,9 @@ impl Session {
         match self.running.as_mut().filter(|running| running.is_block()) {
             Some(running) => {
                 running.begun = None;
+                if self.shared.values.modes().isolation.is_of_statements() {
+                    running.release_servers();
+                }
                 running.txn.pass_on();
                 Ok(running.txn.snapshot().unacknowledged_reads())
             }

@@ -307,6 +307,19 @@ pub const IO_ERROR: &str = "58030";
 /// `undefined_file`.
 pub const UNDEFINED_FILE: &str = "58P01";
 
+// Class HV: foreign data wrapper error (SQL/MED)
+
+/// `fdw_error`.
+pub const FDW_ERROR: &str = "HV000";
+/// `fdw_invalid_option_name`.
+pub const FDW_INVALID_OPTION_NAME: &str = "HV00D";
+/// `fdw_option_name_not_found`.
+pub const FDW_OPTION_NAME_NOT_FOUND: &str = "HV00J";
+/// `fdw_schema_not_found`.
+pub const FDW_SCHEMA_NOT_FOUND: &str = "HV00Q";
+/// `fdw_table_not_found`.
+pub const FDW_TABLE_NOT_FOUND: &str = "HV00R";
+
 // Class P0: pl/pgsql error
 
 /// `raise_exception`.

@@ -51,7 +51,7 @@ const VIEWS: &str = "SELECT table_schema AS schema, table_name AS name FROM info
     WHERE table_type = 'VIEW' AND table_schema NOT IN ('pg_catalog', 'information_schema') \
     UNION ALL SELECT schemaname, matviewname FROM pg_matviews ORDER BY 1, 2";
 const RELATIONS: &str = "SELECT table_schema AS schema, table_name AS name, \
-    CASE table_type WHEN 'BASE TABLE' THEN 'table' WHEN 'VIEW' THEN 'view' ELSE lower(table_type) END AS type \
+    CASE table_type WHEN 'BASE TABLE' THEN 'table' WHEN 'FOREIGN' THEN 'foreign table' ELSE lower(table_type) END AS type \
     FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema') \
     UNION ALL SELECT schemaname, matviewname, 'materialized view' FROM pg_matviews ORDER BY 1, 2";
 const ROLES: &str = "SELECT rolname AS role, concat_ws(', ', \

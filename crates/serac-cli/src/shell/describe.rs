@@ -131,6 +131,12 @@ async fn describe_here(
         }
         return Ok(Some(text));
     }
+    if let Some(table) = in_schema.and_then(|schema| schema.foreign_tables.get(short)) {
+        let place = [&table.remote_schema, &table.remote_table].map(|name| printable(name, false));
+        let mut text = table_text(&catalog, &table.definition, more);
+        text.push_str(&format!("Server: {}, table {}\n", printable(&table.server, false), place.join(".")));
+        return Ok(Some(text));
+    }
     if let Some(view) = in_schema.and_then(|schema| schema.views.get(short)) {
         let mut text = format!("View \"{schema}.{short}\"\n");
         let columns = format!("DESCRIBE {}.{}", identifier(schema), identifier(short));
@@ -200,7 +206,12 @@ fn table_text(catalog: &Catalog, definition: &TableDefinition, more: bool) -> St
         row
     });
     let header = ["column", "type", "nullable", "default", "description"];
-    let kind = if definition.materialized.is_some() { "Materialized view" } else { "Table" };
+    let is_foreign = catalog.foreign_table(schema, short).is_ok();
+    let kind = match definition.materialized.is_some() {
+        true => "Materialized view",
+        false if is_foreign => "Foreign table",
+        false => "Table",
+    };
     let mut text = format!("{kind} \"{schema}.{short}\"\n{}", shown(&header[..if more { 5 } else { 4 }], rows));
     for key in &definition.keys {
         text.push_str(&format!("  {}\n", index_line(key, definition)));

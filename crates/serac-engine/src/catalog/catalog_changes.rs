@@ -50,12 +50,14 @@ use std::sync::Arc;
 pub(crate) enum CatalogKey {
     /// The existence of a schema: taken before the keys of its content.
     Schema(String),
-    /// A table, view or sequence, with its owner, grants and comments.
+    /// A table, view, sequence or foreign table, with its owner, grants and comments.
     Relation(String, String),
     /// The name of an index, with its schema.
     Index(String, String),
     /// A function.
     Function(String),
+    /// A server.
+    Server(String),
     /// Owner, grants and comments of any other object.
     Rights(Object),
     /// A role, with its memberships.
@@ -77,6 +79,7 @@ impl fmt::Display for CatalogKey {
             Self::Relation(_, name) => write!(f, "relation \"{name}\""),
             Self::Index(_, name) => write!(f, "index \"{name}\""),
             Self::Function(name) => write!(f, "function \"{name}\""),
+            Self::Server(name) => write!(f, "server \"{name}\""),
             Self::Rights(object) => write!(f, "\"{}\"", object.name()),
             Self::Role(_) | Self::Roles | Self::Memberships => f.write_str("a role"),
             Self::RoleName(name) => write!(f, "role \"{name}\""),
@@ -102,13 +105,14 @@ fn is_same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
 }
 
 fn relation_names(schema: Option<&Schema>) -> impl Iterator<Item = &String> {
-    schema.into_iter().flat_map(|s| s.tables.keys().chain(s.views.keys()).chain(s.sequences.keys()))
+    schema.into_iter().flat_map(Schema::relations)
 }
 
 fn is_same_relation(a: Option<&Schema>, b: Option<&Schema>, name: &str) -> bool {
     is_same(a.and_then(|s| s.tables.get(name)), b.and_then(|s| s.tables.get(name)))
         && is_same(a.and_then(|s| s.views.get(name)), b.and_then(|s| s.views.get(name)))
         && is_same(a.and_then(|s| s.sequences.get(name)), b.and_then(|s| s.sequences.get(name)))
+        && is_same(a.and_then(|s| s.foreign_tables.get(name)), b.and_then(|s| s.foreign_tables.get(name)))
 }
 
 /// The names of the sequences that a table's columns own.
@@ -116,6 +120,12 @@ fn owned_sequences<'s>(schema: Option<&'s Schema>, table: &str) -> BTreeSet<&'s 
     let sequences = schema.into_iter().flat_map(|schema| &schema.sequences);
     let is_owned = |sequence: &Sequence| sequence.definition.owner.as_ref().is_some_and(|(owner, _)| owner == table);
     sequences.filter(|(_, sequence)| is_owned(sequence)).map(|(name, _)| name).collect()
+}
+
+/// The places of the foreign tables of a server.
+fn tables_of_server<'c>(catalog: &'c Catalog, server: &str) -> BTreeSet<(&'c String, &'c String)> {
+    let of_server = catalog.foreign_tables().filter(|table| table.server == server);
+    of_server.map(|table| (&table.definition.schema, &table.definition.name)).collect()
 }
 
 fn is_same_function(a: &Catalog, b: &Catalog, name: &str) -> bool {
@@ -159,6 +169,9 @@ impl CatalogChanges {
         let functions: BTreeSet<&String> = before.functions.keys().chain(after.functions.keys()).collect();
         let changed = functions.into_iter().filter(|name| !is_same_function(before, after, name));
         changes.keys.extend(changed.cloned().map(CatalogKey::Function));
+        let servers: BTreeSet<&String> = before.servers.keys().chain(after.servers.keys()).collect();
+        let changed = servers.into_iter().filter(|name| !is_same(before.servers.get(*name), after.servers.get(*name)));
+        changes.keys.extend(changed.cloned().map(CatalogKey::Server));
         changes.keys.extend(before.comments.differing(&after.comments).iter().map(key_of));
         if !Arc::ptr_eq(&before.security, &after.security) {
             changes.note_security(before, after);
@@ -175,13 +188,18 @@ impl CatalogChanges {
             if let CatalogKey::Index(schema, name) = key {
                 shared.push(CatalogKey::Relation(schema.clone(), name.clone()));
             }
-            // The table whose column owns, or owned, a sequence.
+            // The table whose column owns, or owned, a sequence; the server of a foreign table.
             for catalog in [before, after] {
                 if let CatalogKey::Relation(schema, name) = key
                     && let Some(sequence) = catalog.schemas.get(schema).and_then(|schema| schema.sequences.get(name))
                     && let Some((table, _)) = &sequence.definition.owner
                 {
                     shared.push(CatalogKey::Relation(schema.clone(), table.clone()));
+                }
+                if let CatalogKey::Relation(schema, name) = key
+                    && let Some(table) = catalog.schemas.get(schema).and_then(|schema| schema.foreign_tables.get(name))
+                {
+                    shared.push(CatalogKey::Server(table.server.clone()));
                 }
             }
         }
@@ -268,6 +286,7 @@ impl CatalogChanges {
                     put(&mut entry.tables, name, own.map(|own| &own.tables));
                     put(&mut entry.views, name, own.map(|own| &own.views));
                     put(&mut entry.sequences, name, own.map(|own| &own.sequences));
+                    put(&mut entry.foreign_tables, name, own.map(|own| &own.foreign_tables));
                 }
                 CatalogKey::Function(name) => {
                     match own.functions.get(name) {
@@ -276,6 +295,10 @@ impl CatalogChanges {
                     }
                     rights(&mut merged, &Object::Function(name.clone()));
                 }
+                CatalogKey::Server(name) => match own.servers.get(name) {
+                    Some(server) => _ = merged.servers.insert(name.clone(), server.clone()),
+                    None => _ = merged.servers.remove(name),
+                },
                 CatalogKey::Rights(object) => rights(&mut merged, object),
                 _ => {}
             }
@@ -323,6 +346,11 @@ fn is_same_in(key: &CatalogKey, exclusive: bool, base: &Catalog, newest: &Catalo
             has_index(base.schemas.get(schema), name) == has_index(newest.schemas.get(schema), name)
         }
         CatalogKey::Function(name) => is_same_function(base, newest, name) && rights(&Object::Function(name.clone())),
+        // A transaction that drops the server knows that it has no foreign table.
+        CatalogKey::Server(name) => {
+            is_same(base.servers.get(name), newest.servers.get(name))
+                && (!exclusive || tables_of_server(base, name) == tables_of_server(newest, name))
+        }
         CatalogKey::Rights(object) => rights(object),
         CatalogKey::Role(id) => base.security.role(*id) == newest.security.role(*id),
         CatalogKey::RoleName(name) => {

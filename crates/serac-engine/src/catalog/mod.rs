@@ -11,6 +11,7 @@
 pub(crate) mod catalog_changes;
 pub mod comments;
 pub mod definition;
+pub mod foreign;
 pub mod function;
 pub mod procedure;
 pub mod sequence;
@@ -19,6 +20,7 @@ pub use crate::catalog::definition::DEFAULT_SCHEMA;
 
 use crate::catalog::comments::Comments;
 use crate::catalog::definition::{SequenceDefinition, TableDefinition, ViewDefinition};
+use crate::catalog::foreign::{ForeignTable, ServerDefinition};
 use crate::catalog::function::FunctionDefinition;
 use crate::catalog::sequence::{Mark, Sequence};
 use crate::error::{EngineError, Result, exists, missing};
@@ -30,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The content of a schema. Tables, views and sequences share one name space.
+/// The content of a schema. Tables, views, sequences and foreign tables share one name space.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     /// Tables by name.
@@ -39,6 +41,8 @@ pub struct Schema {
     pub views: BTreeMap<String, Arc<ViewDefinition>>,
     /// Sequences by name.
     pub sequences: BTreeMap<String, Arc<Sequence>>,
+    /// Foreign tables by name.
+    pub foreign_tables: BTreeMap<String, Arc<ForeignTable>>,
 }
 
 impl Schema {
@@ -47,11 +51,23 @@ impl Schema {
         if self.is_free(name) { Ok(()) } else { exists("relation", name) }
     }
 
-    /// Whether no table, view, sequence or index of the schema has that name.
+    /// Whether no relation or index of the schema has that name.
     pub fn is_free(&self, name: &str) -> bool {
-        let is_relation =
-            self.tables.contains_key(name) || self.views.contains_key(name) || self.sequences.contains_key(name);
-        !is_relation && !self.has_index(name)
+        !self.is_relation(name) && !self.has_index(name)
+    }
+
+    /// The names of all relations.
+    pub fn relations(&self) -> impl Iterator<Item = &String> {
+        let others = self.sequences.keys().chain(self.foreign_tables.keys());
+        self.tables.keys().chain(self.views.keys()).chain(others)
+    }
+
+    /// Whether a relation has that name.
+    pub fn is_relation(&self, name: &str) -> bool {
+        self.tables.contains_key(name)
+            || self.views.contains_key(name)
+            || self.sequences.contains_key(name)
+            || self.foreign_tables.contains_key(name)
     }
 
     /// Whether one of the tables has an index with that name.
@@ -67,6 +83,8 @@ pub struct Catalog {
     pub schemas: BTreeMap<String, Schema>,
     /// Functions that users have made, by name. They are in no schema.
     pub functions: BTreeMap<String, Arc<FunctionDefinition>>,
+    /// Other servers, by name. They are in no schema, and belong to superusers.
+    pub servers: BTreeMap<String, Arc<ServerDefinition>>,
     /// Roles, owners and grants.
     pub security: Arc<Security>,
     /// The comments on objects.
@@ -91,7 +109,8 @@ impl Catalog {
                 let table = schema.tables.contains_key(name).then_some(ObjectKind::Table);
                 let view = || schema.views.contains_key(name).then_some(ObjectKind::View);
                 let sequence = || schema.sequences.contains_key(name).then_some(ObjectKind::Sequence);
-                table.or_else(view).or_else(sequence)
+                let foreign = || schema.foreign_tables.contains_key(name).then_some(ObjectKind::ForeignTable);
+                table.or_else(view).or_else(sequence).or_else(foreign)
             }
         }
     }
@@ -126,7 +145,10 @@ impl Catalog {
         match (object, column) {
             (Object::Relation(schema, name), Some(column)) => match self.table(schema, name) {
                 Ok(table) => table.definition.column(column).is_some(),
-                Err(_) => self.kind_of(object) == Some(ObjectKind::View),
+                Err(_) => match self.foreign_table(schema, name) {
+                    Ok(table) => table.definition.column(column).is_some(),
+                    Err(_) => self.kind_of(object) == Some(ObjectKind::View),
+                },
             },
             (_, column) => column.is_none(),
         }
@@ -149,6 +171,7 @@ impl Catalog {
         let kind = match self.kind_of(&Object::Relation(schema.to_owned(), name.to_owned())) {
             Some(ObjectKind::View) => "view",
             Some(ObjectKind::Sequence) => "sequence",
+            Some(ObjectKind::ForeignTable) => "foreign table",
             Some(_) => "table",
             None => return missing("relation", name),
         };
@@ -169,6 +192,28 @@ impl Catalog {
     /// [`EngineError::Missing`], [`EngineError::OtherKind`].
     pub fn sequence(&self, schema: &str, name: &str) -> Result<&Arc<Sequence>> {
         self.schema(schema)?.sequences.get(name).map_or_else(|| self.no_relation(schema, name, "sequence"), Ok)
+    }
+
+    /// A foreign table.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`], [`EngineError::OtherKind`].
+    pub fn foreign_table(&self, schema: &str, name: &str) -> Result<&Arc<ForeignTable>> {
+        let found = self.schema(schema)?.foreign_tables.get(name);
+        found.map_or_else(|| self.no_relation(schema, name, "foreign table"), Ok)
+    }
+
+    /// A server.
+    ///
+    /// # Errors
+    /// [`EngineError::Missing`].
+    pub fn server(&self, name: &str) -> Result<&Arc<ServerDefinition>> {
+        self.servers.get(name).map_or_else(|| missing("server", name), Ok)
+    }
+
+    /// All foreign tables.
+    pub fn foreign_tables(&self) -> impl Iterator<Item = &Arc<ForeignTable>> {
+        self.schemas.values().flat_map(|schema| schema.foreign_tables.values())
     }
 
     /// All sequences.
@@ -208,6 +253,7 @@ impl Catalog {
             security: self.security.as_ref().clone(),
             comments: self.comments.clone(),
             functions: self.functions.values().map(|function| function.as_ref().clone()).collect(),
+            servers: self.servers.values().map(|server| server.as_ref().clone()).collect(),
             schemas: self
                 .schemas
                 .iter()
@@ -216,6 +262,7 @@ impl Catalog {
                     tables: schema.tables.values().map(|t| t.definition.clone()).collect(),
                     views: schema.views.values().map(|v| v.as_ref().clone()).collect(),
                     sequences: schema.sequences.values().map(|s| (s.definition.clone(), s.reserved())).collect(),
+                    foreign_tables: schema.foreign_tables.values().map(|table| table.as_ref().clone()).collect(),
                 })
                 .collect(),
         }
@@ -233,7 +280,12 @@ impl Catalog {
             _ => Arc::new(state.clone()),
         };
         let functions = state.functions.iter().map(|state| (state.name.clone(), function(state))).collect();
-        let mut next = Self { security, comments, functions, ..Self::default() };
+        let server = |state: &ServerDefinition| match self.servers.get(&state.name) {
+            Some(known) if **known == *state => known.clone(),
+            _ => Arc::new(state.clone()),
+        };
+        let servers = state.servers.iter().map(|state| (state.name.clone(), server(state))).collect();
+        let mut next = Self { security, comments, functions, servers, ..Self::default() };
         for schema in &state.schemas {
             let mut made = Schema::default();
             for definition in &schema.tables {
@@ -261,6 +313,9 @@ impl Catalog {
                 };
                 made.sequences.insert(definition.name.clone(), sequence);
             }
+            for table in &schema.foreign_tables {
+                made.foreign_tables.insert(table.definition.name.clone(), Arc::new(table.clone()));
+            }
             next.schemas.insert(schema.name.clone(), made);
         }
         for gone in self.tables().filter(|t| next.tables().all(|n| n.definition.id != t.definition.id)) {
@@ -282,6 +337,8 @@ pub(crate) struct CatalogState {
     comments: Comments,
     #[serde(default)]
     functions: Vec<FunctionDefinition>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<ServerDefinition>,
 }
 
 impl CatalogState {
@@ -311,6 +368,8 @@ struct SchemaState {
     tables: Vec<TableDefinition>,
     views: Vec<ViewDefinition>,
     sequences: Vec<(SequenceDefinition, Option<Mark>)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    foreign_tables: Vec<ForeignTable>,
 }
 
 /// The engine's records in the log.

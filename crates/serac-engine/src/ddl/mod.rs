@@ -7,6 +7,7 @@
 pub(crate) mod cluster;
 mod comments;
 pub(crate) mod constraint_ddl;
+mod foreign;
 mod functions;
 
 use crate::catalog::definition::{
@@ -74,8 +75,7 @@ impl Transaction {
     pub fn drop_schema(&mut self, name: &str, cascade: bool) -> Result<()> {
         let schema = self.catalog.schema(name)?.clone();
         self.acting().check_owner(&Object::Schema(name.to_owned()))?;
-        let first = schema.tables.keys().chain(schema.views.keys()).chain(schema.sequences.keys()).next();
-        if let (Some(first), false) = (first, cascade) {
+        if let (Some(first), false) = (schema.relations().next(), cascade) {
             return Err(EngineError::Dependent {
                 what: format!("schema \"{name}\""),
                 dependent: format!("relation \"{first}\""),
@@ -733,8 +733,8 @@ impl Transaction {
         self.drop_dependent(schema, name)
     }
 
-    /// Drops a view, or a materialized one, that depends on a dropped object: a role that may drop
-    /// the object may do this.
+    /// Drops a view, a materialized one, or a foreign table that depends on a dropped object: a
+    /// role that may drop the object may do this.
     ///
     /// # Errors
     /// [`EngineError::Missing`].
@@ -743,7 +743,9 @@ impl Transaction {
             return self.drop_known_table(schema, name, true, &[]);
         }
         self.change_catalog(|catalog| {
-            catalog.schema_mut(schema)?.views.remove(name);
+            let entry = catalog.schema_mut(schema)?;
+            entry.views.remove(name);
+            entry.foreign_tables.remove(name);
             Ok(())
         })
     }

@@ -365,7 +365,10 @@ impl Security {
             Object::Relation(schema, _) => Some(schema.as_str()),
             _ => None,
         };
-        let kind = if kind == ObjectKind::View { ObjectKind::Table } else { kind };
+        let kind = match kind {
+            ObjectKind::View | ObjectKind::ForeignTable => ObjectKind::Table,
+            kind => kind,
+        };
         let of_object = |default: &&DefaultGrant| {
             default.owner == owner
                 && default.kind == kind

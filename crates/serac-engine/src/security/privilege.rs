@@ -188,6 +188,8 @@ pub enum ObjectKind {
     View,
     /// A sequence.
     Sequence,
+    /// A table of another server.
+    ForeignTable,
     /// A stored procedure.
     Procedure,
     /// A function that a user has made.
@@ -203,7 +205,9 @@ impl ObjectKind {
         match self {
             Self::Database => Privileges::of(&[Create, Connect, Temporary]),
             Self::Schema => Privileges::of(&[Usage, Create]),
-            Self::Table | Self::View => Privileges::of(&[Select, Insert, Update, Delete, Truncate, References]),
+            Self::Table | Self::View | Self::ForeignTable => {
+                Privileges::of(&[Select, Insert, Update, Delete, Truncate, References])
+            }
             Self::Sequence => Privileges::of(&[Usage, Select, Update]),
             Self::Procedure | Self::Function => Privileges::of(&[Execute]),
         }
@@ -213,7 +217,7 @@ impl ObjectKind {
     pub const fn column_privileges(self) -> Privileges {
         use Privilege::{Insert, References, Select, Update};
         match self {
-            Self::Table | Self::View => Privileges::of(&[Select, Insert, Update, References]),
+            Self::Table | Self::View | Self::ForeignTable => Privileges::of(&[Select, Insert, Update, References]),
             _ => Privileges::NONE,
         }
     }
@@ -227,6 +231,7 @@ impl fmt::Display for ObjectKind {
             Self::Table => "table",
             Self::View => "view",
             Self::Sequence => "sequence",
+            Self::ForeignTable => "foreign table",
             Self::Procedure => "procedure",
             Self::Function => "function",
         })

@@ -1,6 +1,7 @@
 //! Arrow out, in process: a table's rows as a transaction sees them, as a reader of record batches
 //! (Mainlining Databases §5).
 
+use crate::catalog::definition::{ColumnDefinition, TableDefinition};
 use crate::error::{EngineError, Result};
 use crate::security::{Access, Privilege};
 use crate::table::Table;
@@ -130,6 +131,24 @@ fn addresses(data: &ArrayData, out: &mut Vec<Range<usize>>) {
     data.child_data().iter().for_each(|child| addresses(child, out));
 }
 
+/// A column as scans hand it out by default.
+fn field_of(column: &ColumnDefinition) -> Field {
+    let column_type = column.sql_type.column_type;
+    let data_type = VarlenForm::View.data_type(column_type).unwrap_or_else(|| column_type.arrow());
+    let field = marked(Field::new(&column.name, data_type, column.nullable));
+    match column.sql_type.told() {
+        Some((oid, modifier)) => with_type(field, oid, modifier),
+        None => field,
+    }
+}
+
+impl TableDefinition {
+    /// The columns that users see, as scans hand them out by default.
+    pub fn exported_schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(self.visible_columns().iter().map(field_of).collect::<Vec<_>>()))
+    }
+}
+
 fn external(error: serac_storage::StorageError) -> ArrowError {
     ArrowError::ExternalError(Box::new(error))
 }
@@ -147,20 +166,10 @@ impl ArrowScan {
             let message = format!("relation \"{}\" has no column {column}", table.name());
             return Err(EngineError::InvalidDefinition(message));
         }
-        let stored = &table.data.schema().columns;
-        let field = |&c: &usize| {
-            let data_type =
-                VarlenForm::View.data_type(stored[c].column_type).unwrap_or_else(|| stored[c].column_type.arrow());
-            let field = marked(Field::new(&all[c].name, data_type, all[c].nullable));
-            match all[c].sql_type.told() {
-                Some((oid, modifier)) => with_type(field, oid, modifier),
-                None => field,
-            }
-        };
         Ok(Self {
             table: table.clone(),
             snapshot: snapshot.clone(),
-            schema: Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>())),
+            schema: Arc::new(Schema::new(columns.iter().map(|&c| field_of(&all[c])).collect::<Vec<_>>())),
             columns: columns.iter().map(|&c| ScanColumn::arrow(ColumnId(c as u16))).collect(),
             filter: filter.iter().map(|filter| BoundFilter::new(table, filter)).collect::<Result<_>>()?,
             // Every row that the snapshot sees lies in a block that there is already.

@@ -78,16 +78,7 @@ impl Table {
     pub fn fit_values(&self, columns: &[usize], batch: &RecordBatch) -> Result<RecordBatch> {
         let mut arrays: Vec<ArrayRef> = batch.columns().to_vec();
         for (array, &column) in arrays.iter_mut().zip(columns) {
-            let definition = &self.definition.columns[column];
-            if definition.sql_type.length.is_some() {
-                *array = definition.sql_type.fit(array)?;
-            }
-            match definition.sql_type.column_type {
-                ColumnType::Json => *array = normal_documents(array)?,
-                ColumnType::JsonText => check_documents(array)?,
-                ColumnType::Numeric => check_numbers(array)?,
-                _ => {}
-            }
+            *array = self.definition.columns[column].sql_type.kept_values(array)?;
         }
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         Ok(RecordBatch::try_new_with_options(batch.schema(), arrays, &options)
@@ -107,6 +98,23 @@ impl Table {
 }
 
 impl SqlType {
+    /// The values as a column of this type keeps them: lengths checked, without CHAR's trailing
+    /// blanks, times rounded, JSONB in its normal form, JSON and numbers checked.
+    ///
+    /// # Errors
+    /// [`EngineError::TooLong`], [`EngineError::InvalidJson`], [`StorageError::InvalidInput`] for
+    /// bytes that are no number.
+    pub fn kept_values(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        let fitted = if self.length.is_some() { self.fit(array)? } else { array.clone() };
+        match self.column_type {
+            ColumnType::Json => return Ok(normal_documents(&fitted)?),
+            ColumnType::JsonText => check_documents(&fitted)?,
+            ColumnType::Numeric => check_numbers(&fitted)?,
+            _ => {}
+        }
+        Ok(fitted)
+    }
+
     /// The part of a text that a column of this type keeps. A CHAR(n) loses trailing blanks, a
     /// VARCHAR the blanks beyond its length, and a NAME all but its first 63 bytes.
     ///

@@ -10,7 +10,7 @@ use crate::tree::{
 };
 
 /// First words of the objects that PostgreSQL's CREATE makes and that SeracDB does not have.
-const OTHERS: [&str; 22] = [
+const OTHERS: [&str; 21] = [
     "access",
     "aggregate",
     "cast",
@@ -27,7 +27,6 @@ const OTHERS: [&str; 22] = [
     "procedural",
     "publication",
     "rule",
-    "server",
     "statistics",
     "subscription",
     "tablespace",
@@ -47,6 +46,7 @@ impl Parser<'_> {
         }
         let word = self.word().unwrap_or_default().to_owned();
         match word.as_str() {
+            "foreign" if !or_replace && self.take_words(&["foreign", "table"]) => return self.create_foreign_table(),
             "function" => return self.create_function(or_replace, false),
             "procedure" => return self.create_function(or_replace, true),
             "temporary" | "temp" | "local" | "global" | "unlogged" => return self.create_persistent(or_replace),
@@ -72,6 +72,7 @@ impl Parser<'_> {
             "materialized" => self.create_materialized(Persistence::Permanent),
             "sequence" => self.create_sequence(Persistence::Permanent),
             "schema" => self.create_schema(),
+            "server" => self.create_server(),
             "database" => self.create_database(),
             "type" => self.create_type(),
             "domain" => self.create_domain(),

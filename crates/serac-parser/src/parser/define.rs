@@ -133,7 +133,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn table_element(&mut self) -> Result<TableElement> {
+    pub(super) fn table_element(&mut self) -> Result<TableElement> {
         if self.is_word("like") {
             return Ok(TableElement::Like(self.table_like()?));
         }

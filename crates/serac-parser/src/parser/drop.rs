@@ -42,6 +42,11 @@ impl Parser<'_> {
             "materialized" => ObjectKind::MaterializedView,
             "sequence" => ObjectKind::Sequence,
             "schema" => ObjectKind::Schema,
+            "server" => ObjectKind::Server,
+            "foreign" if self.word_ahead(1) == Some("table") => {
+                self.at += 1;
+                ObjectKind::ForeignTable
+            }
             "type" | "domain" => return self.drop_type(word == "domain"),
             "function" | "procedure" | "routine" => return self.drop_function(),
             "database" => return self.drop_database(),
@@ -62,7 +67,7 @@ impl Parser<'_> {
         let concurrently = kind == ObjectKind::Index && self.take_word("concurrently");
         let if_exists = self.if_exists();
         let names = match kind {
-            ObjectKind::Schema => self.list(Self::single_name)?,
+            ObjectKind::Schema | ObjectKind::Server => self.list(Self::single_name)?,
             _ => self.list(|parser| {
                 let name = parser.name()?;
                 Ok(parser.without_database(name, 3))

@@ -12,6 +12,7 @@
 //! | [`statement`] | which statement it is, EXPLAIN |
 //! | [`values`] | numbers, texts, options and roles, as many statements have them |
 //! | [`define`] | CREATE TABLE |
+//! | [`foreign`] | servers and foreign tables |
 //! | [`constraint`] | constraints, elements of indexes, partitions |
 //! | [`create`] | CREATE of indexes, views, sequences, schemas, databases, types, domains |
 //! | [`function`] | functions and procedures, CALL, DO |
@@ -34,6 +35,7 @@ mod cursor;
 mod define;
 mod drop;
 mod expression;
+mod foreign;
 mod function;
 mod maintenance;
 mod primary;

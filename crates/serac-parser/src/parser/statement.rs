@@ -77,7 +77,8 @@ impl Parser<'_> {
             "grant" => self.grant()?,
             "revoke" => self.revoke()?,
             "reassign" => self.reassign()?,
-            "load" | "import" | "security" => {
+            "import" => self.import_foreign_schema()?,
+            "load" | "security" => {
                 let word = word.to_owned();
                 self.other(&[&word])
             }

@@ -717,3 +717,43 @@ fn changed_statements_end_in_a_result() {
     }
     assert!((500..15_000).contains(&accepted), "seed {seed}: {accepted}");
 }
+
+#[test]
+fn servers_and_foreign_tables() {
+    let sql =
+        "CREATE SERVER IF NOT EXISTS s TYPE 'a' VERSION 'b' FOREIGN DATA WRAPPER w OPTIONS (address 'c', \"A b\" '')";
+    let create = one!(CreateServer, sql);
+    assert!(create.if_not_exists && create.kind.is_some() && create.version.is_some());
+    assert_eq!((create.name.name.as_str(), create.wrapper.name.as_str()), ("s", "w"));
+    let options = |options: &[ForeignOption]| -> Vec<String> {
+        let shown = |option: &ForeignOption| format!("{}={}", option.name.name, option.value.as_ref().unwrap().text);
+        options.iter().map(shown).collect()
+    };
+    assert_eq!(options(&create.options), ["address=c", "A b="]);
+    let sql = "CREATE FOREIGN TABLE x.t (a int NOT NULL, CHECK (a > 1)) INHERITS (u) SERVER s OPTIONS (table_name 'v')";
+    let create = one!(CreateForeignTable, sql);
+    assert_eq!((create.name.to_string().as_str(), create.elements.len(), create.inherits.len()), ("x.t", 2, 1));
+    assert_eq!((create.server.name.as_str(), options(&create.options)), ("s", vec!["table_name=v".to_owned()]));
+    assert!(one!(CreateForeignTable, "CREATE FOREIGN TABLE IF NOT EXISTS t () SERVER s").elements.is_empty());
+    let import =
+        one!(ImportForeignSchema, "IMPORT FOREIGN SCHEMA r EXCEPT (a, b) FROM SERVER s INTO l OPTIONS (o 'p')");
+    assert!(matches!(&import.tables, ImportedTables::Except(tables) if shown(tables) == ["a", "b"]));
+    assert_eq!((import.schema.name.as_str(), import.into.name.as_str()), ("r", "l"));
+    let import = one!(ImportForeignSchema, "IMPORT FOREIGN SCHEMA r LIMIT TO (a) FROM SERVER s INTO l");
+    assert!(matches!(&import.tables, ImportedTables::Only(tables) if shown(tables) == ["a"]));
+    let drop = one!(Drop, "DROP SERVER IF EXISTS s, t CASCADE");
+    assert!(drop.kind == ObjectKind::Server && drop.if_exists && drop.cascade && drop.names.len() == 2);
+    let drop = one!(Drop, "DROP FOREIGN TABLE x.t");
+    assert!(drop.kind == ObjectKind::ForeignTable && shown(&drop.names) == ["x.t"]);
+    for sql in [
+        "CREATE SERVER s OPTIONS (a 'b')",
+        "CREATE SERVER s FOREIGN DATA WRAPPER w OPTIONS (a b)",
+        "CREATE FOREIGN TABLE t (a int)",
+        "CREATE OR REPLACE FOREIGN TABLE t (a int) SERVER s",
+        "IMPORT FOREIGN SCHEMA r FROM s INTO l",
+        "IMPORT FOREIGN SCHEMA r LIMIT TO () FROM SERVER s INTO l",
+    ] {
+        assert!(parse(sql).is_err(), "{sql}");
+    }
+    assert!(matches!(only("CREATE FOREIGN DATA WRAPPER w"), StatementKind::Other(_)));
+}

@@ -14,6 +14,7 @@
 //! | `statement` | all statements, EXPLAIN |
 //! | `values` | values of options and settings, roles |
 //! | `define` | CREATE TABLE |
+//! | `foreign` | servers and foreign tables |
 //! | `object` | CREATE of other objects than tables, COMMENT, DROP |
 //! | `alter` | ALTER |
 //! | `copy` | COPY |
@@ -26,6 +27,7 @@ mod change;
 mod copy;
 mod define;
 mod expression;
+mod foreign;
 mod maintenance;
 mod object;
 mod privilege;
@@ -39,6 +41,7 @@ pub use change::*;
 pub use copy::*;
 pub use define::*;
 pub use expression::*;
+pub use foreign::*;
 pub use maintenance::*;
 pub use object::*;
 pub use privilege::*;

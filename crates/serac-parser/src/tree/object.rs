@@ -339,6 +339,10 @@ pub enum ObjectKind {
     Sequence,
     /// SCHEMA.
     Schema,
+    /// SERVER, in DROP.
+    Server,
+    /// FOREIGN TABLE, in DROP.
+    ForeignTable,
     /// DATABASE, in COMMENT.
     Database,
     /// ROLE, in COMMENT.

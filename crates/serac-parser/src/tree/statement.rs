@@ -71,6 +71,12 @@ pub enum StatementKind {
     CreateType(Box<CreateType>),
     /// CREATE DOMAIN.
     CreateDomain(Box<CreateDomain>),
+    /// CREATE SERVER.
+    CreateServer(Box<CreateServer>),
+    /// CREATE FOREIGN TABLE.
+    CreateForeignTable(Box<CreateForeignTable>),
+    /// IMPORT FOREIGN SCHEMA.
+    ImportForeignSchema(Box<ImportForeignSchema>),
     /// CREATE FUNCTION or PROCEDURE.
     CreateFunction(Box<CreateFunction>),
     /// ALTER of a table, an index, a view, a materialized view or a sequence, but for a sequence's

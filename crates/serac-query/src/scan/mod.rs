@@ -45,6 +45,6 @@ pub use indexed_expression::{IndexedExpression, bare};
 pub use key_filter::KeyFilterPushdown;
 pub use lookup::SeracLookupExec;
 pub use places::{CTID_COLUMN, pages};
-pub use privileges::{Readable, denied};
+pub use privileges::{Readable, check_scan, denied};
 pub use progress::ScanProgress;
 pub use provider::{HiddenColumns, ROW_ID_COLUMN, SeracTable, fetch_rows};

@@ -17,7 +17,10 @@ pub fn denied(table: &str) -> SqlError {
 
 /// Refuses a scan that reads other columns than those allowed. `names` are the provider's columns
 /// in order; columns beyond the allowed ones are not visible to users.
-pub(super) fn check_scan(
+///
+/// # Errors
+/// 42501.
+pub fn check_scan(
     readable: &Columns,
     table: &str,
     schema: &SchemaRef,

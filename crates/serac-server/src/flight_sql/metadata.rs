@@ -20,6 +20,7 @@ use tonic::Status;
 const CATALOG: &str = "serac";
 const TABLE: &str = "TABLE";
 const VIEW: &str = "VIEW";
+const FOREIGN: &str = "FOREIGN TABLE";
 const TEMPORARY: &str = "LOCAL TEMPORARY";
 
 /// The columns of a table as the caller sees them.
@@ -172,6 +173,11 @@ impl FlightSql {
             let schema = table_schema(caller, definition);
             tables.append(CATALOG, &definition.schema, &definition.name, TABLE, &schema).map_err(of_flight)?;
         }
+        for table in catalog.foreign_tables() {
+            let definition = &table.definition;
+            let schema = table_schema(caller, definition);
+            tables.append(CATALOG, &definition.schema, &definition.name, FOREIGN, &schema).map_err(of_flight)?;
+        }
         for table in self.temporary_tables(caller).await? {
             let definition = &table.definition;
             let schema = table_schema(caller, definition);
@@ -227,7 +233,7 @@ impl FlightSql {
             Command::CommandGetDbSchemas(request) => self.schemas(caller, &catalog, request.clone()).await?,
             Command::CommandGetTables(request) => self.tables(caller, &catalog, request.clone()).await?,
             Command::CommandGetTableTypes(_) => {
-                batch(vec![("table_type", false, texts([TEMPORARY, TABLE, VIEW].into_iter()))])?
+                batch(vec![("table_type", false, texts([FOREIGN, TEMPORARY, TABLE, VIEW].into_iter()))])?
             }
             Command::CommandGetPrimaryKeys(request) => {
                 let wanted = Named {

@@ -387,7 +387,7 @@ def metadata():
             cursor.execute(sql)
         info = connection.adbc_get_info()
         assert info["vendor_name"] == "SeracDB" and info["vendor_arrow_version"], info
-        assert connection.adbc_get_table_types() == ["LOCAL TEMPORARY", "TABLE", "VIEW"]
+        assert connection.adbc_get_table_types() == ["FOREIGN TABLE", "LOCAL TEMPORARY", "TABLE", "VIEW"]
         objects = connection.adbc_get_objects(depth="all").read_all().to_pylist()
         (catalog,) = objects
         assert catalog["catalog_name"] == "serac"

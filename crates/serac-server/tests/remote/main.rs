@@ -3,6 +3,7 @@
 
 mod codec;
 mod failures;
+mod foreign;
 mod locations;
 mod properties;
 mod scans;

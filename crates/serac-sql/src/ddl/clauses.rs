@@ -237,6 +237,8 @@ pub(crate) fn words(kind: ObjectKind) -> &'static str {
         ObjectKind::MaterializedView => "MATERIALIZED VIEW",
         ObjectKind::Sequence => "SEQUENCE",
         ObjectKind::Schema => "SCHEMA",
+        ObjectKind::Server => "SERVER",
+        ObjectKind::ForeignTable => "FOREIGN TABLE",
         ObjectKind::Database => "DATABASE",
         ObjectKind::Role => "ROLE",
         ObjectKind::Column => "COLUMN",

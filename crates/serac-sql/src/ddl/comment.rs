@@ -39,6 +39,8 @@ impl Session {
                 return done("COMMENT");
             }
             ObjectKind::Index => return Err(SqlError::unsupported("COMMENT ON INDEX")),
+            ObjectKind::Server => return Err(SqlError::unsupported("COMMENT ON SERVER")),
+            ObjectKind::ForeignTable => return Err(SqlError::unsupported("COMMENT ON FOREIGN TABLE")),
             ObjectKind::Role => return Err(SqlError::unsupported("COMMENT ON ROLE")),
         };
         self.comment_on_relation(wanted, &name, column.as_deref(), text).await?;

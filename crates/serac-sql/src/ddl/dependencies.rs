@@ -288,7 +288,7 @@ impl Session {
     /// Objects of other schemas that depend on a schema are dropped with it.
     pub(crate) fn drop_readers_of_schema(&mut self, schema: &str) -> Result<()> {
         let Ok(entry) = self.txn()?.catalog().schema(schema).cloned() else { return Ok(()) };
-        for name in entry.tables.keys().chain(entry.views.keys()).chain(entry.sequences.keys()) {
+        for name in entry.relations() {
             let relation = (schema.to_owned(), name.clone());
             for reader in readers(self.txn()?.catalog(), &relation) {
                 if reader.name.0 != schema {

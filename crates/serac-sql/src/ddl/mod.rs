@@ -6,6 +6,7 @@ mod clauses;
 mod cluster;
 mod comment;
 mod dependencies;
+mod foreign;
 mod functions;
 mod generated;
 mod indexes;
@@ -89,6 +90,9 @@ impl Session {
             K::CreateSequence(create) => self.create_sequence(create),
             K::AlterSequence(alter) => self.alter_sequence(alter),
             K::AlterRelation(alter) => self.alter_relation(source, alter).await,
+            K::CreateServer(create) => self.create_server(create),
+            K::CreateForeignTable(create) => self.create_foreign_table(source, create).await,
+            K::ImportForeignSchema(import) => self.import_foreign_schema(import).await,
             K::CreateFunction(create) => self.create_function(create),
             K::DropFunction(drop) => self.drop_functions(drop),
             K::Drop(drop) => self.drop_objects(drop),
@@ -185,6 +189,9 @@ impl Session {
 
     /// Drops one of the objects `all`.
     fn drop_one(&mut self, kind: ObjectKind, name: &Name, cascade: bool, all: &[(String, String)]) -> Result<()> {
+        if kind == ObjectKind::Server {
+            return self.drop_server(name, cascade);
+        }
         let (mut schema, short) = self.locate(name)?;
         if kind == ObjectKind::Index && name.parts.len() == 1 && self.has_temporary_index(&short) {
             schema = TEMPORARY_SCHEMA.into();
@@ -192,12 +199,14 @@ impl Session {
         let txn = self.txn_for(&schema)?;
         let relations = txn.catalog().schema(&schema);
         let is_view = relations.as_ref().is_ok_and(|relations| relations.views.contains_key(&short));
+        let is_foreign = relations.as_ref().is_ok_and(|relations| relations.foreign_tables.contains_key(&short));
         let table = relations.ok().and_then(|relations| relations.tables.get(&short));
         let is_materialized = table.map(|table| table.definition.materialized.is_some());
         let other = match kind {
-            ObjectKind::Table => is_view || is_materialized == Some(true),
-            ObjectKind::MaterializedView => is_view || is_materialized == Some(false),
-            ObjectKind::View => is_materialized.is_some(),
+            ObjectKind::Table => is_view || is_foreign || is_materialized == Some(true),
+            ObjectKind::MaterializedView => is_view || is_foreign || is_materialized == Some(false),
+            ObjectKind::View => is_foreign || is_materialized.is_some(),
+            ObjectKind::ForeignTable => is_view || is_materialized.is_some(),
             _ => false,
         };
         if other {
@@ -216,6 +225,9 @@ impl Session {
             ObjectKind::View if is_view => {
                 self.drop_readers(&relation, &format!("view \"{short}\""), cascade, all)?;
             }
+            ObjectKind::ForeignTable if is_foreign => {
+                self.drop_readers(&relation, &format!("foreign table \"{short}\""), cascade, all)?;
+            }
             ObjectKind::Sequence if self.txn_for(&schema)?.catalog().sequence(&schema, &short).is_ok() => {
                 self.check_not_required(&schema, &short)?;
                 self.drop_defaults_of(&relation, cascade)?;
@@ -230,11 +242,12 @@ impl Session {
                 txn.drop_table_with(&schema, &short, cascade, also)?;
             }
             ObjectKind::View => txn.drop_view(&schema, &short)?,
+            ObjectKind::ForeignTable => txn.drop_foreign_table(&schema, &short)?,
             ObjectKind::Index => txn.drop_index(&schema, &short)?,
             ObjectKind::Sequence => txn.drop_sequence(&schema, &short)?,
             ObjectKind::Schema => txn.drop_schema(&short, cascade)?,
-            // COMMENT alone is about these.
-            ObjectKind::Database | ObjectKind::Role | ObjectKind::Column => {
+            // COMMENT alone is about these, but for servers, which are dropped above.
+            ObjectKind::Server | ObjectKind::Database | ObjectKind::Role | ObjectKind::Column => {
                 return Err(SqlError::unsupported(format!("DROP {}", words(kind))));
             }
         }

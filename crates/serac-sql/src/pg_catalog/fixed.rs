@@ -3,7 +3,7 @@
 
 use super::image::{CATALOG_NAMESPACE, Object, PG_CLASS, PG_DATABASE, PUBLIC_NAMESPACE, hashed};
 use super::layout::{Cell, Rows};
-use super::{relations, routines, type_rows};
+use super::{foreign, relations, routines, type_rows};
 use crate::advisory_locks::Mode;
 use crate::backends;
 use crate::clock::micros;
@@ -28,6 +28,9 @@ pub(super) fn fill(scope: &Scope<'_>, table: &str, rows: &mut Rows) {
         "pg_attrdef" => relations::defaults(scope, rows),
         "pg_index" => relations::indexes(scope, rows),
         "pg_constraint" => relations::constraints(scope, rows),
+        "pg_foreign_data_wrapper" => foreign::wrappers(rows),
+        "pg_foreign_server" => foreign::server_rows(scope, rows),
+        "pg_foreign_table" => foreign::table_rows(scope, rows),
         "pg_depend" => relations::dependencies(scope, rows),
         "pg_sequence" => relations::sequences(scope, rows),
         "pg_sequences" => relations::sequence_view(scope, rows),

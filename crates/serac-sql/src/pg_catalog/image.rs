@@ -3,11 +3,11 @@
 //!
 //! **Numbers.** A table or a sequence of the database is 16384 plus the engine's number of it,
 //! which is never used again. Objects without a number in the engine (schemas, views, indexes,
-//! constraints, defaults, and all temporary objects) get one from their kind and full name, in the
-//! upper half of the positive numbers. If two names collide, the later in the order of names takes
-//! the next free number. So a number stays as long as the object keeps its name. System tables,
-//! types and the schemas that every PostgreSQL has bear PostgreSQL's own numbers where those are
-//! fixed.
+//! constraints, defaults, foreign tables, servers, and all temporary objects) get one from their
+//! kind and full name, in the upper half of the positive numbers. If two names collide, the later
+//! in the order of names takes the next free number. So a number stays as long as the object keeps
+//! its name. System tables, types and the schemas that every PostgreSQL has bear PostgreSQL's own
+//! numbers where those are fixed.
 
 use super::layout::{LAYOUTS, Layout, find};
 use crate::identifiers::{CATALOG_SCHEMA, INFORMATION_SCHEMA, TEMPORARY_SCHEMA};
@@ -18,6 +18,7 @@ use serac_engine::catalog::definition::{
     BitmapDefinition, KeyDefinition, Materialized, ReferentialAction, SequenceDefinition, SqlType, TableDefinition,
     ViewDefinition,
 };
+use serac_engine::catalog::foreign::{ForeignTable, ServerDefinition};
 use serac_engine::catalog::sequence::Sequence;
 use serac_engine::{Catalog, DEFAULT_SCHEMA, Table, security};
 use serac_values::type_names;
@@ -62,8 +63,8 @@ pub(crate) fn table_number(definition: &TableDefinition) -> u32 {
     }
 }
 
-/// The number of a view, or of a system table. The names of all relations are not compared here:
-/// where two give one number, the later has another in `pg_class`.
+/// The number of a view, a foreign table, or a system table. The names of all relations are not
+/// compared here: where two give one number, the later has another in `pg_class`.
 pub(crate) fn relation_number(schema: &str, name: &str) -> u32 {
     let fixed = find(schema, name).map(|layout| layout.oid).filter(|oid| *oid > 0);
     fixed.unwrap_or_else(|| named_number(schema, name))
@@ -79,6 +80,7 @@ pub(super) enum Object {
     Table(Arc<Table>),
     View(Arc<ViewDefinition>),
     Sequence(Arc<Sequence>),
+    Foreign(Arc<ForeignTable>),
     /// An ordered index of the relation with this position.
     Index(usize, KeyDefinition),
     Bitmap(usize, BitmapDefinition),
@@ -165,6 +167,7 @@ pub(super) struct Image {
     pub(super) namespaces: Vec<Namespace>,
     pub(super) relations: Vec<Relation>,
     pub(super) constraints: Vec<Constraint>,
+    pub(super) servers: Vec<Arc<ServerDefinition>>,
     /// Comments by their object's system table, its number there (0 for the database), and the
     /// number of a column (0 for none).
     pub(super) comments: HashMap<(u32, u32, i32), String>,
@@ -182,7 +185,7 @@ impl Image {
     /// The image of the catalog and that of the session's temporary tables. Names are looked up in
     /// the schemas of `path`.
     fn of(catalog: &Catalog, temporary: Option<&Catalog>, path: Arc<[String]>) -> Self {
-        let mut image = Self { path, ..Self::default() };
+        let mut image = Self { path, servers: catalog.servers.values().cloned().collect(), ..Self::default() };
         for (oid, name) in [(CATALOG_NAMESPACE, CATALOG_SCHEMA), (PUBLIC_NAMESPACE, DEFAULT_SCHEMA)] {
             image.used.insert(oid);
             image.namespaces.push(Namespace { oid, name: name.into() });
@@ -224,8 +227,9 @@ impl Image {
                     let oid = relation.oid;
                     match (&relation.object, column) {
                         (_, None) => Some((PG_CLASS, oid, 0)),
-                        (Object::Table(table), Some(column)) => {
-                            table.definition.column(column).map(|number| (PG_CLASS, oid, number as i32 + 1))
+                        (Object::Table(_) | Object::Foreign(_), Some(column)) => {
+                            let number = relation.definition().and_then(|definition| definition.column(column));
+                            number.map(|number| (PG_CLASS, oid, number as i32 + 1))
                         }
                         (Object::View(_), Some(column)) => {
                             let comments = self.comments_in_views.entry(oid).or_default();
@@ -286,6 +290,9 @@ impl Image {
         for view in schema.views.values() {
             self.add(name, &view.name, None, Object::View(view.clone()));
         }
+        for table in schema.foreign_tables.values() {
+            self.add(name, &table.definition.name, None, Object::Foreign(table.clone()));
+        }
         for sequence in schema.sequences.values() {
             let definition = &sequence.definition;
             self.add(name, &definition.name, number(definition.id), Object::Sequence(sequence.clone()));
@@ -295,8 +302,7 @@ impl Image {
     fn add_constraints(&mut self) {
         let mut found = Vec::new();
         for (at, relation) in self.relations.iter().enumerate() {
-            let Object::Table(table) = &relation.object else { continue };
-            let definition = &table.definition;
+            let Some(definition) = relation.definition() else { continue };
             // The index that a foreign key needs is not listed.
             for key in definition.keys.iter().filter(|key| key.unique && (key.constraint || key.primary)) {
                 let index = self.relation_named(&relation.schema, &key.name).map_or(0, |index| index.oid);
@@ -385,9 +391,19 @@ impl Relation {
             Object::Table(table) if table.definition.materialized.is_some() => "m",
             Object::Table(_) => "r",
             Object::View(_) => "v",
+            Object::Foreign(_) => "f",
             Object::Sequence(_) => "S",
             Object::Index(..) | Object::Bitmap(..) => "i",
             Object::System(layout) => layout.kind,
+        }
+    }
+
+    /// Its definition, if it is a table, also one of another server.
+    pub(super) fn definition(&self) -> Option<&TableDefinition> {
+        match &self.object {
+            Object::Table(table) => Some(&table.definition),
+            Object::Foreign(table) => Some(&table.definition),
+            _ => None,
         }
     }
 
@@ -405,7 +421,7 @@ impl Relation {
 
     /// Its columns; `None` for a view, whose columns only a plan has.
     pub(super) fn attributes(&self, image: &Image) -> Option<Vec<Attribute>> {
-        let of_table = |table: &Table| -> Vec<Attribute> {
+        let of_table = |definition: &TableDefinition| -> Vec<Attribute> {
             let attribute = |column: &serac_engine::catalog::definition::ColumnDefinition| Attribute {
                 nullable: column.nullable,
                 default: match &column.generation {
@@ -420,17 +436,18 @@ impl Relation {
                 },
                 ..Attribute::of_type(&column.name, column.sql_type)
             };
-            table.definition.visible_columns().iter().map(attribute).collect()
+            definition.visible_columns().iter().map(attribute).collect()
         };
         Some(match &self.object {
             Object::Table(table) => {
-                let mut attributes = of_table(table);
+                let mut attributes = of_table(&table.definition);
                 // A primary key's columns hold no NULL, even if they were declared otherwise.
                 for &column in table.definition.primary_key().iter().flat_map(|key| &key.columns) {
                     attributes[column].nullable = false;
                 }
                 attributes
             }
+            Object::Foreign(table) => of_table(&table.definition),
             Object::View(_) => return None,
             Object::Sequence(_) => {
                 let columns = SEQUENCE_COLUMNS.iter();

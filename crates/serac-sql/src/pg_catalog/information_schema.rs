@@ -2,6 +2,7 @@
 //! objects.
 
 use super::fixed::COLLATIONS;
+use super::foreign;
 use super::image::{Attribute, Constraint, ConstraintKind, Object, Relation};
 use super::layout::Rows;
 use super::relations::sequence_type;
@@ -38,6 +39,8 @@ pub(super) fn fill(scope: &Scope<'_>, view: &str, rows: &mut Rows) {
         "collations" => collations(scope, rows),
         "collation_character_set_applicability" => collation_encodings(scope, rows),
         "routines" => routines(scope, rows),
+        "foreign_data_wrappers" | "foreign_servers" | "foreign_server_options" => foreign::servers(scope, view, rows),
+        "foreign_tables" | "foreign_table_options" => foreign::tables(scope, view, rows),
         "information_schema_catalog_name" => rows.add([("catalog_name", scope.database().into())]),
         "enabled_roles" => {
             for role in scope.access.security().roles().filter(|role| scope.access.has_privileges_of(role.id)) {
@@ -76,6 +79,7 @@ fn tables(scope: &Scope<'_>, rows: &mut Rows) {
             "r" if relation.schema == TEMPORARY_SCHEMA => "LOCAL TEMPORARY",
             "r" => "BASE TABLE",
             "v" => "VIEW",
+            "f" => "FOREIGN",
             _ => continue,
         };
         rows.add([
@@ -109,7 +113,7 @@ fn numeric(attribute: &Attribute) -> (Option<i32>, Option<i32>, Option<i32>) {
 }
 
 fn columns(scope: &Scope<'_>, rows: &mut Rows) {
-    for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v") && scope.is_shown(r)) {
+    for relation in scope.image.relations.iter().filter(|r| matches!(r.kind(), "r" | "v" | "f") && scope.is_shown(r)) {
         let is_table = matches!(relation.object, Object::Table(_));
         let shown = scope.shown(relation);
         for (i, attribute) in scope.attributes(relation).into_iter().enumerate() {
@@ -248,10 +252,7 @@ fn table_constraints(scope: &Scope<'_>, rows: &mut Rows) {
 }
 
 fn column_name(relation: &Relation, column: usize) -> String {
-    match &relation.object {
-        Object::Table(table) => table.definition.columns[column].name.clone(),
-        _ => String::new(),
-    }
+    relation.definition().map_or_else(String::new, |definition| definition.columns[column].name.clone())
 }
 
 /// The key of the parent that a foreign key's columns refer to.
@@ -295,9 +296,9 @@ fn used_columns<'s>(scope: &'s Scope<'_>, constraint: &'s Constraint) -> (&'s Re
     match &constraint.kind {
         ConstraintKind::Key { definition, .. } => (relation, definition.columns.clone()),
         ConstraintKind::Check { expression } => {
-            let Object::Table(table) = &relation.object else { return (relation, Vec::new()) };
+            let Some(definition) = relation.definition() else { return (relation, Vec::new()) };
             let names = super::scope::names_in(expression);
-            let columns = table.definition.columns.iter().enumerate().filter(|(_, c)| names.contains(&c.name));
+            let columns = definition.columns.iter().enumerate().filter(|(_, c)| names.contains(&c.name));
             (relation, columns.map(|(i, _)| i).collect())
         }
         ConstraintKind::Foreign { parent, parent_columns, .. } => {

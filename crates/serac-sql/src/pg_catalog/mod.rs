@@ -12,6 +12,7 @@
 
 mod definitions;
 mod fixed;
+mod foreign;
 mod functions;
 pub(crate) mod image;
 mod information_schema;

@@ -118,6 +118,7 @@ pub(super) fn classes(scope: &Scope<'_>, rows: &mut Rows) {
                 let has_keys = is_parent || !definition.foreign_keys.is_empty();
                 (true, definition.checks.len(), definition.index_names().next().is_some(), has_keys)
             }
+            Object::Foreign(table) => (false, table.definition.checks.len(), false, false),
             _ => (false, 0, false, false),
         };
         let method = match relation.object {
@@ -277,9 +278,9 @@ pub(super) fn constraints(scope: &Scope<'_>, rows: &mut Rows) {
                 ("conkey", numbers(&definition.columns).into()),
             ])),
             ConstraintKind::Check { expression } => {
-                let Object::Table(t) = &relation.object else { continue };
+                let Some(definition) = relation.definition() else { continue };
                 let used = crate::pg_catalog::scope::names_in(expression);
-                let columns = t.definition.columns.iter().enumerate().filter(|(_, column)| used.contains(&column.name));
+                let columns = definition.columns.iter().enumerate().filter(|(_, column)| used.contains(&column.name));
                 rows.add(common.into_iter().chain([
                     ("contype", "c".into()),
                     ("conkey", numbers(&columns.map(|(i, _)| i).collect::<Vec<_>>()).into()),

@@ -8,7 +8,7 @@ use crate::session_roles::readable;
 use crate::statement_snapshot::StatementSnapshot;
 use datafusion::catalog::TableProvider;
 use futures::FutureExt;
-use serac_engine::security::{self, Access, Columns, RoleId};
+use serac_engine::security::{self, Access, Columns, Privilege, RoleId};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
@@ -111,6 +111,7 @@ impl<'s> Scope<'s> {
             _ if relation.schema == TEMPORARY_SCHEMA => Columns::All,
             _ if self.access.owns(&object) => Columns::All,
             Object::Table(table) => readable(self.access, table),
+            Object::Foreign(table) => self.access.columns(&table.definition, Privilege::Select),
             _ if self.access.may_see(&object) => Columns::All,
             _ => Columns::None,
         }

@@ -454,6 +454,7 @@ impl Session {
         match (kind, object) {
             (ObjectKind::Table, Object::Relation(schema, name)) => txn.drop_table(schema, name, cascade)?,
             (ObjectKind::View, Object::Relation(schema, name)) => txn.drop_view(schema, name)?,
+            (ObjectKind::ForeignTable, Object::Relation(schema, name)) => txn.drop_foreign_table(schema, name)?,
             (ObjectKind::Sequence, Object::Relation(schema, name)) => match txn.drop_sequence(schema, name) {
                 // It goes with the table of its column.
                 Err(EngineError::Dependent { .. }) => {}
@@ -550,7 +551,10 @@ impl Session {
                 for Ident { name: schema, .. } in schemas {
                     let entry = catalog.schema(schema)?;
                     let names: Vec<&String> = match kind {
-                        GrantKind::Tables => entry.tables.keys().chain(entry.views.keys()).collect(),
+                        GrantKind::Tables => {
+                            let others = entry.views.keys().chain(entry.foreign_tables.keys());
+                            entry.tables.keys().chain(others).collect()
+                        }
                         GrantKind::Sequences => entry.sequences.keys().collect(),
                         _ => return unsupported("all objects of another kind than tables and sequences"),
                     };

@@ -1,0 +1,353 @@
+//! A foreign table as a relation, and its scan.
+//!
+//! The scan is that of [`serac_remote`], as a leaf. Around it, values become those of the declared
+//! columns: checked as values of any program are, and NUMERIC without digits read from its text.
+
+use crate::column_types::{field_of, of_column};
+use crate::deep;
+use crate::error::{Result, SqlError};
+use crate::foreign::exclusion::is_excluded;
+use crate::foreign::servers::{ServerSnapshots, told};
+use crate::session_env::SessionEnv;
+use crate::statement_snapshot::StatementSnapshot;
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session as PlanningSession, TableProvider};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result as PlanResult, Statistics, internal_err};
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties, displayable,
+};
+use futures::StreamExt;
+use serac_engine::catalog::definition::SqlType;
+use serac_engine::catalog::foreign::{ForeignTable, ServerDefinition};
+use serac_engine::security::{Columns, Privilege};
+use serac_query::scan::check_scan;
+use serac_remote::{Remote, RemoteError, RemoteTable};
+use serac_storage::ColumnType;
+use serac_values::assignment::assign;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a planner that waits for a server looks whether it is still waited for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The result of work that waits for a server while a statement is planned.
+///
+/// # Errors
+/// Its own; 57014 once nobody waits for the plan.
+pub(crate) async fn while_planning<T>(work: impl Future<Output = PlanResult<T>>) -> PlanResult<T> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        match tokio::time::timeout(LOOK, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => deep::check()?,
+        }
+    }
+}
+
+/// The error of a plan or a stream of a foreign table.
+fn in_sql(error: DataFusionError, table: &str) -> DataFusionError {
+    match RemoteError::of(&error) {
+        Some(remote) => told(remote, table).external(),
+        None => error,
+    }
+}
+
+/// A foreign table as a statement sees it.
+#[derive(Debug)]
+pub(crate) struct ForeignRelation {
+    table: Arc<ForeignTable>,
+    server: Arc<ServerDefinition>,
+    connection: Remote,
+    remote: RemoteTable,
+    snapshots: Arc<ServerSnapshots>,
+    schema: SchemaRef,
+    /// The columns that may be read.
+    columns: Columns,
+}
+
+impl ForeignRelation {
+    /// The table for the running statement. Nothing is sent.
+    ///
+    /// # Errors
+    /// 42704 if its server is not there, and those of the server's options.
+    pub(crate) fn new(shared: &SessionEnv, view: &StatementSnapshot, table: &Arc<ForeignTable>) -> Result<Self> {
+        let definition = &table.definition;
+        let server = view.catalog.server(&table.server)?.clone();
+        let connection = shared.sql.servers.get(&server)?;
+        let remote = connection.declared_table(&table.remote_schema, &table.remote_table, definition.exported_schema());
+        let fields = definition.columns.iter().map(|column| {
+            let field = Field::new(&column.name, column.sql_type.column_type.arrow(), column.nullable);
+            field_of(field, of_column(column.sql_type))
+        });
+        Ok(Self {
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            columns: shared.access(view).columns(definition, Privilege::Select),
+            table: table.clone(),
+            server,
+            connection,
+            remote,
+            snapshots: view.servers.clone(),
+        })
+    }
+
+    fn name(&self) -> &str {
+        &self.table.definition.name
+    }
+
+    /// Whether the server evaluates a filter, exactly.
+    fn is_pushed(&self, filter: &Expr) -> PlanResult<bool> {
+        Ok(self.remote.supports_filters_pushdown(&[filter])? == [TableProviderFilterPushDown::Exact])
+    }
+}
+
+#[async_trait]
+impl TableProvider for ForeignRelation {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> PlanResult<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| {
+            Ok(match self.is_pushed(filter)? {
+                true => TableProviderFilterPushDown::Exact,
+                // It may contradict a CHECK.
+                false if !filter.is_volatile() && !self.table.definition.checks.is_empty() => {
+                    TableProviderFilterPushDown::Inexact
+                }
+                false => TableProviderFilterPushDown::Unsupported,
+            })
+        };
+        filters.iter().map(support).collect()
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn PlanningSession,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        check_scan(&self.columns, self.name(), &self.schema, projection, filters)?;
+        let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
+            return internal_err!("a foreign table is planned in a session");
+        };
+        let schema = match projection {
+            Some(columns) => Arc::new(self.schema.project(columns)?),
+            None => self.schema.clone(),
+        };
+        if is_excluded(state, &self.table.definition, &self.schema, filters).map_err(SqlError::external)? {
+            return Ok(Arc::new(EmptyExec::new(schema)));
+        }
+        let mut pushed = Vec::with_capacity(filters.len());
+        for filter in filters {
+            if self.is_pushed(filter)? {
+                pushed.push(filter.clone());
+            }
+        }
+        // A limit holds for the rows that fulfil all filters.
+        let limit = limit.filter(|_| pushed.len() == filters.len());
+        let planned = while_planning(async {
+            let snapshot = self.snapshots.of(&self.server, &self.connection).await?;
+            self.remote.in_snapshot(&snapshot).scan(session, projection, &pushed, limit).await
+        });
+        let scan = planned.await.map_err(|error| in_sql(error, self.name()))?;
+        let types = schema.fields().iter().filter_map(|field| {
+            let definition = &self.table.definition;
+            definition.column(field.name()).map(|at| definition.columns[at].sql_type)
+        });
+        let rows = ForeignRows { table: self.table.clone(), types: types.collect(), schema };
+        Ok(Arc::new(ForeignScanExec::new(scan, rows)))
+    }
+}
+
+/// Whether an operator reads a foreign table: its rows come from elsewhere, and may take their
+/// time.
+pub(crate) fn is_foreign_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<ForeignScanExec>()
+}
+
+/// The rows of a foreign table: how those of the server become them.
+#[derive(Clone, Debug)]
+struct ForeignRows {
+    table: Arc<ForeignTable>,
+    /// The types of the columns that are read.
+    types: Vec<SqlType>,
+    schema: SchemaRef,
+}
+
+impl ForeignRows {
+    fn value(&self, at: usize, array: &ArrayRef) -> Result<ArrayRef> {
+        let (sql_type, field) = (self.types[at], self.schema.field(at));
+        let values = assign(array, sql_type, field.name())?;
+        if let (DataType::Decimal128(precision, _), ColumnType::Decimal { .. }) =
+            (values.data_type(), sql_type.column_type)
+        {
+            values.as_primitive::<Decimal128Type>().validate_decimal_precision(*precision)?;
+        }
+        Ok(sql_type.kept_values(&values)?)
+    }
+
+    fn of(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = batch.columns().iter().enumerate().map(|(at, array)| self.value(at, array));
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(self.schema.clone(), columns.collect::<Result<_>>()?, &options)?)
+    }
+
+    fn name(&self) -> &str {
+        &self.table.definition.name
+    }
+}
+
+/// Reads a foreign table.
+#[derive(Clone, Debug)]
+pub(crate) struct ForeignScanExec {
+    /// The scan of the server's table, which has the same columns.
+    scan: Arc<dyn ExecutionPlan>,
+    rows: ForeignRows,
+    properties: Arc<PlanProperties>,
+}
+
+impl ForeignScanExec {
+    fn new(scan: Arc<dyn ExecutionPlan>, rows: ForeignRows) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(rows.schema.clone()),
+            scan.output_partitioning().clone(),
+            scan.pipeline_behavior(),
+            scan.boundedness(),
+        );
+        Self { scan, rows, properties: Arc::new(properties) }
+    }
+
+    /// The same around another scan of the same columns.
+    fn around(&self, scan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self::new(scan, self.rows.clone()))
+    }
+
+    /// Whether the server's values of all columns of a predicate are those of the foreign table.
+    fn is_of_servers_values(&self, predicate: &Arc<dyn PhysicalExpr>) -> bool {
+        collect_columns(predicate).iter().all(|column| {
+            let is_document = self.rows.types.get(column.index()).is_none_or(|of| of.column_type.is_document());
+            let (own, servers) = (self.rows.schema.fields(), self.scan.schema());
+            let is_same = own.get(column.index()).zip(servers.fields().get(column.index()));
+            !is_document && is_same.is_some_and(|(own, servers)| own.data_type() == servers.data_type())
+        })
+    }
+}
+
+impl DisplayAs for ForeignScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scan = displayable(self.scan.as_ref()).one_line().to_string();
+        let scan = scan.trim_end().split_once(": ").map_or("", |(_, rest)| rest);
+        write!(f, "{}: server={}, {scan}", self.name(), self.rows.table.server)
+    }
+}
+
+impl ExecutionPlan for ForeignScanExec {
+    fn name(&self) -> &'static str {
+        "ForeignScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
+    ) -> PlanResult<TreeNodeRecursion> {
+        self.scan.apply_expressions(f)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() { Ok(self) } else { internal_err!("a foreign scan has no children") }
+    }
+
+    fn reset_state(self: Arc<Self>) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        Ok(self.around(self.scan.clone().reset_state()?))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
+        let (rows, schema) = (self.rows.clone(), self.rows.schema.clone());
+        let batches = self.scan.execute(partition, context)?.map(move |batch| match batch {
+            Ok(batch) => rows.of(&batch).map_err(SqlError::external),
+            Err(error) => Err(in_sql(error, rows.name())),
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.scan.metrics()
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> PlanResult<Arc<Statistics>> {
+        self.scan.statistics_from_inputs(inputs, args)
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        self.scan.with_fetch(limit).map(|scan| self.around(scan))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.scan.fetch()
+    }
+
+    fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(scan) = self.scan.try_swapping_with_projection(projection)? else { return Ok(None) };
+        // The scan has taken the columns as they are.
+        let mut columns = Vec::with_capacity(scan.schema().fields().len());
+        for field in scan.schema().fields() {
+            columns.push(self.rows.schema.index_of(field.name())?);
+        }
+        let types = columns.iter().map(|&column| self.rows.types[column]).collect();
+        let schema = Arc::new(self.rows.schema.project(&columns)?);
+        let rows = ForeignRows { table: self.rows.table.clone(), types, schema };
+        Ok(Some(Arc::new(Self::new(scan, rows))))
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        pushed: ChildPushdownResult,
+        options: &ConfigOptions,
+    ) -> PlanResult<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let ChildPushdownResult { parent_filters, self_filters } = pushed;
+        let is_known: Vec<bool> =
+            parent_filters.iter().map(|parent| self.is_of_servers_values(&parent.filter)).collect();
+        let known = parent_filters.into_iter().zip(&is_known).filter(|(_, is_known)| **is_known);
+        let known = ChildPushdownResult { parent_filters: known.map(|(parent, _)| parent).collect(), self_filters };
+        let answer = self.scan.handle_child_pushdown_result(phase, known, options)?;
+        let mut answers = answer.filters.into_iter();
+        let filters = is_known.iter().map(|is_known| match is_known {
+            true => answers.next().unwrap_or(PushedDown::No),
+            false => PushedDown::No,
+        });
+        let filters = filters.collect();
+        Ok(FilterPushdownPropagation { filters, updated_node: answer.updated_node.map(|scan| self.around(scan)) })
+    }
+}
