@@ -158,7 +158,8 @@ pub(crate) fn kept_type(field: &Field) -> Result<SqlType> {
         Some(of) if of.id == TypeId::NUMERIC => {
             let told = of.digits().and_then(|(precision, scale)| {
                 let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
-                let is_kept = precision <= 38 && scale as u8 <= precision;
+                // Other digits could not be read again from the catalog.
+                let is_kept = (1..=38).contains(&precision) && scale as u8 <= precision;
                 is_kept.then_some(ColumnType::Decimal { precision, scale })
             });
             Ok(told.unwrap_or(ColumnType::Numeric).into())
@@ -195,6 +196,7 @@ mod tests {
         assert_eq!(kept(-1), "numeric");
         assert_eq!(kept((12 << 16 | 3) + 4), "numeric(12,3)");
         assert_eq!(kept((50 << 16 | 3) + 4), "numeric");
+        assert_eq!(kept(4), "numeric");
         assert_eq!(kept_type(&Field::new("n", DataType::LargeBinary, true)).unwrap().to_string(), "numeric");
     }
 

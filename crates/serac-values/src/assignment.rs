@@ -217,12 +217,12 @@ pub fn stored_type(data_type: &ArrowType) -> Result<SqlType> {
 }
 
 /// The type of a column for Arrow's decimals, whose scale may be below 0, and which may have more
-/// digits than a column of decimals.
+/// digits than a column of decimals, or none where the type comes from elsewhere.
 fn stored_decimal(precision: u8, scale: i8) -> ColumnType {
     let whole_digits = i16::from(precision) - i16::from(scale);
     let scale = scale.max(0);
     match u8::try_from(whole_digits.max(0) + i16::from(scale)) {
-        Ok(precision) if precision <= DECIMAL128_MAX_PRECISION => ColumnType::Decimal { precision, scale },
+        Ok(precision @ 1..=DECIMAL128_MAX_PRECISION) => ColumnType::Decimal { precision, scale },
         _ => ColumnType::Numeric,
     }
 }
