@@ -511,6 +511,22 @@ async fn shards_that_a_filter_excludes_are_not_asked() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_constraint_that_depends_on_settings_excludes_nothing() {
+    let there = database();
+    execute(&there, "CREATE TABLE t (at TIMESTAMPTZ); INSERT INTO t VALUES ('2024-01-01 20:00:00Z')").await;
+    let served = serve(&there, FlightOptions::default()).await;
+    let mut session = here();
+    make_server(&mut session, "s", served.address, "").await;
+    run(&mut session, "CREATE FOREIGN TABLE t (at TIMESTAMPTZ, CHECK (CAST(at AS DATE) = DATE '2024-01-01')) SERVER s")
+        .await;
+    for zone in ["UTC", "Asia/Tokyo"] {
+        run(&mut session, &format!("SET timezone = '{zone}'")).await;
+        let query = "SELECT count(*) FROM t WHERE at = TIMESTAMPTZ '2024-01-01 20:00:00Z'";
+        assert_eq!(number(&batch(&mut session, query).await, 0), 1, "{zone}");
+    }
+}
+
 /// What a hostile server gives.
 #[derive(Clone, Copy, Debug)]
 enum Lie {

@@ -11,9 +11,9 @@
 //!   `id = 5` exclude each other.
 //! - **Ranges.** The bounds of a column in filters and constraints leave no value between them.
 //!
-//! A column that no filter compares may be NULL, so its constraints prove nothing. Constraints
-//! whose functions are not immutable are left out, and so are types where equal values may differ
-//! (floats, NUMERIC without digits, CHAR).
+//! A column that no filter compares may be NULL, so its constraints prove nothing. Constraints that
+//! are not immutable are left out, such as those that depend on the session's time zone, and so are
+//! types where equal values may differ (floats, NUMERIC without digits, CHAR).
 
 use crate::error::Result;
 use crate::kept_expression::KeptExpression;
@@ -238,8 +238,11 @@ pub(crate) fn is_excluded(
     }
     let all = DFSchema::try_from(schema.as_ref().clone())?;
     let planned = definition.checks.iter().filter_map(|check| {
-        // One that cannot be planned any more proves nothing.
-        KeptExpression::over(definition, &check.expression, Place::Check).planned(state, &all).ok()
+        let check = KeptExpression::over(definition, &check.expression, Place::Check);
+        // One that cannot be planned any more proves nothing, nor does one that is another under
+        // other settings of the session: the server's rows satisfy it under those of their writer.
+        let is_immutable = check.bound(state, &all).is_ok_and(|bound| bound.is_immutable);
+        is_immutable.then(|| check.planned(state, &all).ok()).flatten()
     });
     let (planned, filters): (Vec<Expr>, Vec<Expr>) =
         (planned.collect(), filters.iter().cloned().map(unnormalize_col).collect());
