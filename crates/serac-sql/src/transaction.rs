@@ -219,7 +219,6 @@ impl Running {
             }
         }
         self.begun = None;
-        self.release_servers();
         self.txn.pass_on();
         self.failed = true;
     }

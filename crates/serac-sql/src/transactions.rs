@@ -297,6 +297,11 @@ impl Session {
             Some(running) => {
                 running.fail();
                 self.shared.exports.end_transaction();
+                // In a transaction with one snapshot, statements behind a ROLLBACK TO SAVEPOINT
+                // still read those of other servers.
+                if self.shared.values.modes().isolation.is_of_statements() {
+                    running.release_servers();
+                }
                 if running.savepoints.is_empty() {
                     self.shared.advisory_locks.end_transaction();
                 }

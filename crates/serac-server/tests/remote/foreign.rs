@@ -166,6 +166,15 @@ async fn statements_and_transactions_read_one_snapshot_of_a_server_beside_writer
     assert!(active(&there) > 0, "the transaction holds the snapshot");
     run(&mut session, "COMMIT").await;
     assert_ne!(shown(&mut session, part).await, first);
+    // Also behind a failure that a savepoint undoes.
+    run(&mut session, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+    let first = shown(&mut session, part).await;
+    run(&mut session, "SAVEPOINT a").await;
+    refused(&mut session, "SELECT 1 / 0").await;
+    transfers.go_on().await;
+    run(&mut session, "ROLLBACK TO SAVEPOINT a").await;
+    assert_eq!(shown(&mut session, part).await, first);
+    run(&mut session, "COMMIT").await;
     // One whose statements have snapshots of their own.
     run(&mut session, "BEGIN ISOLATION LEVEL READ COMMITTED").await;
     let first = shown(&mut session, part).await;
