@@ -184,11 +184,13 @@ impl Snapshot {
         }
     }
 
+    /// Ends the renewal; the runtime on which it was running.
     fn end_renewal(&self) -> Option<Handle> {
-        self.renewal.lock().take().map(|(task, runtime)| {
-            task.abort();
-            runtime
-        })
+        let (task, runtime) = self.renewal.lock().take()?;
+        // A runtime that has ended has ended its tasks.
+        let is_running = !task.is_finished();
+        task.abort();
+        is_running.then_some(runtime)
     }
 
     /// A request that reads this snapshot.
@@ -225,10 +227,12 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
+        // Connections belong to the runtime that makes them: that of the renewal goes before that of
+        // whoever drops the last owner, which may not run for long.
         let runtime = self.end_renewal();
         if *self.is_own.get_mut()
             && !self.is_lost()
-            && let Some(runtime) = Handle::try_current().ok().or(runtime)
+            && let Some(runtime) = runtime.or_else(|| Handle::try_current().ok())
         {
             let lease = self.lease.clone();
             runtime.spawn(async move { lease.end().await });
