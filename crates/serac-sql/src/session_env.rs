@@ -239,3 +239,34 @@ impl Drop for PlannedFor {
         PLANNED_VIEWS.with_borrow_mut(Vec::pop);
     }
 }
+
+/// The views that a thread was planning before work of others, which it goes on with afterwards.
+struct Before(Vec<(Object, RoleId)>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        PLANNED_VIEWS.set(std::mem::take(&mut self.0));
+    }
+}
+
+/// Plans for a view's owner, as [`PlannedFor`], work that may wait. Other work that the thread does
+/// meanwhile is not done for that owner, as that of another part of the same plan.
+///
+/// # Errors
+/// Those of the view, and of the work.
+pub(crate) async fn planned_for<T>(
+    view: &Object,
+    owner: RoleId,
+    work: impl Future<Output = Result<T, SqlError>>,
+) -> Result<T, SqlError> {
+    let views = {
+        let _within = PlannedFor::new(view, owner)?;
+        PLANNED_VIEWS.with_borrow(Clone::clone)
+    };
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|context| {
+        let _before = Before(PLANNED_VIEWS.replace(views.clone()));
+        work.as_mut().poll(context)
+    })
+    .await
+}

@@ -23,7 +23,7 @@ use crate::error::SqlError;
 use crate::parsed::Arguments;
 use crate::programs::job::Programs;
 use crate::programs::rows::{EndAtDrop, input_query, read_rows};
-use crate::session_env::{PlannedFor, SessionEnv, owner_planned_for};
+use crate::session_env::{SessionEnv, owner_planned_for, planned_for};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -130,12 +130,20 @@ impl FunctionTable {
     }
 
     async fn plan(&self, state: &SessionState, projection: Option<&Vec<usize>>) -> Result<FunctionExec, SqlError> {
-        let name = &self.definition.name;
         let view =
             self.shared.view().ok_or_else(|| SqlError::new(sqlstate::INTERNAL_ERROR, "no statement is running"))?;
         // Also so that a function that reads itself is found out.
         let caller = self.view_owner.unwrap_or_else(|| view.access.role());
-        let _within = PlannedFor::new(&Object::Function(name.clone()), caller)?;
+        let function = Object::Function(self.definition.name.clone());
+        planned_for(&function, caller, self.plan_for_caller(state, projection)).await
+    }
+
+    async fn plan_for_caller(
+        &self,
+        state: &SessionState,
+        projection: Option<&Vec<usize>>,
+    ) -> Result<FunctionExec, SqlError> {
+        let name = &self.definition.name;
         let programs = self.shared.sql.programs();
         let programs = programs.ok_or_else(|| SqlError::unsupported("running programs in this process"))?;
         let job = programs.job(&self.definition.body)?;
