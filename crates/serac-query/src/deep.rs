@@ -14,9 +14,9 @@
 //! rows. Cancellation, timeouts and the end of the connection take effect during the wait. A
 //! planner that no session waits for any more is *abandoned*. It notices at the next rule, table or
 //! expression ([`check`]), ends, and drops its memory. Up to then it gives its place among the
-//! `PLANNERS` that may run at a time to the next statement, and takes one of `ABANDONED`.
-//! Threads are bounded by both together: an abandoned planner that finds no such place keeps its
-//! old place.
+//! `PLANNERS` that may run at a time to the next statement, and takes one of `ABANDONED`. While it
+//! waits for others, such as another server, it takes one of `AWAY` ([`away`]). Threads are bounded
+//! by the three together: a planner that finds no such place keeps its old place.
 //!
 //! **Memory.** The planner is charged for the memory that its thread has taken
 //! (`crate::allocations`), from the memory for the queries of all sessions. At each charge it
@@ -53,10 +53,16 @@ static PLANNERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore:
 /// Abandoned planners that have not noticed yet, beside [`PLANNERS`].
 static ABANDONED: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most_abandoned())));
 
+/// Planners that wait for others, beside [`PLANNERS`].
+static AWAY: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(most_away())));
+
 fn most_planners() -> usize {
     2 * std::thread::available_parallelism().map_or(1, usize::from) + 8
 }
 fn most_abandoned() -> usize {
+    8 * most_planners()
+}
+fn most_away() -> usize {
     8 * most_planners()
 }
 
@@ -133,11 +139,15 @@ thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
 }
 
-/// Whether a plan is still waited for, and the memory that it is charged to.
+/// A planner's place among those that may run; `None` once it has ended.
+type Place = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
+
+/// Whether a plan is still waited for, the memory that it is charged to, and its planner's place.
 #[derive(Clone, Debug)]
 struct Planning {
     abandoned: Arc<AtomicBool>,
     memory: Option<Arc<dyn MemoryPool>>,
+    place: Place,
 }
 
 impl Planning {
@@ -156,6 +166,14 @@ impl Planning {
         // `Waiting`.
         self.abandoned.load(Ordering::Relaxed)
     }
+
+    /// Gives its place for another one, if it is still waited for.
+    fn move_to(&self, place: OwnedSemaphorePermit) {
+        let mut own = self.place.lock();
+        if own.is_some() && !self.is_abandoned() {
+            *own = Some(place);
+        }
+    }
 }
 
 /// Planning, on the thread that does it.
@@ -164,12 +182,16 @@ struct Here {
     /// The thread's count when it began.
     before: i64,
     charged: Option<MemoryReservation>,
+    /// The parts of the plan that wait for others.
+    waiting: usize,
+    /// Whether its place is one of [`AWAY`].
+    is_away: bool,
 }
 
 impl Here {
     fn new(planning: Planning) -> Self {
         let charged = planning.memory.as_ref().map(|memory| MemoryConsumer::new("the planner").register(memory));
-        Self { planning, before: allocations::net(), charged }
+        Self { planning, before: allocations::net(), charged, waiting: 0, is_away: false }
     }
 
     fn check(&mut self) -> datafusion::error::Result<()> {
@@ -195,20 +217,59 @@ pub fn check() -> datafusion::error::Result<()> {
     HERE.with_borrow_mut(|here| here.as_mut().map_or(Ok(()), Here::check))
 }
 
-/// A planner's place among those that may run; `None` once it has ended.
-type Place = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
+/// A part of a plan that waits for others, of the planner on this thread if there is one.
+struct Away(Option<Planning>);
+
+impl Away {
+    fn go() -> Self {
+        Self(HERE.with_borrow_mut(|here| {
+            let here = here.as_mut()?;
+            if !here.is_away
+                && let Ok(place) = AWAY.clone().try_acquire_owned()
+            {
+                here.planning.move_to(place);
+                here.is_away = true;
+            }
+            here.waiting += 1;
+            Some(here.planning.clone())
+        }))
+    }
+
+    /// Waits for a place to go on, unless other parts of the plan wait still.
+    async fn come_back(self) {
+        let is_last = HERE.with_borrow(|here| here.as_ref().is_some_and(|here| here.is_away && here.waiting == 1));
+        if let Some(planning) = self.0.as_ref().filter(|_| is_last) {
+            planning.move_to(PLANNERS.clone().acquire_owned().await.expect("it is never closed"));
+            HERE.with_borrow_mut(|here| here.iter_mut().for_each(|here| here.is_away = false));
+        }
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            HERE.with_borrow_mut(|here| here.iter_mut().for_each(|here| here.waiting -= 1));
+        }
+    }
+}
+
+/// Does work that waits for others, such as another server. If this thread plans, the next
+/// statement has its place meanwhile.
+pub async fn away<T>(work: impl Future<Output = T>) -> T {
+    let away = Away::go();
+    let done = work.await;
+    away.come_back().await;
+    done
+}
 
 /// Held by the waiter for a plan.
-struct Waiting {
-    planning: Planning,
-    place: Place,
-}
+struct Waiting(Planning);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         // Relaxed: see `Planning::is_abandoned`.
-        self.planning.abandoned.store(true, Ordering::Relaxed);
-        let mut place = self.place.lock();
+        self.0.abandoned.store(true, Ordering::Relaxed);
+        let mut place = self.0.place.lock();
         if place.is_some()
             && let Ok(abandoned) = ABANDONED.clone().try_acquire_owned()
         {
@@ -297,9 +358,9 @@ pub async fn elsewhere<T: Send + 'static>(
         return work();
     }
     let permit = PLANNERS.clone().acquire_owned().await.expect("it is never closed");
-    let planning = Planning { abandoned: Arc::new(AtomicBool::new(false)), memory };
     let place: Place = Arc::new(Mutex::new(Some(permit)));
-    let _waiting = Waiting { planning: planning.clone(), place: place.clone() };
+    let planning = Planning { abandoned: Arc::new(AtomicBool::new(false)), memory, place: place.clone() };
+    let _waiting = Waiting(planning.clone());
     let (done, result) = oneshot::channel();
     start(Box::new(move || {
         Planning::enter(Some(planning));
@@ -315,8 +376,8 @@ pub async fn elsewhere<T: Send + 'static>(
         .unwrap_or_else(|_| Err(SqlError::new(sqlstate::INTERNAL_ERROR, "a statement was not planned to its end")))
 }
 
-/// As [`elsewhere`], for a future that waits only for memory. `runtime` is the runtime on which it
-/// starts other work.
+/// As [`elsewhere`], for a future that waits only for memory, or [`away`]. `runtime` is the runtime
+/// on which it starts other work.
 ///
 /// # Errors
 /// As there.
@@ -351,8 +412,32 @@ mod tests {
         assert_eq!(elsewhere::<()>(None, || panic!("so it is")).await.unwrap_err().sqlstate, sqlstate::INTERNAL_ERROR);
     }
 
+    /// Held by a test that takes all places.
+    static ALL_PLACES: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+    #[tokio::test]
+    async fn planners_that_wait_for_others_do_not_keep_statements_waiting() {
+        let _all = ALL_PLACES.lock().await;
+        let (mut ends, mut waiting) = (Vec::new(), Vec::new());
+        for _ in 0..2 * most_planners() {
+            let ((end, ended), runtime) = (oneshot::channel::<()>(), Handle::current());
+            ends.push(end);
+            let work = move || Ok(runtime.block_on(away(ended)).is_ok());
+            waiting.push(tokio::spawn(elsewhere(None, work)));
+        }
+        let next = tokio::time::timeout(Duration::from_secs(60), elsewhere(None, || Ok(7))).await;
+        assert_eq!(next.unwrap().unwrap(), 7);
+        for end in ends {
+            end.send(()).unwrap();
+        }
+        for planned in waiting {
+            assert!(planned.await.unwrap().unwrap());
+        }
+    }
+
     #[tokio::test]
     async fn abandoned_planners_do_not_keep_others_waiting() {
+        let _all = ALL_PLACES.lock().await;
         let end = Arc::new(AtomicBool::new(false));
         let all = PLANNERS.available_permits();
         // Twice as many as may run at a time, which do not notice.

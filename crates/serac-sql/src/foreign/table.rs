@@ -48,12 +48,13 @@ use std::time::Duration;
 /// How often a planner that waits for a server looks whether it is still waited for.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The result of work that waits for a server while a statement is planned.
+/// The result of work that waits for a server while a statement is planned. Other statements are
+/// planned meanwhile.
 ///
 /// # Errors
 /// Its own; 57014 once nobody waits for the plan.
 pub(crate) async fn while_planning<T>(work: impl Future<Output = PlanResult<T>>) -> PlanResult<T> {
-    let mut work = std::pin::pin!(work);
+    let mut work = std::pin::pin!(deep::away(work));
     loop {
         match tokio::time::timeout(LOOK, &mut work).await {
             Ok(done) => return done,
