@@ -227,8 +227,8 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        // Connections belong to the runtime that makes them: that of the renewal goes before that of
-        // whoever drops the last owner, which may not run for long.
+        // Connections belong to the runtime that makes them: that of the renewal goes before that
+        // of whoever drops the last owner, which may not run for long.
         let runtime = self.end_renewal();
         if *self.is_own.get_mut()
             && !self.is_lost()

@@ -128,6 +128,12 @@ async fn values_of_all_types_and_filters_on_them_are_those_of_the_server() {
             wanted
         );
     }
+    // Conditions that are too long for one request together.
+    let others = (0..8_000).map(|n| format!("'{n:040}'")).collect::<Vec<_>>().join(", ");
+    let text = "a text that is long, of row 16 ü";
+    let query =
+        |table: &str| format!("SELECT id FROM {table} WHERE v IN ('v16', {others}) AND x IN ('{text}', {others})");
+    assert_eq!(shown(&mut session, &query("copy.every")).await, shown(&mut own, &query("every")).await);
     let pushed = plan(&mut session, "SELECT id FROM copy.every WHERE s < -100 AND c = 'c7' LIMIT 3").await;
     assert!(pushed.contains("ForeignScanExec: server=s, table=[public.every]") && pushed.contains("s < "), "{pushed}");
     nothing_is_held(&there).await;

@@ -16,13 +16,16 @@ use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, Sche
 use datafusion::catalog::{Session as PlanningSession, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result as PlanResult, Statistics, internal_err};
+use datafusion::common::{DFSchema, Result as PlanResult, Statistics, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
@@ -154,32 +157,48 @@ impl TableProvider for ForeignRelation {
         let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
             return internal_err!("a foreign table is planned in a session");
         };
-        let schema = match projection {
-            Some(columns) => Arc::new(self.schema.project(columns)?),
-            None => self.schema.clone(),
-        };
+        let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         if is_excluded(state, &self.table.definition, &self.schema, filters).map_err(SqlError::external)? {
-            return Ok(Arc::new(EmptyExec::new(schema)));
+            return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(&columns)?))));
         }
-        let mut pushed = Vec::with_capacity(filters.len());
-        for filter in filters {
-            if self.is_pushed(filter)? {
+        let (mut pushed, mut left) = (Vec::with_capacity(filters.len()), Vec::new());
+        let support = self.remote.supports_filters_pushdown(&filters.iter().collect::<Vec<_>>())?;
+        for (filter, support) in filters.iter().zip(support) {
+            if support == TableProviderFilterPushDown::Exact {
                 pushed.push(filter.clone());
+            } else if self.is_pushed(filter)? {
+                // A request does not have room for all of them.
+                left.push(filter.clone());
             }
         }
         // A limit holds for the rows that fulfil all filters.
         let limit = limit.filter(|_| pushed.len() == filters.len());
+        let mut read = columns.clone();
+        for column in left.iter().flat_map(Expr::column_refs) {
+            let at = self.schema.index_of(&column.name)?;
+            if !read.contains(&at) {
+                read.push(at);
+            }
+        }
         let planned = while_planning(async {
             let snapshot = self.snapshots.of(&self.server, &self.connection).await?;
-            self.remote.in_snapshot(&snapshot).scan(session, projection, &pushed, limit).await
+            self.remote.in_snapshot(&snapshot).scan(session, Some(&read), &pushed, limit).await
         });
         let scan = planned.await.map_err(|error| in_sql(error, self.name()))?;
+        let schema = Arc::new(self.schema.project(&read)?);
         let types = schema.fields().iter().filter_map(|field| {
             let definition = &self.table.definition;
             definition.column(field.name()).map(|at| definition.columns[at].sql_type)
         });
-        let rows = ForeignRows { table: self.table.clone(), types: types.collect(), schema };
-        Ok(Arc::new(ForeignScanExec::new(scan, rows)))
+        let rows = ForeignRows { table: self.table.clone(), types: types.collect(), schema: schema.clone() };
+        let scan = Arc::new(ForeignScanExec::new(scan, rows));
+        let Some(condition) = conjunction(left) else { return Ok(scan) };
+        let condition = state.create_physical_expr(condition, &DFSchema::try_from(schema.as_ref().clone())?)?;
+        let kept = schema.fields().iter().take(columns.len()).enumerate().map(|(at, field)| {
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), at));
+            (column, field.name().clone())
+        });
+        Ok(Arc::new(ProjectionExec::try_new(kept, Arc::new(FilterExec::try_new(condition, scan)?))?))
     }
 }
 
