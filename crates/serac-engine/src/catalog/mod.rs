@@ -358,6 +358,14 @@ impl CatalogState {
                 }
             }
         }
+        for schema in &self.schemas {
+            for ForeignTable { definition, .. } in &schema.foreign_tables {
+                if definition.schema != schema.name {
+                    return Err(format!("foreign table {} has another schema", definition.name));
+                }
+                definition.check_positions()?;
+            }
+        }
         Ok(())
     }
 }
