@@ -94,11 +94,11 @@ impl Snapshot {
 
     async fn hold(remote: &Remote) -> Result<Arc<Self>, RemoteError> {
         let held = remote.call(|mut client| async move {
-            let results = client.do_action(Action::new(HOLD, "")).await?;
-            results.try_collect::<Vec<_>>().await
+            // There is one result, and no room for others.
+            client.do_action(Action::new(HOLD, "")).await?.try_next().await
         });
-        let results = held.await.map_err(|status| remote.error(status))?;
-        let held = results.first().map(|result| serde_json::from_slice::<HeldSnapshot>(result));
+        let result = held.await.map_err(|status| remote.error(status))?;
+        let held = result.map(|result| serde_json::from_slice::<HeldSnapshot>(&result));
         let HeldSnapshot { lease, seconds } = match held {
             Some(held) => held.map_err(|error| remote.unreadable(error))?,
             None => return Err(remote.unreadable("it does not say which snapshot it holds")),

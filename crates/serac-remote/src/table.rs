@@ -6,7 +6,7 @@ use crate::filter::{Conditions, TYPE_KEY};
 use crate::remote::Remote;
 use crate::scan::{Partition, RemoteScanExec, Source};
 use crate::snapshot::Snapshot;
-use arrow_flight::{FlightDescriptor, FlightEndpoint};
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
@@ -25,8 +25,9 @@ use serac_client::flight::{Condition, EndpointEstimates, FlightEstimates, ScanRe
 use std::sync::Arc;
 use tonic::Status;
 
-/// The most tables of a list.
+/// The most tables of a list, and bytes of their names and columns.
 const MOST_TABLES: usize = 10_000;
+const MOST_LISTED_BYTES: usize = 64 << 20;
 
 /// A part of a table: all of a server's table.
 #[derive(Clone, Debug)]
@@ -103,13 +104,15 @@ impl Remote {
             let prefix = prefix.clone();
             async move {
                 let mut listed = client.list_flights(prefix).await?;
-                let mut flights = Vec::new();
-                while let Some(flight) = listed.try_next().await? {
-                    if flights.len() == MOST_TABLES {
-                        let message = format!("it lists more than {MOST_TABLES} tables");
+                let (mut flights, mut bytes) = (Vec::new(), 0);
+                while let Some(FlightInfo { schema, flight_descriptor, .. }) = listed.try_next().await? {
+                    let names = flight_descriptor.iter().flat_map(|descriptor| &descriptor.path);
+                    bytes += schema.len() + names.map(String::len).sum::<usize>();
+                    if flights.len() == MOST_TABLES || bytes > MOST_LISTED_BYTES {
+                        let message = format!("it lists more than {MOST_TABLES} tables, or {MOST_LISTED_BYTES} bytes");
                         return Err(Status::data_loss(message).into());
                     }
-                    flights.push(flight);
+                    flights.push(FlightInfo { schema, flight_descriptor, ..FlightInfo::default() });
                 }
                 Ok(flights)
             }
