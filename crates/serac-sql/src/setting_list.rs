@@ -92,7 +92,7 @@ const SETTINGS: &[Setting] = &[
     set("check_function_bodies", Kind::Switch, STATEMENT, "Changes nothing: the bodies of procedures are checked."),
     set("client_encoding", Kind::Text, LOCALE, "The client's character set encoding."),
     set("client_min_messages", Kind::Text, STATEMENT, "The least severe messages that are sent."),
-    set("constraint_exclusion", Kind::OneOf(&["partition", "on", "off"]), OTHER_PLANNER, "Changes nothing: no table has others below it."),
+    set("constraint_exclusion", Kind::OneOf(&["partition", "on", "off"]), OTHER_PLANNER, "Whether CHECK constraints exclude foreign tables, whose filters contradict them: unless it is off."),
     set("DateStyle", Kind::Text, LOCALE, "The display format for date and time values."),
     set("default_statistics_target", Kind::Number, PLANNER, "Changes nothing: statistics are sampled for each query."),
     set("default_table_access_method", Kind::OneOf(&["heap"]), STATEMENT, "The access method of tables."),

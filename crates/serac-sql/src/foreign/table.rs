@@ -74,6 +74,11 @@ fn in_sql(error: DataFusionError, table: &str) -> DataFusionError {
     }
 }
 
+/// Whether CHECK constraints exclude foreign tables: unless `constraint_exclusion` is off.
+fn excludes_by_constraints(shared: &SessionEnv) -> bool {
+    shared.client_settings.read().get("constraint_exclusion").is_none_or(|set| set != "off")
+}
+
 /// A foreign table as a statement sees it.
 #[derive(Debug)]
 pub(crate) struct ForeignRelation {
@@ -85,6 +90,8 @@ pub(crate) struct ForeignRelation {
     schema: SchemaRef,
     /// The columns that may be read.
     columns: Columns,
+    /// Whether CHECK constraints may exclude it from a query.
+    is_excludable: bool,
 }
 
 impl ForeignRelation {
@@ -104,6 +111,7 @@ impl ForeignRelation {
         Ok(Self {
             schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
             columns: shared.access(view).columns(definition, Privilege::Select),
+            is_excludable: !definition.checks.is_empty() && excludes_by_constraints(shared),
             table: table.clone(),
             server,
             connection,
@@ -137,9 +145,7 @@ impl TableProvider for ForeignRelation {
             Ok(match self.is_pushed(filter)? {
                 true => TableProviderFilterPushDown::Exact,
                 // It may contradict a CHECK.
-                false if !filter.is_volatile() && !self.table.definition.checks.is_empty() => {
-                    TableProviderFilterPushDown::Inexact
-                }
+                false if !filter.is_volatile() && self.is_excludable => TableProviderFilterPushDown::Inexact,
                 false => TableProviderFilterPushDown::Unsupported,
             })
         };
@@ -158,7 +164,8 @@ impl TableProvider for ForeignRelation {
             return internal_err!("a foreign table is planned in a session");
         };
         let columns = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        if is_excluded(state, &self.table.definition, &self.schema, filters).map_err(SqlError::external)? {
+        let is_excluded = || is_excluded(state, &self.table.definition, &self.schema, filters);
+        if self.is_excludable && is_excluded().map_err(SqlError::external)? {
             return Ok(Arc::new(EmptyExec::new(Arc::new(self.schema.project(&columns)?))));
         }
         let (mut pushed, mut left) = (Vec::with_capacity(filters.len()), Vec::new());
