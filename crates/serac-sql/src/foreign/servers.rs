@@ -50,6 +50,12 @@ pub(crate) fn remote_of(server: &ServerDefinition) -> Result<Remote> {
         let message = format!("server \"{}\" needs the option \"address\"", server.name);
         return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
     }
+    let is_tls = |address: &&str| address.starts_with("grpc+tls://") || address.starts_with("https://");
+    let of_tls = ["authority", "domain"].into_iter().find(|&name| option(name).is_some());
+    if let Some(name) = of_tls.filter(|_| !addresses.iter().all(is_tls)) {
+        let message = format!("the option \"{name}\" needs addresses with TLS, as in grpc+tls://host:port");
+        return Err(SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message));
+    }
     let [connect, call] = TIMEOUTS;
     let mut options = RemoteOptions::new(addresses)
         .named(&server.name)
@@ -182,7 +188,9 @@ mod tests {
             (&[address, ("call_timeout", "-1")], sqlstate::INVALID_PARAMETER_VALUE),
             (&[address, ("call_timeout", "NaN")], sqlstate::INVALID_PARAMETER_VALUE),
             (&[address, ("call_timeout", "1e9")], sqlstate::INVALID_PARAMETER_VALUE),
-            (&[address, ("authority", "/no/such/file")], sqlstate::UNDEFINED_FILE),
+            (&[address, ("authority", "/no/such/file")], sqlstate::INVALID_PARAMETER_VALUE),
+            (&[address, ("domain", "a")], sqlstate::INVALID_PARAMETER_VALUE),
+            (&[("address", "grpc+tls://a:1"), ("authority", "/no/such/file")], sqlstate::UNDEFINED_FILE),
         ] {
             assert_eq!(remote_of(&server(options)).unwrap_err().sqlstate, code, "{options:?}");
         }
