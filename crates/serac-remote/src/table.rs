@@ -293,6 +293,9 @@ impl Shard {
         if let Some(detail) = difference(columns, &schema) {
             return Err(RemoteError::Changed { table: self.table.clone(), detail });
         }
+        if info.endpoint.len() > endpoints as usize {
+            return Err(self.remote.unreadable(format!("{} partitions, not {endpoints}", info.endpoint.len())));
+        }
         let partitions = info.endpoint.iter().map(|endpoint| self.partition(endpoint));
         let partitions = partitions.collect::<std::result::Result<Vec<_>, _>>()?;
         let estimates = serde_json::from_slice(&info.app_metadata).unwrap_or_default();
