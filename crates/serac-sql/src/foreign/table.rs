@@ -43,6 +43,7 @@ use serac_engine::security::{Columns, Privilege};
 use serac_query::scan::check_scan;
 use serac_remote::{Remote, RemoteError, RemoteTable};
 use serac_storage::ColumnType;
+use serac_values::arrow_input::given;
 use serac_values::assignment::assign;
 use std::fmt;
 use std::sync::Arc;
@@ -227,7 +228,7 @@ struct ForeignRows {
 impl ForeignRows {
     fn value(&self, at: usize, array: &ArrayRef) -> Result<ArrayRef> {
         let (sql_type, field) = (self.types[at], self.schema.field(at));
-        let values = assign(array, sql_type, field.name())?;
+        let values = assign(&given(array)?, sql_type, field.name())?;
         if let (DataType::Decimal128(precision, _), ColumnType::Decimal { .. }) =
             (values.data_type(), sql_type.column_type)
         {
