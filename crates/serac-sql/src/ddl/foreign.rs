@@ -172,6 +172,12 @@ fn imported_columns(table: &str, columns: &SchemaRef) -> Result<Vec<ColumnDefini
         let message = format!("table \"{table}\" has more than {MOST_COLUMNS} columns");
         return Err(SqlError::new(sqlstate::FDW_ERROR, message));
     }
+    // SQL can write no such name.
+    let is_name = |name: &str| !name.is_empty() && !name.contains('\0');
+    if !is_name(table) || !columns.fields().iter().all(|field| is_name(field.name())) {
+        let message = format!("table \"{table}\" or one of its columns has no name, or one with a zero byte");
+        return Err(SqlError::new(sqlstate::FDW_ERROR, message));
+    }
     let types = kept_types(columns)?;
     let column = |(field, sql_type): (&FieldRef, SqlType)| {
         let nullable = field.is_nullable();
