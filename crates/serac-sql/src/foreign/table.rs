@@ -174,8 +174,9 @@ impl TableProvider for ForeignRelation {
         for (filter, support) in filters.iter().zip(support) {
             if support == TableProviderFilterPushDown::Exact {
                 pushed.push(filter.clone());
-            } else if self.is_pushed(filter)? {
-                // A request does not have room for all of them.
+            } else if self.is_pushed(filter)? || !self.is_excludable {
+                // A request does not have room for all of them. A filter that was taken for the
+                // sake of constraints alone is evaluated above the scan.
                 left.push(filter.clone());
             }
         }
