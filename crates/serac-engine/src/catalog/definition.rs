@@ -48,6 +48,7 @@ impl SqlType {
     pub fn told(&self) -> Option<(u32, i32)> {
         // OIDs of PostgreSQL's pg_type.
         let (bpchar, varchar, numeric, time, timestamp, timestamptz) = (1042, 1043, 1700, 1083, 1114, 1184);
+        let json = 114;
         if *self == Self::NAME {
             return Some((19, -1));
         }
@@ -60,6 +61,7 @@ impl SqlType {
                 Some((if self.fixed_length { bpchar } else { varchar }, modifier))
             }
             (ColumnType::Numeric, _) => Some((numeric, -1)),
+            (ColumnType::JsonText, _) => Some((json, -1)),
             (column_type, Some(digits)) => {
                 let oid = match column_type {
                     ColumnType::Time => time,

@@ -98,6 +98,7 @@ async fn values_of_all_types_and_filters_on_them_are_those_of_the_server() {
         "free > 499.5",
         "j = '{\"n\": 77}'::jsonb",
         "j ->> 'n' = '78'",
+        "t ->> 'a' = '79'",
         "c = 'c7'",
         "c = 'c7   '",
         "c < 'c2'",

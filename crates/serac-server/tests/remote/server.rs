@@ -170,7 +170,7 @@ pub async fn every(db: &SqlDatabase, rows: i64) {
         db,
         "CREATE TABLE every (id BIGINT NOT NULL, b BOOLEAN, s SMALLINT, i INTEGER, r REAL, d DOUBLE PRECISION,
          n NUMERIC(12,3), big NUMERIC(30,5), dt DATE, tm TIME, ts TIMESTAMP, tz TIMESTAMPTZ, v VARCHAR(20), x TEXT,
-         y BYTEA, u UUID, free NUMERIC, j JSONB, c CHAR(6))",
+         y BYTEA, u UUID, free NUMERIC, j JSONB, c CHAR(6), t JSON)",
     )
     .await;
     let insert = |from: i64, to: i64| {
@@ -185,7 +185,8 @@ pub async fn every(db: &SqlDatabase, rows: i64) {
              CASE WHEN g % 14 > 0 THEN 'v' || g END, CASE WHEN g % 15 > 0 THEN 'a text that is long, of row ' || g || ' ü' END,
              CASE WHEN g % 16 > 0 THEN CAST('bytes ' || g AS BYTEA) END,
              CASE WHEN g % 17 > 0 THEN CAST(lpad(CAST(g AS TEXT), 32, '0') AS UUID) END, g / 8.0,
-             CAST('{{\"n\": ' || g || '}}' AS JSONB), 'c' || g % 50
+             CAST('{{\"n\": ' || g || '}}' AS JSONB), 'c' || g % 50,
+             CAST('{{\"b\": 1,  \"a\": ' || g || '}}' AS JSON)
              FROM generate_series({from}, {to}) AS t (g)"
         )
     };
