@@ -6,6 +6,9 @@ use parking_lot::Mutex;
 use serac_engine::catalog::foreign::ServerDefinition;
 use serac_remote::{Remote, RemoteError, RemoteOptions, Snapshot};
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -18,6 +21,8 @@ pub(crate) const TOKEN: &str = "token";
 const TIMEOUTS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 /// The longest time that an option can say.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+/// The most bytes of an authority's file.
+const LONGEST_AUTHORITY: u64 = 1 << 20;
 /// Attempts of a call.
 const ATTEMPTS: usize = 2;
 
@@ -36,6 +41,21 @@ fn timeout(name: &str, value: &str) -> Result<Duration> {
             format!("invalid value for option \"{name}\": \"{value}\" is no number of seconds up to {longest}");
         SqlError::new(sqlstate::INVALID_PARAMETER_VALUE, message)
     })
+}
+
+/// The certificates in the file of an authority.
+fn authority(file: &Path) -> io::Result<Vec<u8>> {
+    // A pipe or a device would not end.
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    let mut certificates = Vec::new();
+    File::open(file)?.take(LONGEST_AUTHORITY + 1).read_to_end(&mut certificates)?;
+    if certificates.len() as u64 > LONGEST_AUTHORITY {
+        let message = format!("it has more than {LONGEST_AUTHORITY} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(certificates)
 }
 
 /// A server by its options. Nothing is sent.
@@ -66,9 +86,9 @@ pub(crate) fn remote_of(server: &ServerDefinition) -> Result<Remote> {
         options = match name.as_str() {
             "address" => options,
             TOKEN => options.with_token(value),
-            "authority" => options.with_authority(std::fs::read(value).map_err(|error| {
+            "authority" => options.with_authority(authority(Path::new(value)).map_err(|error| {
                 let code = match error.kind() {
-                    std::io::ErrorKind::NotFound => sqlstate::UNDEFINED_FILE,
+                    io::ErrorKind::NotFound => sqlstate::UNDEFINED_FILE,
                     _ => sqlstate::IO_ERROR,
                 };
                 SqlError::new(code, format!("could not read the authority \"{value}\": {error}"))
@@ -191,6 +211,7 @@ mod tests {
             (&[address, ("authority", "/no/such/file")], sqlstate::INVALID_PARAMETER_VALUE),
             (&[address, ("domain", "a")], sqlstate::INVALID_PARAMETER_VALUE),
             (&[("address", "grpc+tls://a:1"), ("authority", "/no/such/file")], sqlstate::UNDEFINED_FILE),
+            (&[("address", "grpc+tls://a:1"), ("authority", "/dev/zero")], sqlstate::IO_ERROR),
         ] {
             assert_eq!(remote_of(&server(options)).unwrap_err().sqlstate, code, "{options:?}");
         }
