@@ -10,6 +10,7 @@ mod cluster;
 mod distributed;
 mod figures;
 mod layout;
+mod logging;
 mod measure;
 mod processes;
 mod refresh;
@@ -146,8 +147,12 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> std::process::ExitCode {
+    let command = Arguments::parse().command;
+    if matches!(command, Command::Worker { .. } | Command::Scheduler { .. } | Command::Executor { .. }) {
+        logging::begin();
+    }
     let work = async {
-        match Arguments::parse().command {
+        match command {
             Command::Worker { listen, servers } => distributed::worker(listen, servers.codec()?).await,
             Command::Scheduler { listen, executors, servers } => {
                 ballista::scheduler(listen, executors, ClusterCodec::new(servers.codec()?)).await
