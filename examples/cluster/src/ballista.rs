@@ -5,13 +5,17 @@
 //! Neither of them holds a snapshot: a scheduler keeps the plans of jobs long after their end.
 
 use crate::Result;
+use crate::executors::{Executors, Scheduler};
 use crate::sliced::{SlicedScanExec, SlicedTable};
 use ballista::prelude::{SessionConfigExt, SessionContextExt};
+use ballista_core::execution_plans::DistributedQueryExec;
+use ballista_core::serde::protobuf::CancelJobParams;
+use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_core::serde::{BallistaLogicalExtensionCodec, BallistaPhysicalExtensionCodec};
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
-use ballista_scheduler::scheduler_process::start_server;
+use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{Result as PlanResult, TableReference, plan_err};
@@ -22,6 +26,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
+use datafusion_proto::protobuf::LogicalPlanNode;
 use serac_remote::{RemoteCodec, RemoteScanExec, RemoteTable};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -142,12 +147,19 @@ pub async fn scheduler(address: SocketAddr, executors: usize, codec: Arc<Cluster
         expire_dead_executor_interval_seconds: HEARTBEAT_SECONDS,
         no_executors_grace_period_seconds: u64::from(START_SECONDS),
         min_ready_executors: executors,
+        // A lost result fails its job at once: see `Executors`.
+        stage_max_failures: 1,
         override_logical_codec: Some(codec.clone()),
         override_physical_codec: Some(codec),
         ..SchedulerConfig::default()
     };
-    let cluster = BallistaCluster::new_from_config(&config).await?;
-    Ok(start_server(cluster, address, Arc::new(config)).await?)
+    config.validate()?;
+    let jobs = BallistaCluster::new_from_config(&config).await?.job_state();
+    let executors = Arc::new(Executors::default());
+    let cluster = BallistaCluster::new(executors.clone(), jobs);
+    let scheduler: Scheduler = create_scheduler(cluster, Arc::new(config)).await?;
+    executors.belong_to(scheduler.clone());
+    Ok(start_grpc_service(address, scheduler).await?)
 }
 
 /// Runs an executor with `cores` tasks at a time; `control` is the port for its scheduler.
@@ -185,10 +197,22 @@ pub async fn session(scheduler: SocketAddr, partitions: usize, codec: Arc<Cluste
         .with_ballista_logical_extension_codec(codec)
         // The adaptive planner cannot follow the loss of an executor: such a query may hang.
         .with_ballista_adaptive_query_planner(false)
+        // The client knows its job from the beginning, so it can always cancel it.
+        .set_bool("ballista.client.pull", true)
         // Ballista's own choice is to sort both sides of a join, as these joins can spill.
         .set_bool("datafusion.optimizer.prefer_hash_join", true)
         // NUMERIC, as SQL has it: 0.06 + 0.01 is 0.07.
         .set_bool("datafusion.sql_parser.parse_float_as_decimal", true);
     let state = SessionStateBuilder::new().with_default_features().with_config(config).build();
     Ok(SessionContext::remote_with_state(&format!("df://{scheduler}"), state).await?)
+}
+
+/// Ends the job of a plan that a [`session`] has made, if it has one.
+pub async fn cancel(scheduler: SocketAddr, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    let query = plan.downcast_ref::<DistributedQueryExec<LogicalPlanNode>>();
+    if let Some(job) = query.and_then(DistributedQueryExec::job_id) {
+        let mut scheduler = SchedulerGrpcClient::connect(format!("http://{scheduler}")).await?;
+        scheduler.cancel_job(CancelJobParams { job_id: job.into() }).await?;
+    }
+    Ok(())
 }

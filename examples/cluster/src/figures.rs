@@ -144,10 +144,12 @@ pub async fn figures(arguments: FigureArguments) -> Result<()> {
     let mut answers = Vec::new();
     for &number in &numbers {
         let sql = QUERIES[number - 1];
-        let answer = run(&local, sql).await?;
+        let answer = run(&Sessions::Local, &local, sql).await?;
         let labels = serde_json::json!({"query": number, "engine": "local", "source": "seracdb"});
-        are_equal &=
-            row(&arguments, labels, &answer, async || measured(&cluster, None, run(&local, sql)).await).await?;
+        are_equal &= row(&arguments, labels, &answer, async || {
+            measured(&cluster, None, run(&Sessions::Local, &local, sql)).await
+        })
+        .await?;
         if layout.servers == 1 {
             let labels = serde_json::json!({"query": number, "engine": "sql", "source": "seracdb"});
             let rounded = answer.rounded();
@@ -176,7 +178,7 @@ pub async fn figures(arguments: FigureArguments) -> Result<()> {
                         "workers": workers,
                     });
                     are_equal &= row(&arguments, labels, answer, async || {
-                        measured(&cluster, Some(&engine), run(&ctx, QUERIES[number - 1])).await
+                        measured(&cluster, Some(&engine), run(&engine.sessions, &ctx, QUERIES[number - 1])).await
                     })
                     .await?;
                 }

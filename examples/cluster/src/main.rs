@@ -8,6 +8,7 @@ mod ballista;
 mod check;
 mod cluster;
 mod distributed;
+mod executors;
 mod figures;
 mod layout;
 mod logging;

@@ -5,6 +5,7 @@ use crate::ballista::{self, ClusterCodec};
 use crate::distributed::{self, Workers};
 use crate::layout::Layout;
 use crate::{Result, ServerArguments};
+use datafusion::physical_plan::collect;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use serac_remote::{Remote, Snapshot};
 use serac_workload::tpch::TABLES;
@@ -119,7 +120,7 @@ impl Tables {
     }
 
     async fn attempt(&self, sessions: &Sessions, sql: &str, source: &Source) -> Result<Answer> {
-        run(&self.prepare(sessions, source).await?, sql).await
+        run(sessions, &self.prepare(sessions, source).await?, sql).await
     }
 
     /// The answer of plain DataFusion in this process.
@@ -159,12 +160,17 @@ impl Tables {
     }
 }
 
-/// Runs a query, for a bounded time.
-pub async fn run(ctx: &SessionContext, sql: &str) -> Result<Answer> {
-    let batches = async { ctx.sql(sql).await?.collect().await };
-    match tokio::time::timeout(ATTEMPT, batches).await {
+/// Runs a query of a session, for a bounded time.
+pub async fn run(sessions: &Sessions, ctx: &SessionContext, sql: &str) -> Result<Answer> {
+    let plan = ctx.sql(sql).await?.create_physical_plan().await?;
+    match tokio::time::timeout(ATTEMPT, collect(plan.clone(), ctx.task_ctx())).await {
         Ok(batches) => Answer::of_batches(&batches?),
-        Err(_) => Err(format!("no answer for {} seconds", ATTEMPT.as_secs()).into()),
+        Err(_) => {
+            if let Sessions::Ballista { scheduler, .. } = sessions {
+                ballista::cancel(*scheduler, &plan).await?;
+            }
+            Err(format!("no answer for {} seconds", ATTEMPT.as_secs()).into())
+        }
     }
 }
 
