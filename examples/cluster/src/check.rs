@@ -15,12 +15,16 @@ use serac_workload::tpch::QUERIES;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// The number of the query in whose middle processes are killed: it reads six tables.
+/// The number of the query in whose middle servers are killed: it reads six tables.
 const KILLED_QUERY: usize = 9;
-/// Runs of that query, until a process has been killed in the middle of one.
+/// Runs of that query, until a server has been killed in the middle of one.
 const MOST_KILLS: usize = 6;
+/// The numbers of the queries in whose middle workers are killed: those with most joins.
+const QUERIES_OF_KILLS: [usize; 8] = [9, 21, 5, 8, 2, 7, 18, 10];
+/// A query in whose middle a worker is killed may take so long, and thrice its usual time.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// A query that is run again reads the same snapshots.
 const SAME_SNAPSHOT: Retries = Retries { attempts: 4, new_snapshot: false };
 /// A query may read new snapshots when its own are lost.
@@ -46,6 +50,9 @@ pub struct CheckArguments {
     /// Queries at once
     #[arg(long, default_value_t = 64)]
     concurrent: usize,
+    /// Workers killed in the middle of queries, one after the other
+    #[arg(long, default_value_t = 20)]
+    kills: usize,
     /// Engines, with commas between them
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [EngineKind::Distributed, EngineKind::Ballista])]
     engines: Vec<EngineKind>,
@@ -162,39 +169,100 @@ pub async fn queries(
     Ok(())
 }
 
-/// Kills a process in the middle of a query, which must still give its answer. `and_then` runs after
-/// the kill. Says what the attempts that failed said.
-async fn killed(
+/// Runs a query in new snapshots, and `kill` after a pause, and compares the answer. Says whether the
+/// query still ran then.
+async fn interrupted(
     tables: &Tables,
     sessions: &Sessions,
+    number: usize,
     retries: Retries,
-    kill: impl Fn(),
-    and_then: impl AsyncFn() -> Result<()>,
-) -> Result<Vec<String>> {
-    let usual = compared(tables, sessions, KILLED_QUERY, SAME_SNAPSHOT).await?.duration;
-    for number in 0..MOST_KILLS as u32 {
-        let is_over = AtomicBool::new(false);
-        // Sooner each time, if the query was over.
-        let wait = usual / (number + 2);
-        let query = async {
-            let sql = QUERIES[KILLED_QUERY - 1];
-            let outcome = tables.query(sessions, sql, tables.snapshots().await?, retries).await;
-            is_over.store(true, Ordering::Relaxed);
-            outcome
-        };
-        let kill = async {
-            tokio::time::sleep(wait).await;
-            let is_in_the_middle = !is_over.load(Ordering::Relaxed);
-            kill();
-            and_then().await?;
-            Ok::<_, crate::Error>(is_in_the_middle)
-        };
-        let (outcome, is_in_the_middle) = tokio::join!(query, kill);
-        let (outcome, is_in_the_middle) = (outcome?, is_in_the_middle?);
-        if outcome.answer != tables.local_answer(QUERIES[KILLED_QUERY - 1], &outcome.source).await? {
-            return Err(differs(KILLED_QUERY));
+    pause: Duration,
+    kill: impl AsyncFnOnce() -> Result<()>,
+) -> Result<(Outcome, bool)> {
+    let sql = QUERIES[number - 1];
+    let source = tables.snapshots().await?;
+    // Later, nobody may hold the snapshots any more.
+    let wanted = tables.local_answer(sql, &source).await?;
+    let is_over = AtomicBool::new(false);
+    let query = async {
+        let outcome = tables.query(sessions, sql, source, retries).await;
+        is_over.store(true, Ordering::Relaxed);
+        outcome
+    };
+    let kill = async {
+        tokio::time::sleep(pause).await;
+        let is_in_the_middle = !is_over.load(Ordering::Relaxed);
+        kill().await?;
+        Ok::<_, crate::Error>(is_in_the_middle)
+    };
+    let (outcome, is_in_the_middle) = tokio::join!(query, kill);
+    let outcome = outcome.map_err(|error| format!("query {number}: {error}"))?;
+    let wanted = if outcome.has_new_snapshot { tables.local_answer(sql, &outcome.source).await? } else { wanted };
+    if outcome.answer != wanted {
+        return Err(differs(number));
+    }
+    Ok((outcome, is_in_the_middle?))
+}
+
+/// Kills workers in the middle of queries, each of which must still give its answer, in its own
+/// snapshots and in time. Each second worker is started again while its query runs, the others when
+/// it has ended. `usual` has the durations of the 22 queries. Gives the attempts that failed.
+async fn kill_workers(tables: &Tables, engine: &Engine, usual: &[Duration], kills: usize) -> Result<usize> {
+    let (mut killed, mut errors, mut longest) = (0, Vec::new(), Duration::ZERO);
+    for round in 0..4 * kills {
+        if killed == kills {
+            break;
         }
+        let number = QUERIES_OF_KILLS[round % QUERIES_OF_KILLS.len()];
+        let (worker, is_early) = (round % engine.workers.len(), killed % 2 == 0);
+        let usual = usual[number - 1];
+        // The moments go through the middle of queries: no two are the same.
+        let pause = usual.mul_f64(0.1 + 0.7 * (round as f64 * 0.381_966).fract());
+        let kill = async || {
+            engine.workers[worker].kill();
+            if is_early { engine.start_worker(worker).await } else { Ok(()) }
+        };
+        let query = interrupted(tables, &engine.sessions, number, SAME_SNAPSHOT, pause, kill);
+        let Ok(outcome) = tokio::time::timeout(PATIENCE + 3 * usual, query).await else {
+            return Err(format!("query {number} has no answer in time after worker {worker} was killed").into());
+        };
+        let (outcome, is_in_the_middle) = outcome?;
         if is_in_the_middle {
+            killed += 1;
+            longest = longest.max(outcome.duration);
+            errors.extend(outcome.errors);
+        }
+        if !is_early {
+            engine.start_worker(worker).await?;
+        }
+        engine.until_ready().await?;
+    }
+    if killed < kills {
+        return Err("the queries are too short to be interrupted: use a larger scale".into());
+    }
+    println!(
+        "{killed} workers killed: {} attempts failed, and the longest query took {:.1} s",
+        errors.len(),
+        longest.as_secs_f64()
+    );
+    tell("a worker killed", errors.get(..1).unwrap_or_default());
+    Ok(errors.len())
+}
+
+/// Kills a server in the middle of a query, which must still give its answer, in new snapshots. Says
+/// what the attempts that failed said.
+async fn kill_server(cluster: &Cluster, sessions: &Sessions, usual: Duration) -> Result<Vec<String>> {
+    for number in 0..MOST_KILLS as u32 {
+        let kill = async || {
+            cluster.servers[0].process.kill();
+            cluster.restart(0).await
+        };
+        // Sooner each time, if the query was over.
+        let pause = usual / (number + 2);
+        let query = interrupted(&cluster.tables, sessions, KILLED_QUERY, NEW_SNAPSHOT, pause, kill);
+        let (outcome, is_in_the_middle) = query.await?;
+        // It may have read all that it needs of this server.
+        if is_in_the_middle && !outcome.errors.is_empty() {
             return Ok(outcome.errors);
         }
     }
@@ -203,9 +271,6 @@ async fn killed(
 
 /// The first line of the errors of attempts.
 fn tell(what: &str, errors: &[String]) {
-    if errors.is_empty() {
-        println!("{what}: the engine ran the lost tasks again by itself");
-    }
     for error in errors {
         let line: String = error.lines().next().unwrap_or_default().chars().take(240).collect();
         println!("{what}: an attempt said \"{line}\"");
@@ -226,12 +291,14 @@ async fn with_engine(
     let part = format!("{name}: the 22 queries");
     let mut all =
         Row { part, queries: 0, retries: 0, seconds: 0.0, megabytes: Some(0.0), server_cpu: 0.0, engine_cpu: 0.0 };
+    let mut usual = Vec::new();
     for (number, sql) in (1..).zip(QUERIES) {
         let source = tables.snapshots().await?;
         let begun = Begun::now(cluster, &engine);
         let outcome = tables.query(sessions, sql, source, SAME_SNAPSHOT).await;
         let outcome = outcome.map_err(|error| format!("query {number}: {error}"))?;
         all.add(&begun.row(cluster, &engine, String::new(), 1, outcome.errors.len()));
+        usual.push(outcome.duration);
         if outcome.answer != tables.local_answer(sql, &outcome.source).await? {
             return Err(differs(number));
         }
@@ -239,20 +306,13 @@ async fn with_engine(
     rows.push(all);
 
     let mut begun = Begun::now(cluster, &engine);
-    let errors = killed(tables, sessions, SAME_SNAPSHOT, || engine.workers[0].kill(), async || Ok(())).await?;
-    tell(&format!("{name}, a worker killed"), &errors);
-    let part = format!("{name}: a worker killed in query {KILLED_QUERY}");
-    rows.push(begun.row(cluster, &engine, part, 1, errors.len()));
-    engine.start_worker(0).await?;
-    engine.until_ready().await?;
+    let failed = kill_workers(tables, &engine, &usual, arguments.kills).await?;
+    let part = format!("{name}: workers killed in queries");
+    rows.push(begun.row(cluster, &engine, part, arguments.kills, failed));
 
     begun = Begun::now(cluster, &engine);
-    let server = &cluster.servers[0].process;
-    let errors = killed(tables, sessions, NEW_SNAPSHOT, || server.kill(), async || cluster.restart(0).await).await?;
+    let errors = kill_server(cluster, sessions, usual[KILLED_QUERY - 1]).await?;
     tell(&format!("{name}, a server killed"), &errors);
-    if errors.is_empty() {
-        return Err("a query went on although its server had been killed".into());
-    }
     let part = format!("{name}: a server killed in query {KILLED_QUERY}");
     rows.push(begun.row(cluster, &engine, part, 1, errors.len()));
 
@@ -261,9 +321,10 @@ async fn with_engine(
     let at_once = at_once.map(|number| compared(tables, sessions, number % QUERIES.len() + 1, SAME_SNAPSHOT));
     let outcomes: Vec<_> = at_once.buffer_unordered(arguments.concurrent.max(1)).try_collect().await?;
     let retries = outcomes.iter().map(|outcome| outcome.errors.len()).sum();
-    let part = format!("{name}: queries at once, each compared");
+    let part = format!("{name}: queries at once");
     rows.push(begun.row(cluster, &engine, part, outcomes.len(), retries));
     drop(outcomes);
+    println!("{name}: {}", cluster.peak_memory(&engine));
     cluster.nothing_is_held().await
 }
 

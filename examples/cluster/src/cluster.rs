@@ -172,6 +172,14 @@ impl Cluster {
         self.servers.iter().map(|server| server.process.cpu_seconds()).sum()
     }
 
+    /// What memory servers and workers have had at most, each since its last start.
+    pub fn peak_memory(&self, engine: &Engine) -> String {
+        let of = |process: &Process| measure::peak_megabytes(process.pid());
+        let servers: Vec<_> = self.servers.iter().map(|server| of(&server.process)).collect();
+        let workers: Vec<_> = engine.workers.iter().map(of).collect();
+        format!("servers have used up to {servers:?} MB of memory, workers {workers:?}")
+    }
+
     /// Waits until no server holds a snapshot.
     ///
     /// # Errors

@@ -19,6 +19,14 @@ pub fn cpu_seconds(pid: u32) -> f64 {
     fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS
 }
 
+/// The most memory that a process has had, in MB; 0 if it is not there.
+pub fn peak_megabytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1_024 / 1_000_000
+}
+
 /// Bytes that an interface has received, which its other end has sent.
 pub fn received_bytes(interface: &str) -> Option<u64> {
     let path = Path::new("/sys/class/net").join(interface).join("statistics/rx_bytes");

@@ -59,6 +59,8 @@ pub struct Outcome {
     pub errors: Vec<String>,
     /// What the last attempt read.
     pub source: Source,
+    /// Whether that is not what the first one read.
+    pub has_new_snapshot: bool,
 }
 
 /// The servers' tables.
@@ -133,10 +135,12 @@ impl Tables {
     /// # Errors
     /// That of the last attempt.
     pub async fn query(&self, sessions: &Sessions, sql: &str, mut source: Source, retries: Retries) -> Result<Outcome> {
-        let (begun, mut errors) = (Instant::now(), Vec::new());
+        let (begun, mut errors, mut has_new_snapshot) = (Instant::now(), Vec::new(), false);
         loop {
             let error = match self.attempt(sessions, sql, &source).await {
-                Ok(answer) => return Ok(Outcome { answer, duration: begun.elapsed(), errors, source }),
+                Ok(answer) => {
+                    return Ok(Outcome { answer, duration: begun.elapsed(), errors, source, has_new_snapshot });
+                }
                 Err(error) => error,
             };
             let message = error.to_string();
@@ -151,7 +155,7 @@ impl Tables {
             }
             if is_lost {
                 match self.snapshots().await {
-                    Ok(snapshots) => source = snapshots,
+                    Ok(snapshots) => (source, has_new_snapshot) = (snapshots, true),
                     // The server may be on its way: the next attempt fails as this one did.
                     Err(error) => errors.push(error.to_string()),
                 }
