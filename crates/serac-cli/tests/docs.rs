@@ -155,6 +155,12 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ("docs/book/src/guides/flight.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
     ("docs/book/src/guides/flight.md", "import json", Way::Python(LINEITEM)),
     ("docs/book/src/guides/flight.md", "import polars as pl", Way::Python("")),
+    ("docs/book/src/guides/foreign-tables.md", "serac serve east.db --flight 127.0.0.1:8815", Way::Serve),
+    (
+        "docs/book/src/guides/foreign-tables.md",
+        "CREATE SERVER east FOREIGN DATA WRAPPER seracdb",
+        Way::Not("the tests of remote tables have such statements, with their servers"),
+    ),
     ("docs/book/src/guides/load.md", "serac load my.db --create --table person people.csv", Way::Script),
     ("docs/book/src/guides/operators.md", "cat > rain.csv", Way::Script),
     (
