@@ -40,13 +40,16 @@ impl Answer {
         self.0.len()
     }
 
-    /// The same with numbers to five digits, for engines whose averages have other digits.
-    pub fn rounded(&self) -> Self {
-        let rounded = |cell: &String| match cell.parse::<f64>() {
-            Ok(number) if number.fract() != 0.0 => format!("{number:.4e}"),
-            Ok(number) => format!("{number}"),
-            Err(_) => cell.trim_end().to_owned(),
+    /// Whether the answer of an engine whose averages have other digits is the same: numbers with a
+    /// fraction may differ by a hundredth of a per cent.
+    pub fn is_close(&self, other: &Self) -> bool {
+        let is_close = |(one, two): (&String, &String)| match (one.parse::<f64>(), two.parse::<f64>()) {
+            (Ok(one), Ok(two)) if one.fract() != 0.0 || two.fract() != 0.0 => (one - two).abs() <= 1e-4 * one.abs(),
+            (Ok(one), Ok(two)) => one == two,
+            _ => one.trim_end() == two.trim_end(),
         };
-        Self::sorted(self.0.iter().map(|row| row.iter().map(rounded).collect()).collect())
+        let are_close =
+            |(one, two): (&Vec<String>, &Vec<String>)| one.len() == two.len() && one.iter().zip(two).all(is_close);
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(are_close)
     }
 }

@@ -91,13 +91,14 @@ async fn row(
     arguments: &FigureArguments,
     labels: serde_json::Value,
     wanted: &Answer,
+    is_same: fn(&Answer, &Answer) -> bool,
     run: impl AsyncFn() -> Result<(Run, Answer)>,
 ) -> Result<bool> {
     let (mut runs, mut is_equal, mut error) = (Vec::new(), true, None);
     for _ in 0..arguments.repeat.max(1) {
         match run().await {
             Ok((run, answer)) => {
-                is_equal &= answer == *wanted;
+                is_equal &= is_same(wanted, &answer);
                 runs.push(run);
             }
             Err(failed) => error = Some(failed.to_string().chars().take(300).collect::<String>()),
@@ -146,18 +147,12 @@ pub async fn figures(arguments: FigureArguments) -> Result<()> {
         let sql = QUERIES[number - 1];
         let answer = run(&Sessions::Local, &local, sql).await?;
         let labels = serde_json::json!({"query": number, "engine": "local", "source": "seracdb"});
-        are_equal &= row(&arguments, labels, &answer, async || {
-            measured(&cluster, None, run(&Sessions::Local, &local, sql)).await
-        })
-        .await?;
+        let attempt = async || measured(&cluster, None, run(&Sessions::Local, &local, sql)).await;
+        are_equal &= row(&arguments, labels, &answer, Answer::eq, attempt).await?;
         if layout.servers == 1 {
             let labels = serde_json::json!({"query": number, "engine": "sql", "source": "seracdb"});
-            let rounded = answer.rounded();
-            are_equal &= row(&arguments, labels, &rounded, async || {
-                let (run, answer) = measured(&cluster, None, cluster.sql(sql)).await?;
-                Ok((run, answer.rounded()))
-            })
-            .await?;
+            let attempt = async || measured(&cluster, None, cluster.sql(sql)).await;
+            are_equal &= row(&arguments, labels, &answer, Answer::is_close, attempt).await?;
         }
         answers.push(answer);
     }
@@ -177,10 +172,9 @@ pub async fn figures(arguments: FigureArguments) -> Result<()> {
                         "source": format!("{of:?}").to_lowercase(),
                         "workers": workers,
                     });
-                    are_equal &= row(&arguments, labels, answer, async || {
-                        measured(&cluster, Some(&engine), run(&engine.sessions, &ctx, QUERIES[number - 1])).await
-                    })
-                    .await?;
+                    let sql = QUERIES[number - 1];
+                    let attempt = async || measured(&cluster, Some(&engine), run(&engine.sessions, &ctx, sql)).await;
+                    are_equal &= row(&arguments, labels, answer, Answer::eq, attempt).await?;
                 }
             }
         }
