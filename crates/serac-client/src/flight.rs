@@ -18,6 +18,15 @@ pub const MOST_CONDITIONS: usize = 1_000;
 /// The most constants of an `in`.
 pub const MOST_IN_LIST: usize = 10_000;
 
+/// The most groups of an [`Aggregate`], and the most sort keys of a [`Top`].
+pub const MOST_KEYS: usize = 64;
+
+/// The most functions of an [`Aggregate`].
+pub const MOST_FUNCTIONS: usize = 256;
+
+/// The most rows of a [`Top`].
+pub const MOST_TOP_ROWS: u64 = 100_000;
+
 /// A request, as the JSON of a command descriptor:
 /// `{"table": "lineitem", "columns": ["l_orderkey"], "filter": [["l_quantity", "<", 5]]}`.
 ///
@@ -56,6 +65,14 @@ pub struct ScanRequest {
     /// The most rows of each endpoint; by default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
+    /// What each endpoint gives in the place of its rows. Neither `columns`, `limit` and `top` nor
+    /// other forms than the default ones go with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregate: Option<Aggregate>,
+    /// The rows that each endpoint gives. Neither `limit` nor other forms than the default ones go
+    /// with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top: Option<Top>,
 }
 
 fn default_schema() -> String {
@@ -66,6 +83,89 @@ fn default_schema() -> String {
 /// the column's type. With the operator `in` it is a list of at most [`MOST_IN_LIST`] constants.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Condition(pub String, pub String, pub serde_json::Value);
+
+/// Groups of an endpoint's rows, and functions of each group: `{"groups": ["region"], "functions":
+/// [["count", null], ["sum", "price"]]}`. A row of the answer has the group's values and then those
+/// of the functions, in the order of the request. The endpoints of a table give the same group
+/// several times: its values are those of the endpoint's rows.
+///
+/// Types whose equal values may differ have no groups: REAL, DOUBLE PRECISION, NUMERIC without
+/// digits, CHAR, JSON, intervals. Without groups there is one row.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Aggregate {
+    /// Columns whose values make a group together; at most [`MOST_KEYS`].
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// Functions; at most [`MOST_FUNCTIONS`].
+    #[serde(default)]
+    pub functions: Vec<AggregateFunction>,
+}
+
+/// `[function, column]`; a count without a column counts rows.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AggregateFunction(pub AggregateName, pub Option<String>);
+
+/// The functions of an [`Aggregate`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AggregateName {
+    /// The number of values that are not NULL, or of rows: a BIGINT.
+    Count,
+    /// The exact sum of integers or of NUMERIC with digits. It is a decimal of 38 digits, or of 76
+    /// if the column has more than 19. NULL if there is no value.
+    Sum,
+    /// The least value, of a type that has groups. NULL if there is no value.
+    Min,
+    /// The greatest value, as for [`Self::Min`].
+    Max,
+}
+
+impl AggregateName {
+    /// Its name in requests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
+    }
+}
+
+/// The first rows of an endpoint in an order: `{"by": [{"column": "price", "descending": true}],
+/// "rows": 10}`. They come in this order; equal ones in that of the table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Top {
+    /// Sort keys, at least one and at most [`MOST_KEYS`].
+    pub by: Vec<SortKey>,
+    /// The most rows: 1 to [`MOST_TOP_ROWS`].
+    pub rows: u64,
+}
+
+/// A sort key: one of the columns asked for, of a type that has groups.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SortKey {
+    /// The column.
+    pub column: String,
+    /// Whether the greatest value comes first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub descending: bool,
+    /// Whether NULLs come first, in either direction; by default last.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nulls_first: bool,
+}
+
+/// What a server makes of the rows of an endpoint, if a request wants anything else than rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Summary {
+    /// Groups.
+    Aggregate(Aggregate),
+    /// First rows.
+    Top(Top),
+}
 
 /// The form of decimals of up to 18 digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -119,6 +219,8 @@ impl ScanRequest {
             snapshot: SnapshotUse::default(),
             endpoints: None,
             limit: None,
+            aggregate: None,
+            top: None,
         }
     }
 }
@@ -142,15 +244,18 @@ pub enum What {
     /// A snapshot that the server holds, and the scan of it that a GetFlightInfo has asked for.
     Lease(u64),
     /// A scan of a snapshot that the server holds, or of the state when the stream begins.
-    Request(ScanRequest),
+    Request(Box<ScanRequest>),
 }
 
 impl What {
     /// The number of the snapshot that the server holds for the ticket.
     pub fn lease(&self) -> Option<u64> {
         match self {
-            Self::Lease(id) | Self::Request(ScanRequest { snapshot: SnapshotUse::Lease(id), .. }) => Some(*id),
-            Self::Request(_) => None,
+            Self::Lease(id) => Some(*id),
+            Self::Request(request) => match request.snapshot {
+                SnapshotUse::Lease(id) => Some(id),
+                SnapshotUse::Held | SnapshotUse::Latest => None,
+            },
         }
     }
 }
@@ -186,6 +291,10 @@ pub struct FlightEstimates {
     pub rows: u64,
     /// Per column that was asked for, its different values; null where that is not known.
     pub distinct: Vec<Option<u64>>,
+    /// Whether the server obeys [`ScanRequest::aggregate`] and [`ScanRequest::top`]. Others refuse
+    /// such requests.
+    #[serde(default)]
+    pub summaries: bool,
 }
 
 /// Estimates of an endpoint, as its metadata (`app_metadata`).

@@ -142,7 +142,7 @@ impl RemoteScanExec {
             limit: self.limit.map(|limit| limit as u64),
             ..source.snapshot.request(&source.schema, &source.table)
         };
-        Ticket { what: What::Request(request), blocks: Some(partition.blocks.clone()) }
+        Ticket { what: What::Request(Box::new(request)), blocks: Some(partition.blocks.clone()) }
     }
 
     fn statistics(&self, partition: Option<usize>) -> Result<Statistics> {

@@ -10,7 +10,7 @@
 //! | `backends` `error_position` `kept_plans` `metrics` `parameter_marks` `parsed` `pg_catalog::{definitions, fixed, foreign, image, information_schema, layout, relations, routines, scope, system_table, type_rows}` `planner` `point::{execute, prepared, state}` `programs::rows` `result` `session_env` `session_functions` `setting_changes` `setting_list` `statement_snapshot` `styled_values` | what a statement sees, and its text |
 //! | `binding` `expressions` `files` `foreign` `foreign::{exclusion, table}` `frames` `generated` `lent_calls` `pg_catalog` `pipeline` `point::parameters` `programs` `registry` `resolver` `serac_views` `session_expressions` | what names mean, and plans |
 //! | `session` | a session |
-//! | `changes` `conflicts` `copy` `cursor_statements` `ddl` `describe` `dml` `explain` `failing_row` `front` `ingest` `lending` `maintenance` `notify` `pipeline::steps` `point` `procedures` `programs::call` `query` `roles` `row_statement` `row_stream` `session_state` `settings` `snapshot_reading` `summary` `transactions` | its statements; `front` is where each begins |
+//! | `changes` `conflicts` `copy` `cursor_statements` `ddl` `describe` `dml` `explain` `export_summary` `failing_row` `front` `ingest` `lending` `maintenance` `notify` `pipeline::steps` `point` `procedures` `programs::call` `query` `roles` `row_statement` `row_stream` `session_state` `settings` `snapshot_reading` `summary` `transactions` | its statements; `front` is where each begins |
 #![warn(missing_docs)]
 
 pub mod activity;
@@ -35,6 +35,7 @@ mod dml;
 mod error_position;
 mod explain;
 mod explain_json;
+mod export_summary;
 mod exported_snapshots;
 mod expressions;
 mod failing_row;
@@ -109,6 +110,7 @@ pub use datafusion::logical_expr::Volatility;
 pub use description::Description;
 pub use error_position::located;
 pub use explain::runs_explained;
+pub use export_summary::summary_schema;
 pub use files::IngestFiles;
 pub use identity::Identity;
 pub use ingest::{IfExists, IngestTarget};

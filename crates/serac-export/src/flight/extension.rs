@@ -2,7 +2,8 @@
 //! `serac-server`.
 //!
 //! A server asks its extension first for the caller, and whether a command or a ticket is the
-//! extension's. Others are flights of tables.
+//! extension's. Others are flights of tables. Summaries of their rows are the extension's, too: it
+//! has the operators.
 
 use arrow_array::RecordBatch;
 use arrow_flight::{Action, ActionType, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse};
@@ -10,8 +11,9 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use http::HeaderMap;
-use serac_engine::Catalog;
+use serac_client::flight::Summary;
 use serac_engine::security::RoleId;
+use serac_engine::{ArrowScan, Catalog};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -117,6 +119,19 @@ pub trait Extension: Debug + Send + Sync + 'static {
     /// # Errors
     /// The error of the ticket.
     async fn get(&self, caller: &Caller, ticket: &[u8]) -> Result<(SchemaRef, Batches), Status>;
+
+    /// The columns of a summary of rows with these columns.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT, for columns whose types have no such summary.
+    fn summary_schema(&self, rows: &SchemaRef, summary: &Summary) -> Result<SchemaRef, Status>;
+
+    /// A summary of the rows of a scan, which the caller may read. It has the same rows in the same
+    /// order every time.
+    ///
+    /// # Errors
+    /// As for [`summary_schema`](Self::summary_schema).
+    fn summarize(&self, rows: ArrowScan, summary: &Summary) -> Result<(SchemaRef, Batches), Status>;
 
     /// DoPut: the first message, which has the descriptor, and the following ones. Returns the
     /// client's answer.

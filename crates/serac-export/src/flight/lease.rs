@@ -3,6 +3,7 @@
 
 use super::FlightOptions;
 use parking_lot::Mutex;
+use serac_client::flight::Summary;
 use serac_engine::{ArrowScan, Catalog, Transaction};
 use serac_storage::Snapshot;
 use std::collections::HashMap;
@@ -10,24 +11,31 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use tonic::Status;
 
+/// The rows that a client wants: those of a scan, or what the server makes of them.
+#[derive(Clone, Debug)]
+pub(super) struct WantedRows {
+    pub(super) scan: ArrowScan,
+    pub(super) summary: Option<Summary>,
+}
+
 /// A snapshot that is held, with its catalog.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) snapshot: Snapshot,
     pub(super) catalog: Arc<Catalog>,
-    /// The scan that tickets of the lease read, if the snapshot is held for one.
-    scan: Option<ArrowScan>,
+    /// The rows that tickets of the lease read, if the snapshot is held for some.
+    rows: Option<WantedRows>,
 }
 
 impl Held {
     /// The snapshot of a transaction, for any scans.
     pub(super) fn of(txn: &Transaction) -> Self {
-        Self { snapshot: txn.snapshot().clone(), catalog: txn.catalog().clone(), scan: None }
+        Self { snapshot: txn.snapshot().clone(), catalog: txn.catalog().clone(), rows: None }
     }
 
-    /// The snapshot of a transaction, for a scan.
-    pub(super) fn with_scan(txn: &Transaction, scan: ArrowScan) -> Self {
-        Self { scan: Some(scan), ..Self::of(txn) }
+    /// The snapshot of a transaction, for these rows.
+    pub(super) fn with_rows(txn: &Transaction, rows: WantedRows) -> Self {
+        Self { rows: Some(rows), ..Self::of(txn) }
     }
 }
 
@@ -90,10 +98,10 @@ impl Leases {
         Ok((lease.held.clone(), SystemTime::now() + (lease.until - now)))
     }
 
-    /// The scan of a lease.
-    pub(super) fn scan(&self, id: u64) -> Result<ArrowScan, Status> {
-        let no_scan = || Status::invalid_argument("the ticket names a snapshot, but no table");
-        self.held(id)?.0.scan.ok_or_else(no_scan)
+    /// The rows of a lease.
+    pub(super) fn rows(&self, id: u64) -> Result<WantedRows, Status> {
+        let no_rows = || Status::invalid_argument("the ticket names a snapshot, but no table");
+        self.held(id)?.0.rows.ok_or_else(no_rows)
     }
 
     /// Holds the snapshot from now on as long as at first.

@@ -34,7 +34,10 @@ mod token;
 
 pub use crate::body::exact;
 pub use extension::{Batches, Caller, Extension, Form};
-pub use serac_client::flight::{Condition, Decimals, ScanRequest, SnapshotUse, Strings};
+pub use serac_client::flight::{
+    Aggregate, AggregateFunction, AggregateName, Condition, Decimals, ScanRequest, SnapshotUse, SortKey, Strings,
+    Summary, Top,
+};
 pub use server::FlightServer;
 pub use token::Token;
 

@@ -7,7 +7,10 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_flight::FlightDescriptor;
 use arrow_flight::flight_descriptor::DescriptorType;
 use arrow_schema::DataType;
-use serac_client::flight::{Condition, Decimals, MOST_CONDITIONS, MOST_IN_LIST, ScanRequest, Strings};
+use serac_client::flight::{
+    Aggregate, AggregateFunction, Condition, Decimals, MOST_CONDITIONS, MOST_FUNCTIONS, MOST_IN_LIST, MOST_KEYS,
+    MOST_TOP_ROWS, ScanRequest, Strings, Summary,
+};
 use serac_engine::{ArrowScan, Catalog, ColumnFilter, Comparison, DEFAULT_SCHEMA, DecimalForm, VarlenForm};
 use serac_storage::{ColumnType, Snapshot};
 use std::slice;
@@ -37,9 +40,70 @@ pub(super) fn from_descriptor(descriptor: &FlightDescriptor) -> Result<ScanReque
     }
 }
 
-/// The scan that a request asks for, in a snapshot with its catalog.
+/// What a request wants in the place of rows, if its parts go together and are within their limits.
+///
+/// # Errors
+/// INVALID_ARGUMENT.
+pub(super) fn summary(request: &ScanRequest) -> Result<Option<Summary>, Status> {
+    let bounded = |what: &str, count: usize, most: usize| match count <= most {
+        true => Ok(()),
+        false => Err(Status::invalid_argument(format!("a request has at most {most} {what}, not {count}"))),
+    };
+    let summary = match (&request.aggregate, &request.top) {
+        (None, None) => return Ok(None),
+        (Some(aggregate), None) => {
+            bounded("groups", aggregate.groups.len(), MOST_KEYS)?;
+            bounded("functions", aggregate.functions.len(), MOST_FUNCTIONS)?;
+            if aggregate.groups.is_empty() && aggregate.functions.is_empty() {
+                return Err(Status::invalid_argument("\"aggregate\" has neither groups nor functions"));
+            }
+            if request.columns.is_some() {
+                return Err(Status::invalid_argument("\"aggregate\" has its own columns: leave out \"columns\""));
+            }
+            Summary::Aggregate(aggregate.clone())
+        }
+        (None, Some(top)) => {
+            bounded("sort keys", top.by.len(), MOST_KEYS)?;
+            if top.by.is_empty() {
+                return Err(Status::invalid_argument("\"top\" has no sort key"));
+            }
+            if !(1..=MOST_TOP_ROWS).contains(&top.rows) {
+                let message = format!("\"top\" has 1 to {MOST_TOP_ROWS} rows, not {}", top.rows);
+                return Err(Status::invalid_argument(message));
+            }
+            Summary::Top(top.clone())
+        }
+        (Some(_), Some(_)) => return Err(Status::invalid_argument("\"aggregate\" and \"top\" do not go together")),
+    };
+    let has_other_forms = request.decimals != Decimals::default()
+        || request.strings != Strings::default()
+        || !request.dictionaries.is_empty();
+    if has_other_forms || request.limit.is_some() {
+        let message =
+            "\"aggregate\" and \"top\" do not go with \"limit\", \"decimals\", \"strings\" or \"dictionaries\"";
+        return Err(Status::invalid_argument(message));
+    }
+    Ok(Some(summary))
+}
+
+/// The columns of an aggregate, each once.
+fn columns_of(Aggregate { groups, functions }: &Aggregate) -> Vec<String> {
+    let of_functions = functions.iter().filter_map(|AggregateFunction(_, column)| column.as_ref());
+    let mut columns: Vec<String> = Vec::new();
+    for column in groups.iter().chain(of_functions) {
+        if !columns.contains(column) {
+            columns.push(column.clone());
+        }
+    }
+    columns
+}
+
+/// The scan that a request asks for, in a snapshot with its catalog. Of an aggregate, it has the
+/// columns.
 pub(super) fn scan(request: &ScanRequest, snapshot: &Snapshot, catalog: &Catalog) -> Result<ArrowScan, Status> {
-    let found = lookup::table_and_columns(catalog, &request.schema, &request.table, request.columns.as_deref());
+    let of_aggregate = request.aggregate.as_ref().map(columns_of);
+    let wanted = of_aggregate.as_deref().or(request.columns.as_deref());
+    let found = lookup::table_and_columns(catalog, &request.schema, &request.table, wanted);
     let (table, columns) = found.map_err(|error| status_of(&error))?;
     if request.filter.len() > MOST_CONDITIONS {
         let message = format!("a request has at most {MOST_CONDITIONS} conditions, not {}", request.filter.len());

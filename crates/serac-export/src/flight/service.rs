@@ -2,7 +2,7 @@
 
 use super::door::Door;
 use super::extension::{Caller, Extension};
-use super::lease::{Held, Leases};
+use super::lease::{Held, Leases, WantedRows};
 use super::message::Messages;
 use super::remote_memory::{self, Remote, RemoteSessions};
 use super::request;
@@ -19,6 +19,7 @@ use arrow_flight::{
     RenewFlightEndpointRequest, SchemaAsIpc, SchemaResult,
 };
 use arrow_ipc::writer::IpcWriteOptions;
+use arrow_schema::SchemaRef;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use hyper::body::Incoming;
@@ -143,21 +144,36 @@ impl Flights {
         scan.check_access(&self.access(caller, txn)?).map_err(|error| status_of(&error))
     }
 
-    /// The scan that a request asks for, if callers may read all of it.
-    fn scan_in(&self, caller: &Caller, txn: &Transaction, request: &ScanRequest) -> Result<ArrowScan, Status> {
+    /// The rows that a request asks for, if callers may read all of them.
+    fn rows_in(&self, caller: &Caller, txn: &Transaction, request: &ScanRequest) -> Result<WantedRows, Status> {
+        let summary = request::summary(request)?;
         let scan = request::scan(request, txn.snapshot(), txn.catalog())?;
         self.check(caller, txn, &scan)?;
-        Ok(scan)
+        Ok(WantedRows { scan, summary })
     }
 
-    /// The scan that a request asks for in a held snapshot, if callers may read all of it, then and
-    /// now.
-    fn scan_held(&self, caller: &Caller, held: &Held, request: &ScanRequest) -> Result<ArrowScan, Status> {
+    /// The rows that a request asks for in a held snapshot, if callers may read all of them, then
+    /// and now.
+    fn rows_held(&self, caller: &Caller, held: &Held, request: &ScanRequest) -> Result<WantedRows, Status> {
+        let summary = request::summary(request)?;
         let scan = request::scan(request, &held.snapshot, &held.catalog)?;
         let txn = self.database.begin();
         let access = txn.access_at(self.role(caller, &txn)?, held.catalog.clone());
         scan.check_access(&access).map_err(|error| status_of(&error))?;
-        Ok(scan)
+        Ok(WantedRows { scan, summary })
+    }
+
+    /// The extension, which makes summaries of rows.
+    fn summarizing(&self) -> Result<&Arc<dyn Extension>, Status> {
+        self.extension.as_ref().ok_or_else(|| Status::unimplemented("this server has no aggregates and first rows"))
+    }
+
+    /// The columns of the rows that a client gets.
+    fn schema_of(&self, rows: &WantedRows) -> Result<SchemaRef, Status> {
+        match &rows.summary {
+            Some(summary) => self.summarizing()?.summary_schema(&rows.scan.schema(), summary),
+            None => Ok(rows.scan.schema()),
+        }
     }
 
     /// Whether a call with these headers may be answered.
@@ -180,17 +196,18 @@ impl Flights {
         (0..endpoints).map(|i| bound(i)..bound(i + 1)).collect()
     }
 
-    /// The flight of a scan, whose tickets have `what` and are good up to `until`.
+    /// The flight of some rows, whose tickets have `what` and are good up to `until`.
     fn info(
         &self,
         request: &ScanRequest,
-        scan: &ArrowScan,
+        rows: &WantedRows,
         what: &What,
         until: Option<SystemTime>,
     ) -> Result<FlightInfo, Status> {
+        let scan = &rows.scan;
         let mut ranges = self.ranges(scan, request.endpoints);
         let mut info = FlightInfo::new()
-            .try_with_schema(&scan.schema())
+            .try_with_schema(self.schema_of(rows)?.as_ref())
             .map_err(|error| Status::internal(error.to_string()))?
             .with_total_records(-1)
             .with_total_bytes(-1);
@@ -214,49 +231,65 @@ impl Flights {
     /// The flight that a request asks for. Unless it names a snapshot, or wants the latest state,
     /// a snapshot is held for it.
     async fn flight(&self, caller: &Caller, request: &ScanRequest) -> Result<FlightInfo, Status> {
-        let (scan, what, until) = match request.snapshot {
+        let (rows, what, until) = match request.snapshot {
             SnapshotUse::Held => {
                 let txn = begin_durable(&self.database).await?;
-                let scan = self.scan_in(caller, &txn, request)?;
-                let (id, until) = self.leases.hold(Held::with_scan(&txn, scan.clone()))?;
-                (scan, What::Lease(id), Some(until))
+                let rows = self.rows_in(caller, &txn, request)?;
+                // Before a snapshot is held for what is refused.
+                self.schema_of(&rows)?;
+                let (id, until) = self.leases.hold(Held::with_rows(&txn, rows.clone()))?;
+                (rows, What::Lease(id), Some(until))
             }
             SnapshotUse::Latest => {
-                let scan = self.scan_in(caller, &self.database.begin(), request)?;
-                (scan, What::Request(request.clone()), None)
+                let rows = self.rows_in(caller, &self.database.begin(), request)?;
+                (rows, What::Request(Box::new(request.clone())), None)
             }
             SnapshotUse::Lease(id) => {
                 let (held, until) = self.leases.held(id)?;
-                (self.scan_held(caller, &held, request)?, What::Request(request.clone()), Some(until))
+                (self.rows_held(caller, &held, request)?, What::Request(Box::new(request.clone())), Some(until))
             }
         };
+        let scan = &rows.scan;
         let known = scan.statistics();
         let distinct = scan.positions().map(|column| known.distinct.get(column).copied().flatten()).collect();
-        let estimates = FlightEstimates { rows: scan.rows_in(scan.blocks()), distinct };
-        Ok(self.info(request, &scan, &what, until)?.with_app_metadata(metadata(&estimates)))
+        let summaries = self.extension.is_some();
+        let estimates = FlightEstimates { rows: scan.rows_in(scan.blocks()), distinct, summaries };
+        Ok(self.info(request, &rows, &what, until)?.with_app_metadata(metadata(&estimates)))
     }
 
-    /// The scan of a ticket. The caller's present privileges count, not those when the ticket was
+    /// The rows of a ticket. The caller's present privileges count, not those when the ticket was
     /// given.
-    pub(super) async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
+    async fn rows(&self, caller: &Caller, ticket: &[u8]) -> Result<WantedRows, Status> {
         let ticket = ticket_of(ticket)?;
-        let scan = match ticket.what {
+        let WantedRows { scan, summary } = match ticket.what {
             What::Lease(id) => {
-                let scan = self.leases.scan(id)?;
-                self.check(caller, &self.database.begin(), &scan)?;
-                scan
+                let rows = self.leases.rows(id)?;
+                self.check(caller, &self.database.begin(), &rows.scan)?;
+                rows
             }
             What::Request(request) => match request.snapshot {
-                SnapshotUse::Lease(id) => self.scan_held(caller, &self.leases.held(id)?.0, &request)?,
+                SnapshotUse::Lease(id) => self.rows_held(caller, &self.leases.held(id)?.0, &request)?,
                 SnapshotUse::Held | SnapshotUse::Latest => {
-                    self.scan_in(caller, &begin_durable(&self.database).await?, &request)?
+                    self.rows_in(caller, &begin_durable(&self.database).await?, &request)?
                 }
             },
         };
-        Ok(match ticket.blocks {
+        let scan = match ticket.blocks {
             Some(blocks) => scan.within(blocks),
             None => scan,
-        })
+        };
+        Ok(WantedRows { scan, summary })
+    }
+
+    /// The scan of a ticket, as for [`rows`](Self::rows).
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT, also for a ticket that wants something else than a table's rows.
+    pub(super) async fn scan(&self, caller: &Caller, ticket: &[u8]) -> Result<ArrowScan, Status> {
+        match self.rows(caller, ticket).await? {
+            WantedRows { scan, summary: None } => Ok(scan),
+            WantedRows { .. } => Err(Status::invalid_argument("the ticket is one of aggregates or first rows")),
+        }
     }
 
     async fn get(&self, caller: &Caller, request: http::Request<Incoming>) -> Result<Body, Status> {
@@ -268,7 +301,11 @@ impl Flights {
             let (schema, batches) = extension.get(caller, &ticket.ticket).await?;
             return Ok(Body::Batches(BatchStream::new(Messages::new(&schema, message_bytes), batches, permit)));
         }
-        let scan = self.scan(caller, &ticket.ticket).await?;
+        let WantedRows { scan, summary } = self.rows(caller, &ticket.ticket).await?;
+        if let Some(summary) = summary {
+            let (schema, batches) = self.summarizing()?.summarize(scan, &summary)?;
+            return Ok(Body::Batches(BatchStream::new(Messages::new(&schema, message_bytes), batches, permit)));
+        }
         let messages = Messages::new(&scan.schema(), message_bytes);
         Ok(Body::Blocks(BlockStream::new(messages, self.leases.stream(scan), permit)))
     }
@@ -360,7 +397,8 @@ impl FlightService for Flights {
             if self.check(&caller, &txn, &scan).is_err() {
                 continue;
             }
-            let info = self.info(&request, &scan, &What::Request(request.clone()), None)?;
+            let rows = WantedRows { scan, summary: None };
+            let info = self.info(&request, &rows, &What::Request(Box::new(request.clone())), None)?;
             flights.push(Ok(info.with_descriptor(FlightDescriptor::new_path(path))));
         }
         Ok(Response::new(futures::stream::iter(flights).boxed()))
@@ -382,12 +420,13 @@ impl FlightService for Flights {
             Some(extension) => extension.schema(&caller, &descriptor.cmd).await?,
             None => {
                 let request = request::from_descriptor(descriptor)?;
-                match request.snapshot {
-                    SnapshotUse::Lease(id) => self.scan_held(&caller, &self.leases.held(id)?.0, &request)?.schema(),
+                let rows = match request.snapshot {
+                    SnapshotUse::Lease(id) => self.rows_held(&caller, &self.leases.held(id)?.0, &request)?,
                     SnapshotUse::Held | SnapshotUse::Latest => {
-                        self.scan_in(&caller, &self.database.begin(), &request)?.schema()
+                        self.rows_in(&caller, &self.database.begin(), &request)?
                     }
-                }
+                };
+                self.schema_of(&rows)?
             }
         };
         let result = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into();

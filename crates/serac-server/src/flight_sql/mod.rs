@@ -17,6 +17,7 @@
 //! | [`expiring_map`] | what is kept for clients, for a time |
 //! | [`session_lease`] | sessions, and who has them |
 //! | [`stream`] | results as they are read |
+//! | [`summary`] | aggregates and first rows of flights of tables |
 //! | [`statement`], [`parameters`] | statements, prepared or not |
 //! | [`transaction`] | transactions and savepoints |
 //! | [`form`], [`result_dictionary`] | columns as the client wants them; dictionaries |
@@ -37,6 +38,7 @@ mod session_lease;
 mod statement;
 mod status;
 mod stream;
+mod summary;
 mod transaction;
 
 use crate::passwords::Passwords;

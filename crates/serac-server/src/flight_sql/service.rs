@@ -2,7 +2,7 @@
 
 use super::expiring_map::{Id, Owner};
 use super::statement::flight_info;
-use super::status::error;
+use super::status::{error, status_of};
 use super::{FlightSql, form, ingest};
 use arrow_flight::sql::{
     ActionBeginSavepointRequest, ActionBeginSavepointResult, ActionBeginTransactionResult, ActionCancelQueryRequest,
@@ -15,8 +15,9 @@ use datafusion::arrow::datatypes::SchemaRef;
 use futures::StreamExt;
 use http::HeaderMap;
 use prost::Message;
-use serac_engine::Catalog;
+use serac_client::flight::Summary;
 use serac_engine::security::RoleId;
+use serac_engine::{ArrowScan, Catalog};
 use serac_export::flight::{Batches, Caller, Extension};
 use tonic::{Status, Streaming};
 
@@ -131,6 +132,14 @@ impl Extension for FlightSql {
             },
         };
         form::rows(caller, rows?).await
+    }
+
+    fn summary_schema(&self, rows: &SchemaRef, summary: &Summary) -> Result<SchemaRef, Status> {
+        serac_sql::summary_schema(rows, summary).map_err(|error| status_of(&error))
+    }
+
+    fn summarize(&self, rows: ArrowScan, summary: &Summary) -> Result<(SchemaRef, Batches), Status> {
+        self.summary(rows, summary)
     }
 
     async fn put(&self, caller: &Caller, first: FlightData, rest: Streaming<FlightData>) -> Result<Bytes, Status> {

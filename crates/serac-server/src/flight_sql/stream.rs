@@ -28,7 +28,7 @@ use tonic::Status;
 
 /// Batches that are computed while the client takes those before: they go in one message if they
 /// are small.
-const BATCHES_AHEAD: usize = 4;
+pub(super) const BATCHES_AHEAD: usize = 4;
 /// Bytes that are computed ahead of a client while another call waits for the session.
 const AHEAD_BYTES: usize = 256 << 20;
 

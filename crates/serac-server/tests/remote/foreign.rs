@@ -635,7 +635,7 @@ impl FlightService for Hostile {
 
     async fn get_flight_info(&self, _: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
         let request = ScanRequest::new("public", "t");
-        let ticket = Ticket { what: What::Request(request), blocks: Some(0..u32::MAX) }.to_bytes();
+        let ticket = Ticket { what: What::Request(Box::new(request)), blocks: Some(0..u32::MAX) }.to_bytes();
         let endpoint = FlightEndpoint::new().with_ticket(arrow_flight::Ticket::new(ticket));
         let info = FlightInfo::new().try_with_schema(&Self::schema(false)).unwrap();
         Ok(Response::new(info.with_endpoint(endpoint).with_app_metadata("no estimates")))
