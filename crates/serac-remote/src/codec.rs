@@ -12,8 +12,9 @@ use crate::constraint::Constraint;
 use crate::remote::Remote;
 use crate::scan::{Partition, RemoteScanExec, Source};
 use crate::snapshot::Snapshot;
+use crate::summary::{Aggregated, Form, StateColumn};
 use crate::table::{RemoteTable, Shard};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result, TableReference, not_impl_err};
 use datafusion::execution::TaskContext;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The first bytes of everything that this codec writes: a name, and the version of the form.
-const HEAD: &[u8] = b"serac-remote\x01";
+const HEAD: &[u8] = b"serac-remote\x02";
 /// The most bytes that are read.
 const MOST_BYTES: usize = 64 << 20;
 /// The most partitions of a scan.
@@ -80,6 +81,33 @@ struct DistinctMessage {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct StateMessage {
+    /// The column of the answer.
+    #[prost(uint32, tag = "1")]
+    answer: u32,
+    /// 0 for the value, 1 for the bits of a sum, 2 for its carries.
+    #[prost(uint32, tag = "2")]
+    form: u32,
+    /// The bits beyond which there are carries.
+    #[prost(uint32, tag = "3")]
+    bits: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct AggregatedMessage {
+    /// The request in JSON.
+    #[prost(bytes = "vec", tag = "1")]
+    request: Vec<u8>,
+    #[prost(message, optional, tag = "2")]
+    groups: Option<protobuf::Schema>,
+    /// The columns of the functions.
+    #[prost(message, optional, tag = "3")]
+    functions: Option<protobuf::Schema>,
+    #[prost(message, repeated, tag = "4")]
+    states: Vec<StateMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct ScanMessage {
     #[prost(message, repeated, tag = "1")]
     sources: Vec<SourceMessage>,
@@ -96,6 +124,11 @@ struct ScanMessage {
     limit: Option<u64>,
     #[prost(message, repeated, tag = "7")]
     distinct: Vec<DistinctMessage>,
+    #[prost(message, optional, tag = "8")]
+    aggregated: Option<AggregatedMessage>,
+    /// First rows in JSON; empty for all rows.
+    #[prost(bytes = "vec", tag = "9")]
+    top: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -151,6 +184,64 @@ fn message_of(remote: &Remote, snapshot: Option<&Arc<Snapshot>>, schema: &str, t
     }
 }
 
+fn schema_message(schema: &Schema) -> Result<protobuf::Schema> {
+    protobuf::Schema::try_from(schema).map_err(|error| DataFusionError::Internal(error.to_string()))
+}
+
+fn schema_of(message: Option<&protobuf::Schema>) -> Result<SchemaRef> {
+    let message = message.ok_or_else(|| invalid("it has no columns"))?;
+    Schema::try_from(message).map(Arc::new).map_err(invalid)
+}
+
+fn aggregated_message(aggregated: &Aggregated) -> Result<AggregatedMessage> {
+    let field = |data_type: &DataType| Field::new("", data_type.clone(), true);
+    let functions: Vec<Field> = aggregated.functions.iter().map(field).collect();
+    let state = |state: &StateColumn| {
+        let (form, bits) = match state.form {
+            Form::Value => (0, 0),
+            Form::Bits => (1, 0),
+            Form::Carry(bits) => (2, bits),
+        };
+        StateMessage { answer: state.answer as u32, form, bits }
+    };
+    Ok(AggregatedMessage {
+        request: serde_json::to_vec(&aggregated.request).expect("a request is plain data"),
+        groups: Some(schema_message(&aggregated.groups)?),
+        functions: Some(schema_message(&Schema::new(functions))?),
+        states: aggregated.states.iter().map(state).collect(),
+    })
+}
+
+/// What servers compute for a scan with these columns.
+fn aggregated_of(message: &AggregatedMessage, schema: &Schema) -> Result<Aggregated> {
+    let groups = schema_of(message.groups.as_ref())?;
+    let functions = schema_of(message.functions.as_ref())?;
+    let functions: Vec<DataType> = functions.fields().iter().map(|field| field.data_type().clone()).collect();
+    let columns = groups.fields().len() + functions.len();
+    if groups.fields().len() + message.states.len() != schema.fields().len() {
+        return Err(invalid("it has other columns than aggregates"));
+    }
+    let types = schema.fields().iter().skip(groups.fields().len()).map(|field| field.data_type());
+    let state = |(state, data_type): (&StateMessage, &DataType)| {
+        let answer = state.answer as usize;
+        let of = answer.checked_sub(groups.fields().len()).and_then(|function| functions.get(function));
+        let is_sum = matches!(of, Some(DataType::Decimal128(..) | DataType::Decimal256(..)));
+        let form = match (state.form, state.bits, data_type) {
+            (0, ..) => Form::Value,
+            (1, _, DataType::Int64 | DataType::Decimal128(..)) if is_sum => Form::Bits,
+            (2, bits @ (i64::BITS | i128::BITS), DataType::Int64) if is_sum => Form::Carry(bits),
+            _ => return Err(invalid("the state of an aggregate has another type")),
+        };
+        if answer >= columns {
+            return Err(invalid("the state of an aggregate has no column"));
+        }
+        Ok(StateColumn { answer, form })
+    };
+    let states = message.states.iter().zip(types).map(state).collect::<Result<_>>()?;
+    let request = serde_json::from_slice(&message.request).map_err(invalid)?;
+    Ok(Aggregated { request, groups, functions, states })
+}
+
 impl RemoteCodec {
     /// A codec for plans that read these servers.
     pub fn new(servers: impl IntoIterator<Item = Remote>) -> Self {
@@ -177,8 +268,7 @@ impl RemoteCodec {
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<RemoteScanExec> {
-        let schema = message.schema.as_ref().ok_or_else(|| invalid("it has no columns"))?;
-        let schema: SchemaRef = Arc::new(Schema::try_from(schema).map_err(invalid)?);
+        let schema = schema_of(message.schema.as_ref())?;
         let filter: Vec<Condition> = serde_json::from_slice(&message.filter).map_err(invalid)?;
         let limit = message.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         if message.partitions.len() > MOST_PARTITIONS {
@@ -213,8 +303,13 @@ impl RemoteCodec {
             };
             scan.add(Source { snapshot, schema, table }, partitions, &estimates);
         }
+        scan.aggregated = message.aggregated.map(|aggregated| aggregated_of(&aggregated, &schema)).transpose()?;
+        if !message.top.is_empty() {
+            scan.top = Some(serde_json::from_slice(&message.top).map_err(invalid)?);
+        }
         let context = PhysicalPlanDecodeContext::new(context, self);
-        let expression = |node| converter.proto_to_physical_expr(node, &schema, &context);
+        let filterable = scan.filterable().clone();
+        let expression = |node| converter.proto_to_physical_expr(node, &filterable, &context);
         scan.dynamic = message.dynamic.iter().map(expression).collect::<Result<_>>()?;
         Ok(scan)
     }
@@ -258,15 +353,16 @@ impl PhysicalExtensionCodec for RemoteCodec {
             }
         };
         let dynamic = scan.dynamic.iter().map(|dynamic| converter.physical_expr_to_proto(dynamic, self));
-        let schema = protobuf::Schema::try_from(scan.schema.as_ref());
         let message = ScanMessage {
             sources: scan.sources.iter().map(source).collect(),
             partitions: scan.partitions.iter().map(partition).collect(),
-            schema: Some(schema.map_err(|error| DataFusionError::Internal(error.to_string()))?),
+            schema: Some(schema_message(&scan.schema)?),
             filter: serde_json::to_vec(&scan.filter).expect("conditions are plain data"),
             dynamic: dynamic.collect::<Result<_>>()?,
             limit: scan.limit.map(|limit| limit as u64),
             distinct: scan.distinct.iter().map(|&values| DistinctMessage { values }).collect(),
+            aggregated: scan.aggregated.as_ref().map(aggregated_message).transpose()?,
+            top: scan.top.as_ref().map_or_else(Vec::new, |top| serde_json::to_vec(top).expect("it is plain data")),
         };
         write(&message, buffer)
     }

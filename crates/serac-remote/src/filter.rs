@@ -28,12 +28,12 @@ const MOST_BYTES: usize = 512 << 10;
 
 /// PostgreSQL's number of NUMERIC. A column of it without digits comes as text, and the server
 /// compares numbers.
-const NUMERIC: &str = "1700";
+pub(crate) const NUMERIC: &str = "1700";
 /// The key of a field's metadata that tells PostgreSQL's type.
 pub(crate) const TYPE_KEY: &str = "postgresql.type";
 
 /// The number of PostgreSQL's type, where Arrow's does not tell it.
-fn postgresql_type(field: &Field) -> Option<&str> {
+pub(crate) fn postgresql_type(field: &Field) -> Option<&str> {
     let told = field.metadata().get(TYPE_KEY)?;
     Some(told.split_once(':').map_or(told.as_str(), |(number, _)| number))
 }

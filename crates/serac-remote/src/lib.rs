@@ -15,10 +15,11 @@
 //! ```
 //!
 //! A scan has one partition for each range of blocks. The server tests filters and limits; filters
-//! of joins are sent when they are known. All scans of a query read one [`Snapshot`], which the
-//! server holds until the query's plan and streams have gone. A stream whose connection breaks goes
-//! on at another address, without a row twice or none. [`RemoteCodec`] makes bytes of plans, so
-//! that other machines run them.
+//! of joins are sent when they are known. With the optimizer's rule [`RemoteSummaries`], servers
+//! compute aggregates and the first rows of an order. All scans of a query read one [`Snapshot`],
+//! which the server holds until the query's plan and streams have gone. A stream whose connection
+//! breaks goes on at another address, without a row twice or none. [`RemoteCodec`] makes bytes of
+//! plans, so that other machines run them.
 //!
 //! | module | concept |
 //! |---|---|
@@ -29,6 +30,8 @@
 //! | `filter` | predicates as conditions that the server tests |
 //! | `scan` | the leaf of physical plans |
 //! | `stream` | the rows of one partition |
+//! | `summary` | aggregates and first rows that servers compute |
+//! | `pushdown` | the rule that hands them down to scans |
 //! | `codec` | plans as bytes |
 //! | `error` | errors |
 #![warn(missing_docs)]
@@ -37,17 +40,21 @@ mod codec;
 mod constraint;
 mod error;
 mod filter;
+mod pushdown;
 mod remote;
 mod scan;
 mod snapshot;
 mod stream;
+mod summary;
 mod table;
 
 pub use codec::RemoteCodec;
 pub use error::RemoteError;
+pub use pushdown::{RemoteSummaries, SummarizedScan};
 pub use remote::{Remote, RemoteOptions};
 pub use scan::RemoteScanExec;
 pub use snapshot::Snapshot;
+pub use summary::PartialAggregate;
 pub use table::RemoteTable;
 
 /// The Rust in the guide, compiled.

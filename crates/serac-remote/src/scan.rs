@@ -3,11 +3,16 @@
 //! Conditions that are known at planning are part of the request at planning and of every ticket.
 //! Filters of joins become known while the query runs: a stream takes them when it begins, sends
 //! those that are conditions, and applies the rest to the batches that come.
+//!
+//! In the place of rows, a scan may give the states of aggregates, or the first rows of each
+//! partition: see the module `summary`.
 
 use crate::error::RemoteError;
 use crate::filter::{Conditions, is_dynamic};
 use crate::snapshot::Snapshot;
 use crate::stream::{PartitionReader, batches};
+use crate::summary::{Aggregated, is_exact};
+use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
@@ -24,7 +29,9 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
-use serac_client::flight::{Condition, FlightEstimates, ScanRequest, Ticket, What};
+use serac_client::flight::{
+    Condition, FlightEstimates, MOST_KEYS, MOST_TOP_ROWS, ScanRequest, SortKey, Ticket, Top, What,
+};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,6 +71,12 @@ pub struct RemoteScanExec {
     pub(crate) dynamic: Vec<Arc<dyn PhysicalExpr>>,
     /// The most rows of a partition.
     pub(crate) limit: Option<usize>,
+    /// What it gives in the place of rows. The schema has its columns.
+    pub(crate) aggregated: Option<Aggregated>,
+    /// The rows of a partition that it gives; all if not said.
+    pub(crate) top: Option<Top>,
+    /// Whether all servers have aggregates and first rows.
+    summarizes: bool,
     /// Different values of each column, where that is known.
     pub(crate) distinct: Vec<Option<u64>>,
     properties: Arc<PlanProperties>,
@@ -88,6 +101,9 @@ impl RemoteScanExec {
             filter,
             dynamic: Vec::new(),
             limit,
+            aggregated: None,
+            top: None,
+            summarizes: true,
             distinct: vec![None; schema.fields().len()],
             properties: properties(schema.clone(), 0),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -104,6 +120,7 @@ impl RemoteScanExec {
             // Shards may have the same values: the most of one of them is a lower bound.
             *known = (*known).max(*more);
         }
+        self.summarizes &= estimates.summaries;
         self.properties = properties(self.schema.clone(), self.partitions.len());
     }
 
@@ -136,13 +153,72 @@ impl RemoteScanExec {
     /// The request of a partition, without conditions that become known later.
     pub(crate) fn ticket(&self, partition: &Partition, filter: Vec<Condition>) -> Ticket {
         let source = &self.sources[partition.source];
+        let columns = || self.schema.fields().iter().map(|field| field.name().clone()).collect();
         let request = ScanRequest {
-            columns: Some(self.schema.fields().iter().map(|field| field.name().clone()).collect()),
+            columns: self.aggregated.is_none().then(columns),
             filter,
             limit: self.limit.map(|limit| limit as u64),
+            aggregate: self.aggregated.as_ref().map(|aggregated| aggregated.request.clone()),
+            top: self.top.clone(),
             ..source.snapshot.request(&source.schema, &source.table)
         };
         Ticket { what: What::Request(Box::new(request)), blocks: Some(partition.blocks.clone()) }
+    }
+
+    /// Whether servers can make a summary of its rows.
+    pub(crate) fn can_summarize(&self) -> bool {
+        self.summarizes && !self.sources.is_empty() && self.limit.is_none() && !self.is_summary()
+    }
+
+    fn is_summary(&self) -> bool {
+        self.aggregated.is_some() || self.top.is_some()
+    }
+
+    /// The same partitions, of which the servers compute this.
+    pub(crate) fn with_aggregated(
+        &self,
+        aggregated: Aggregated,
+        schema: SchemaRef,
+        dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Self {
+        Self {
+            aggregated: Some(aggregated),
+            dynamic,
+            distinct: vec![None; schema.fields().len()],
+            properties: properties(schema.clone(), self.partitions.len()),
+            metrics: ExecutionPlanMetricsSet::new(),
+            schema,
+            ..self.clone()
+        }
+    }
+
+    /// The same scan of the first rows of each partition alone: by columns, in these orders. `None`
+    /// if the servers do not have it, or order a column otherwise.
+    pub fn first_rows(&self, by: &[(usize, SortOptions)], rows: usize) -> Option<Self> {
+        let rows = u64::try_from(rows).ok().filter(|rows| (1..=MOST_TOP_ROWS).contains(rows))?;
+        let is_known = (1..=MOST_KEYS).contains(&by.len()) && by.iter().all(|&(at, _)| is_exact(self.schema.field(at)));
+        if !self.can_summarize() || !is_known {
+            return None;
+        }
+        let key = |&(at, options): &(usize, SortOptions)| SortKey {
+            column: self.schema.field(at).name().clone(),
+            descending: options.descending,
+            nulls_first: options.nulls_first,
+        };
+        let top = Some(Top { by: by.iter().map(key).collect(), rows });
+        // A filter that comes later would be tested on the first rows alone.
+        Some(Self { top, dynamic: Vec::new(), metrics: ExecutionPlanMetricsSet::new(), ..self.clone() })
+    }
+
+    /// Rows of all partitions that pass the conditions.
+    pub(crate) fn estimated_rows(&self) -> u64 {
+        let rows = self.partitions.iter().map(|partition| partition.rows).fold(0, u64::saturating_add);
+        if self.filter.is_empty() { rows } else { rows.div_ceil(FILTERED_PART as u64) }
+    }
+
+    /// The columns that filters may name, which become known while the query runs.
+    pub(crate) fn filterable(&self) -> &SchemaRef {
+        self.aggregated.as_ref().map_or(&self.schema, |aggregated| &aggregated.groups)
     }
 
     fn statistics(&self, partition: Option<usize>) -> Result<Statistics> {
@@ -157,9 +233,13 @@ impl RemoteScanExec {
         if !self.filter.is_empty() {
             rows = rows.div_ceil(FILTERED_PART);
         }
-        if let Some(limit) = self.limit {
-            let partitions = if partition.is_some() { 1 } else { self.partitions.len() };
+        let partitions = if partition.is_some() { 1 } else { self.partitions.len() };
+        let top = self.top.as_ref().map(|top| usize::try_from(top.rows).unwrap_or(usize::MAX));
+        if let Some(limit) = self.limit.or(top) {
             rows = rows.min(limit.saturating_mul(partitions));
+        }
+        if self.aggregated.as_ref().is_some_and(|aggregated| aggregated.request.groups.is_empty()) {
+            rows = partitions;
         }
         let widths = self.schema.fields().iter().map(|field| field.data_type().primitive_width().unwrap_or(24));
         let columns = self.distinct.iter().map(|distinct| ColumnStatistics {
@@ -182,12 +262,21 @@ fn shown(Condition(column, operator, constant): &Condition) -> String {
     format!("{column} {operator} {constant}")
 }
 
+/// A sort key as EXPLAIN shows it.
+fn shown_key(SortKey { column, descending, nulls_first }: &SortKey) -> String {
+    let direction = if *descending { "DESC" } else { "ASC" };
+    format!("{column} {direction} NULLS {}", if *nulls_first { "FIRST" } else { "LAST" })
+}
+
 impl DisplayAs for RemoteScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(", ");
         let sources = names(&mut self.sources.iter().map(|source| format!("{}.{}", source.schema, source.table)));
         let columns = names(&mut self.schema.fields().iter().map(|field| field.name().clone()));
-        write!(f, "{}: table=[{sources}], columns=[{columns}]", self.name())?;
+        match &self.aggregated {
+            Some(aggregated) => write!(f, "{}: table=[{sources}], aggregate=[{}]", self.name(), aggregated.shown())?,
+            None => write!(f, "{}: table=[{sources}], columns=[{columns}]", self.name())?,
+        }
         if !self.filter.is_empty() {
             write!(f, ", filter=[{}]", self.filter.iter().map(shown).collect::<Vec<_>>().join(" AND "))?;
         }
@@ -196,6 +285,9 @@ impl DisplayAs for RemoteScanExec {
         }
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
+        }
+        if let Some(Top { by, rows }) = &self.top {
+            write!(f, ", top=[{}], rows={rows}", names(&mut by.iter().map(shown_key)))?;
         }
         write!(f, ", partitions={}", self.partitions.len())
     }
@@ -248,7 +340,8 @@ impl ExecutionPlan for RemoteScanExec {
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         // Filters that come later would be tested on the limited rows.
-        self.dynamic.is_empty().then(|| Arc::new(Self { limit, ..self.clone() }) as _)
+        let can_limit = self.dynamic.is_empty() && !self.is_summary();
+        can_limit.then(|| Arc::new(Self { limit, ..self.clone() }) as _)
     }
 
     fn fetch(&self) -> Option<usize> {
@@ -263,8 +356,8 @@ impl ExecutionPlan for RemoteScanExec {
                 _ => return Ok(None),
             }
         }
-        // Filters that come later name columns by their places.
-        if !self.dynamic.is_empty() {
+        // Filters that come later name columns by their places. First rows are sorted by columns.
+        if !self.dynamic.is_empty() || self.is_summary() {
             return Ok(None);
         }
         let schema = Arc::new(self.schema.project(&columns)?);
@@ -282,8 +375,8 @@ impl ExecutionPlan for RemoteScanExec {
         pushed: ChildPushdownResult,
         _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        // A filter above a limit does not hold below it.
-        if self.limit.is_some() {
+        // A filter above a limit, or above aggregates, does not hold below it.
+        if self.limit.is_some() || self.is_summary() {
             return Ok(FilterPushdownPropagation::all_unsupported(pushed));
         }
         let mut scan = self.clone();

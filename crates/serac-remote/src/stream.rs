@@ -1,9 +1,9 @@
 //! The rows of one partition, from one location after the other.
 //!
 //! The server gives the rows of a ticket every time in the same order: those of a snapshot, by
-//! block and slot. So a stream that breaks goes on elsewhere with the same ticket, and drops as
-//! many rows as it has given already. A stream ends when the server says so, by a status, not when
-//! the connection does.
+//! block and slot, and those that it makes of them, sorted. So a stream that breaks goes on
+//! elsewhere with the same ticket, and drops as many rows as it has given already. A stream ends
+//! when the server says so, by a status, not when the connection does.
 //!
 //! ```text
 //! ticket ─▶ begin ──batch──▶ batch … ──status──▶ end
@@ -19,6 +19,7 @@ use arrow_flight::Ticket as FlightTicket;
 use arrow_flight::decode::FlightRecordBatchStream;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::utils::{conjunction, split_conjunction};
@@ -92,7 +93,7 @@ impl PartitionReader {
         for dynamic in &self.scan.dynamic {
             let known = snapshot_physical_expr(dynamic.clone())?;
             for conjunct in split_conjunction(&known) {
-                if !filter.add(conjunct, &self.scan.schema) && !is_true(conjunct) {
+                if !filter.add(conjunct, self.scan.filterable()) && !is_true(conjunct) {
                     rest.push(conjunct.clone());
                 }
             }
@@ -173,10 +174,18 @@ impl PartitionReader {
         self.attempts = 0;
         self.given += batch.num_rows();
         self.received.add(batch.num_rows());
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let columns = batch.columns().to_vec();
-        let mut batch = RecordBatch::try_new_with_options(self.scan.schema.clone(), columns, &options)
-            .map_err(|error| self.scan.unexpected(&self.partition, error))?;
+        let batch = match &self.scan.aggregated {
+            Some(aggregated) => aggregated.states(&batch, &self.scan.schema),
+            None => {
+                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                RecordBatch::try_new_with_options(self.scan.schema.clone(), batch.columns().to_vec(), &options)
+            }
+        };
+        let mut batch = match batch {
+            Ok(batch) => batch,
+            Err(error @ ArrowError::ArithmeticOverflow(_)) => return Err(error.into()),
+            Err(error) => return Err(self.scan.unexpected(&self.partition, error).into()),
+        };
         if let Some(rest) = self.request.as_ref().and_then(|request| request.rest.as_ref()) {
             batch = batch_filter(&batch, rest)?;
         }

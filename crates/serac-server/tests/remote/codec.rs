@@ -6,7 +6,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
-use datafusion::functions_aggregate::expr_fn::{count, sum};
+use datafusion::functions_aggregate::expr_fn::{avg, count, max, sum};
 use datafusion::logical_expr::{JoinType, col, lit};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
@@ -41,7 +41,10 @@ async fn a_plan_gives_the_same_rows_in_another_session() {
     let server =
         |address: String| Remote::new(RemoteOptions::new([address]).named("main").with_token("a-secret")).unwrap();
     let here = server(address(&served));
-    let ctx = session_of(&here, &["every", "few"]).await;
+    let ctx = summarizing_session();
+    for table in ["every", "few"] {
+        register(&ctx, table, here.table("public", table).await.unwrap());
+    }
     let every = async || ctx.table("every").await.unwrap();
     let few = ctx.table("few").await.unwrap();
     let frames = [
@@ -55,6 +58,10 @@ async fn a_plan_gives_the_same_rows_in_another_session() {
             .sort(vec![col("id").sort(false, false)])
             .unwrap()
             .limit(0, Some(9))
+            .unwrap(),
+        every()
+            .await
+            .aggregate(vec![col("s")], vec![count(lit(1)), sum(col("i")), avg(col("n")), max(col("x"))])
             .unwrap(),
     ];
     // A worker reaches the server by another address.

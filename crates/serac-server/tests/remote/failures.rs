@@ -4,6 +4,7 @@ use crate::server::*;
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::Int64Type;
+use datafusion::functions_aggregate::expr_fn::{count, max};
 use datafusion::logical_expr::{col, lit};
 use datafusion::prelude::SessionContext;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -109,6 +110,43 @@ async fn a_dead_location_falls_to_another() {
     let error = dead.table("public", "t").await.unwrap_err();
     assert!(matches!(error, RemoteError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("cannot connect to http://127.0.0.1:"), "{error}");
+    nothing_is_held(&db).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_groups_or_first_rows_that_breaks_goes_on() {
+    let db = database();
+    numbers(&db).await;
+    freeze(&db, "t");
+    execute(&db, "UPDATE t SET note = 'changed' WHERE id % 10 = 0; INSERT INTO t SELECT id, note FROM t").await;
+    let served = serve(&db, FlightOptions { message_bytes: 64 << 10, ..FlightOptions::default() }).await;
+    let wanted = query(&db, "SELECT note, count(*), max(id) FROM t GROUP BY note ORDER BY note").await;
+    let first = query(&db, "SELECT id, note FROM t ORDER BY note, id LIMIT 30000").await;
+    let mut all_retries = [0, 0];
+    for bytes in [150_000, 400_000, 900_000] {
+        let broken = Breaking::before(served.address, bytes).await;
+        for (number, wanted) in [&wanted, &first].into_iter().enumerate() {
+            let remote = Remote::new(of(&[broken.address, served.address]).with_attempts(6)).unwrap();
+            let ctx = summarizing_session();
+            register(&ctx, "t", remote.table("public", "t").await.unwrap());
+            let table = ctx.table("t").await.unwrap();
+            let (note, id) = (col("note").sort(true, false), col("id").sort(true, false));
+            let (frame, part) = match number {
+                0 => {
+                    let groups = table.aggregate(vec![col("note")], vec![count(lit(1)), max(col("id"))]).unwrap();
+                    (groups.sort(vec![note]).unwrap(), "aggregate=[")
+                }
+                _ => (table.sort(vec![note, id]).unwrap().limit(0, Some(30_000)).unwrap(), "top=["),
+            };
+            let plan = frame.create_physical_plan().await.unwrap();
+            assert!(text(&plan).contains(part), "{}", text(&plan));
+            let batches = datafusion::physical_plan::collect(plan.clone(), ctx.task_ctx()).await.unwrap();
+            let found = concat_batches(&plan.schema(), &batches).unwrap();
+            assert_eq!(found.columns(), wanted.columns(), "{bytes} bytes");
+            all_retries[number] += metric(&scans(&plan)[0], "retries");
+        }
+    }
+    assert!(all_retries.iter().all(|retries| *retries > 2), "{all_retries:?} streams were begun anew");
     nothing_is_held(&db).await;
 }
 

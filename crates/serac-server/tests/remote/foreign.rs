@@ -26,11 +26,11 @@ use tonic::codegen::Service;
 use tonic::{Request, Response, Status, Streaming};
 
 /// A session of a database of its own, in memory.
-fn here() -> Session {
+pub fn here() -> Session {
     Session::new(&SqlDatabase::new(Database::in_memory().unwrap(), &SqlOptions::default()).unwrap())
 }
 
-async fn run(session: &mut Session, sql: &str) {
+pub async fn run(session: &mut Session, sql: &str) {
     session.execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
 
@@ -42,20 +42,20 @@ async fn batch(session: &mut Session, sql: &str) -> RecordBatch {
 }
 
 /// The rows of a query as text.
-async fn shown(session: &mut Session, sql: &str) -> String {
+pub async fn shown(session: &mut Session, sql: &str) -> String {
     pretty_format_batches(&[batch(session, sql).await]).unwrap().to_string()
 }
 
-async fn refused(session: &mut Session, sql: &str) -> SqlError {
+pub async fn refused(session: &mut Session, sql: &str) -> SqlError {
     session.execute(sql).await.expect_err(sql)
 }
 
-async fn plan(session: &mut Session, sql: &str) -> String {
+pub async fn plan(session: &mut Session, sql: &str) -> String {
     shown(session, &format!("EXPLAIN {sql}")).await
 }
 
 /// Makes a server of a name, which is reached at an address.
-async fn make_server(session: &mut Session, name: &str, address: SocketAddr, more: &str) {
+pub async fn make_server(session: &mut Session, name: &str, address: SocketAddr, more: &str) {
     let sql = format!("CREATE SERVER {name} FOREIGN DATA WRAPPER seracdb OPTIONS (address 'grpc://{address}'{more})");
     run(session, &sql).await;
 }
@@ -558,6 +558,8 @@ enum Lie {
     NoMessage,
     /// Rows without end.
     Endless,
+    /// It has aggregates, and sends rows.
+    Rows,
 }
 
 /// A server of the table `t (a BIGINT NOT NULL, v VARCHAR(3), n NUMERIC(4,1))` that lies.
@@ -638,7 +640,11 @@ impl FlightService for Hostile {
         let ticket = Ticket { what: What::Request(Box::new(request)), blocks: Some(0..u32::MAX) }.to_bytes();
         let endpoint = FlightEndpoint::new().with_ticket(arrow_flight::Ticket::new(ticket));
         let info = FlightInfo::new().try_with_schema(&Self::schema(false)).unwrap();
-        Ok(Response::new(info.with_endpoint(endpoint).with_app_metadata("no estimates")))
+        let estimates = match self.0 {
+            Lie::Rows => r#"{"rows": 1, "distinct": [], "summaries": true}"#,
+            _ => "no estimates",
+        };
+        Ok(Response::new(info.with_endpoint(endpoint).with_app_metadata(estimates)))
     }
 
     async fn poll_flight_info(&self, _: Request<FlightDescriptor>) -> Result<Response<arrow_flight::PollInfo>, Status> {
@@ -699,6 +705,7 @@ async fn a_server_that_lies_gives_an_error() {
         (Lie::Null, &["HV000"]),
         (Lie::NoMessage, &["HV000", "08001"]),
         (Lie::Endless, &["57014"]),
+        (Lie::Rows, &["HV000"]),
     ] {
         let address = Hostile(lie).serve().await;
         let mut session = here();

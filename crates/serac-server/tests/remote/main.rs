@@ -9,3 +9,4 @@ mod properties;
 mod scans;
 mod server;
 mod snapshots;
+mod summaries;

@@ -3,11 +3,13 @@
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::compute::{concat_batches, sort_to_indices, take_record_batch};
 use datafusion::arrow::datatypes::Int64Type;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use serac_engine::{Database, Table};
 use serac_export::flight::{FlightOptions, FlightServer};
-use serac_remote::{Remote, RemoteOptions, RemoteScanExec, RemoteTable};
+use serac_remote::{Remote, RemoteOptions, RemoteScanExec, RemoteSummaries, RemoteTable};
+use serac_server::{FlightSql, FlightSqlOptions};
 use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
 use serac_storage::StorageOptions;
 use serac_testing::Served;
@@ -98,7 +100,21 @@ pub async fn nothing_is_held(db: &SqlDatabase) {
 }
 
 pub async fn serve(db: &SqlDatabase, options: FlightOptions) -> Served {
-    let server = FlightServer::bind(db.database().clone(), "127.0.0.1:0".parse().unwrap(), options).await.unwrap();
+    let FlightOptions { token, role, stall, .. } = options.clone();
+    let sql = FlightSqlOptions { token, role, stall, ..FlightSqlOptions::default() };
+    serve_by(bind(db, options).await.with_extension(Arc::new(FlightSql::new(db.clone(), sql))))
+}
+
+/// Serves rows alone, as a server does that has no aggregates and first rows.
+pub async fn serve_rows(db: &SqlDatabase, options: FlightOptions) -> Served {
+    serve_by(bind(db, options).await)
+}
+
+async fn bind(db: &SqlDatabase, options: FlightOptions) -> FlightServer {
+    FlightServer::bind(db.database().clone(), "127.0.0.1:0".parse().unwrap(), options).await.unwrap()
+}
+
+fn serve_by(server: FlightServer) -> Served {
     let address = server.local_address().unwrap();
     Served::start(address, |stop| server.run(stop))
 }
@@ -116,6 +132,15 @@ pub fn remote(served: &Served) -> Remote {
 /// A session with four partitions.
 pub fn session() -> SessionContext {
     SessionContext::new_with_config(SessionConfig::new().with_target_partitions(4))
+}
+
+/// A session with four partitions and the rule by which servers compute aggregates and first rows.
+pub fn summarizing_session() -> SessionContext {
+    let state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(SessionConfig::new().with_target_partitions(4))
+        .with_physical_optimizer_rule(Arc::new(RemoteSummaries::default()));
+    SessionContext::new_with_state(state.build())
 }
 
 /// A session that knows tables of a server.

@@ -2,7 +2,8 @@
 //!
 //! The catalog has servers and foreign tables ([`serac_engine::catalog::foreign`]). A foreign table
 //! is read by [`serac_remote`]: its scan sends columns, conditions and limits to the server, whose
-//! answers become rows of the declared columns, or an error.
+//! answers become rows of the declared columns, or an error. The pass `remote_summaries` adds
+//! aggregates and first rows to what a scan sends.
 //!
 //! **When.** A statement is bound to the declared columns, without a connection. The server is
 //! asked when the scan is planned, on a thread that plans. Each scan is checked there: the server's

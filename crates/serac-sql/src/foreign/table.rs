@@ -12,6 +12,7 @@ use crate::session_env::SessionEnv;
 use crate::statement_snapshot::StatementSnapshot;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session as PlanningSession, TableProvider};
 use datafusion::common::config::ConfigOptions;
@@ -41,7 +42,7 @@ use serac_engine::catalog::definition::SqlType;
 use serac_engine::catalog::foreign::{ForeignTable, ServerDefinition};
 use serac_engine::security::{Columns, Privilege};
 use serac_query::scan::check_scan;
-use serac_remote::{Remote, RemoteError, RemoteTable};
+use serac_remote::{PartialAggregate, Remote, RemoteError, RemoteScanExec, RemoteTable, SummarizedScan};
 use serac_storage::ColumnType;
 use serac_values::arrow_input::given;
 use serac_values::assignment::assign;
@@ -195,7 +196,7 @@ impl TableProvider for ForeignRelation {
         });
         let scan = planned.await.map_err(|error| in_sql(error, self.name()))?;
         let schema = Arc::new(self.schema.project(&read)?);
-        let types = schema.fields().iter().filter_map(|field| {
+        let types = schema.fields().iter().map(|field| {
             let definition = &self.table.definition;
             definition.column(field.name()).map(|at| definition.columns[at].sql_type)
         });
@@ -221,14 +222,15 @@ pub(crate) fn is_foreign_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
 #[derive(Clone, Debug)]
 struct ForeignRows {
     table: Arc<ForeignTable>,
-    /// The types of the columns that are read.
-    types: Vec<SqlType>,
+    /// The types of the columns; `None` for numbers that the server has computed.
+    types: Vec<Option<SqlType>>,
     schema: SchemaRef,
 }
 
 impl ForeignRows {
     fn value(&self, at: usize, array: &ArrayRef) -> Result<ArrayRef> {
-        let (sql_type, field) = (self.types[at], self.schema.field(at));
+        let field = self.schema.field(at);
+        let Some(sql_type) = self.types[at] else { return Ok(array.clone()) };
         let values = assign(&given(array)?, sql_type, field.name())?;
         if let (DataType::Decimal128(precision, _), ColumnType::Decimal { .. }) =
             (values.data_type(), sql_type.column_type)
@@ -276,12 +278,42 @@ impl ForeignScanExec {
 
     /// Whether the server's values of all columns of a predicate are those of the foreign table.
     fn is_of_servers_values(&self, predicate: &Arc<dyn PhysicalExpr>) -> bool {
-        collect_columns(predicate).iter().all(|column| {
-            let is_document = self.rows.types.get(column.index()).is_none_or(|of| of.column_type.is_document());
-            let (own, servers) = (self.rows.schema.fields(), self.scan.schema());
-            let is_same = own.get(column.index()).zip(servers.fields().get(column.index()));
-            !is_document && is_same.is_some_and(|(own, servers)| own.data_type() == servers.data_type())
-        })
+        collect_columns(predicate).iter().all(|column| self.has_servers_values(column.index()))
+    }
+
+    /// Whether the server's values of a column are those of the foreign table.
+    fn has_servers_values(&self, at: usize) -> bool {
+        let sql_type = self.rows.types.get(at).copied().flatten();
+        let (own, servers) = (self.rows.schema.fields(), self.scan.schema());
+        let is_same = own.get(at).zip(servers.fields().get(at));
+        sql_type.is_some_and(|of| !of.column_type.is_document())
+            && is_same.is_some_and(|(own, servers)| own.data_type() == servers.data_type())
+    }
+
+    /// The scan of the server's table, if it is one.
+    fn remote(&self) -> Option<&RemoteScanExec> {
+        self.scan.downcast_ref()
+    }
+}
+
+/// Foreign tables as the rule `remote_summaries` knows them.
+pub(crate) fn summarized(plan: &dyn ExecutionPlan) -> Option<&dyn SummarizedScan> {
+    plan.downcast_ref::<ForeignScanExec>().map(|scan| scan as _)
+}
+
+impl SummarizedScan for ForeignScanExec {
+    fn aggregated(&self, partial: &PartialAggregate) -> Option<Arc<dyn ExecutionPlan>> {
+        let is_known = partial.columns().all(|column| self.has_servers_values(column));
+        let scan = self.remote().filter(|_| is_known)?.aggregated(partial)?;
+        let types = partial.origins().into_iter().map(|origin| self.rows.types[origin?]).collect();
+        let rows = ForeignRows { table: self.rows.table.clone(), types, schema: partial.schema() };
+        Some(Arc::new(Self::new(Arc::new(scan), rows)))
+    }
+
+    fn first_rows(&self, by: &[(usize, SortOptions)], rows: usize) -> Option<Arc<dyn ExecutionPlan>> {
+        let is_known = by.iter().all(|&(column, _)| self.has_servers_values(column));
+        let scan = self.remote().filter(|_| is_known)?.first_rows(by, rows)?;
+        Some(self.around(Arc::new(scan)))
     }
 }
 

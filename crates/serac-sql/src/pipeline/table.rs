@@ -1,6 +1,7 @@
 //! The table of all passes; see the module above.
 
 use crate::binding::BIND;
+use crate::foreign::table::summarized;
 use crate::pipeline::pass::Origin::{Around, DataFusion, Ours};
 use crate::pipeline::pass::{Origin, Pass, Stage, Work};
 use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, SmallConstants, StrictNulls, UuidTypes};
@@ -11,6 +12,7 @@ use serac_query::optimizer::{
     TextPredicates, Unnest, VolatileCalls, VolatileColumns, WindowKeys,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
+use serac_remote::RemoteSummaries;
 use std::sync::Arc;
 
 const fn elsewhere(stage: Stage, name: &'static str, description: &'static str) -> Pass {
@@ -123,6 +125,7 @@ pub(super) static PASSES: &[Pass] = &[
     physical("lost_orders", Ours(|_| Arc::new(LostOrders)), "Sorts where rules have lost an order that is needed."),
     physical("SanityCheckPlan", DataFusion, "Refuses plans whose operators do not get the order that they need."),
     physical("subquery_errors", Ours(|resources| Arc::new(SubqueryErrors(resources.work_memory.clone()))), "Lets a subquery that gives one value fail where the value is read, as in a branch of CASE, and not before."),
+    optional(physical("remote_summaries", Ours(|_| Arc::new(RemoteSummaries::of_scans(summarized))), "Lets servers of foreign tables compute aggregates and first rows.")),
     optional(physical("bitmap_join", Ours(|_| Arc::new(BitmapJoin)), "Answers semi- and anti-joins with few keys from bitmap indexes.")),
     optional(physical("key_filter_pushdown", Ours(|_| Arc::new(KeyFilterPushdown)), "Tells the scans of a join's probe side which keys the other side has.")),
     optional(physical("bitmap_counts", Ours(|_| Arc::new(BitmapCounts)), "Counts from bitmap indexes alone.")),
