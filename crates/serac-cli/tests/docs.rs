@@ -98,6 +98,11 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ),
     (
         "docs/book/src/guides/cluster.md",
+        "use datafusion::execution::SessionStateBuilder;",
+        Way::Not("it is an example of serac-remote, whose documentation tests compile it"),
+    ),
+    (
+        "docs/book/src/guides/cluster.md",
         "use serac_remote::{Remote, RemoteCodec, RemoteOptions};",
         Way::Not("it is an example of serac-remote, whose documentation tests compile it"),
     ),
@@ -155,10 +160,16 @@ const BLOCKS: &[(&str, &str, Way)] = &[
     ("docs/book/src/guides/flight.md", "serac serve my.db --flight 127.0.0.1:8815", Way::Serve),
     ("docs/book/src/guides/flight.md", "import json", Way::Python(LINEITEM)),
     ("docs/book/src/guides/flight.md", "import polars as pl", Way::Python("")),
+    ("docs/book/src/guides/flight.md", "def parts(**command):", Way::Python("")),
     ("docs/book/src/guides/foreign-tables.md", "serac serve east.db --flight 127.0.0.1:8815", Way::Serve),
     (
         "docs/book/src/guides/foreign-tables.md",
         "CREATE SERVER east FOREIGN DATA WRAPPER seracdb",
+        Way::Not("the tests of remote tables have such statements, with their servers"),
+    ),
+    (
+        "docs/book/src/guides/foreign-tables.md",
+        "EXPLAIN SELECT region, count(*), sum(price)",
         Way::Not("the tests of remote tables have such statements, with their servers"),
     ),
     ("docs/book/src/guides/load.md", "serac load my.db --create --table person people.csv", Way::Script),
