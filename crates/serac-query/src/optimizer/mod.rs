@@ -14,6 +14,7 @@
 //! | `volatile_columns` | volatile functions in columns that nobody reads |
 //! | `volatile_calls` | calls of volatile functions that are written alike |
 //! | `grouping_sets`, `join_claims`, `branch_constants`, `true_keys`, `repeated_keys` | what DataFusion concludes without reason |
+//! | `grouping_levels` | grouping sets from the states of finer ones |
 //! | `computed_keys`, `window_keys` | orders that DataFusion does not see |
 //! | `unknown` | an operator that states nothing about its rows |
 //! | `given_orders`, `source_order`, `lost_orders` | orders of rows that DataFusion does not keep |
@@ -37,6 +38,7 @@ mod filters;
 mod float_cases;
 mod float_zeros;
 mod given_orders;
+mod grouping_levels;
 mod grouping_sets;
 mod guarded_branches;
 mod in_lists;
@@ -69,6 +71,7 @@ pub use filters::Filters;
 pub use float_cases::FloatCases;
 pub use float_zeros::FloatZeros;
 pub use given_orders::GivenOrders;
+pub use grouping_levels::{GroupingLevels, GroupingLevelsExec, RoundLimits};
 pub use grouping_sets::GroupingSets;
 pub use guarded_branches::{GuardedBranches, unguarded, with_guarded_branches};
 pub use in_lists::{InLists, without_lists_of_expressions};

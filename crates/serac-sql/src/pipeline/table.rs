@@ -7,9 +7,9 @@ use crate::pipeline::pass::{Origin, Pass, Stage, Work};
 use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, SmallConstants, StrictNulls, UuidTypes};
 use serac_query::optimizer::{
     Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, ComputedKeys, CrossJoins, DateComparisons,
-    EmptyBranches, Filters, FloatCases, FloatZeros, GivenOrders, GroupingSets, GuardedBranches, InLists, JoinClaims,
-    JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys, SetOperations, SourceOrder, SubqueryErrors,
-    TextPredicates, Unnest, VolatileCalls, VolatileColumns, WindowKeys,
+    EmptyBranches, Filters, FloatCases, FloatZeros, GivenOrders, GroupingLevels, GroupingSets, GuardedBranches,
+    InLists, JoinClaims, JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys, SetOperations,
+    SourceOrder, SubqueryErrors, TextPredicates, Unnest, VolatileCalls, VolatileColumns, WindowKeys,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use serac_remote::RemoteSummaries;
@@ -120,6 +120,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(physical("TopKRepartition", DataFusion, "Keeps the first rows of a sort with a limit before rows are distributed.")),
     optional(physical("ProjectionPushdown", DataFusion, "Brings projections down once more, past what has been put in.")),
     optional(physical("PushdownSort", DataFusion, "Hands sorts down to sources that give rows in order.")),
+    optional(physical("grouping_levels", Ours(|_| Arc::new(GroupingLevels::default())), "Makes the groups of grouping sets from the states of finer sets, and not each from all rows.")),
     physical("EnsureCooperative", DataFusion, "Lets operators give their thread back, so that a query can be cancelled."),
     optional(physical("FilterPushdown(Post)", Around(ByNames::around), "Hands the filters down that joins and sorts find while they run.")),
     physical("lost_orders", Ours(|_| Arc::new(LostOrders)), "Sorts where rules have lost an order that is needed."),

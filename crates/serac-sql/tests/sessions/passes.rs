@@ -67,7 +67,7 @@ const QUERIES: &[&str] = &[
     "SELECT 1, state, 2, count(DISTINCT c) FROM o GROUP BY 1, 2, 3 ORDER BY state",
     "SELECT string_agg(name, ',' ORDER BY id) FROM c WHERE id < 12",
     "SELECT array_agg(id ORDER BY id DESC) FROM c WHERE id < 12",
-    "SELECT state, region, count(*) FROM o JOIN c ON c.id = o.c GROUP BY ROLLUP (state, region) ORDER BY 1, 2",
+    "SELECT state, region, count(*) FROM o JOIN c ON c.id = o.c GROUP BY ROLLUP (state, region) ORDER BY 1, 2, 3",
     "SELECT sum(price + 1), sum(price + 1) * 2, avg(price + 1) > 107.4 FROM o WHERE price + 1 > 5",
     // Joins.
     "SELECT count(*), sum(amount) FROM o, c, l WHERE o.c = c.id AND l.o = o.id AND c.region = 2 AND o.state <> 's0'",
