@@ -1,5 +1,5 @@
 //! Figures of the 22 queries: each engine over SeracDB and over Parquet files, with several numbers
-//! of workers, beside SeracDB's own SQL. A row of JSON for each.
+//! of workers, beside SeracDB's own SQL. A row of JSON for each, and one for all of them together.
 
 use crate::Result;
 use crate::answer::Answer;
@@ -53,7 +53,8 @@ pub struct FigureArguments {
     loopback: bool,
 }
 
-/// One run.
+/// One run, or several together.
+#[derive(Default)]
 struct Run {
     seconds: f64,
     bytes: Option<u64>,
@@ -86,42 +87,86 @@ fn shown(seconds: f64) -> serde_json::Value {
     ((seconds * 1e4).round() / 1e4).into()
 }
 
-/// Runs a query several times and prints its row.
-async fn row(
-    arguments: &FigureArguments,
+impl Run {
+    fn put_into(&self, row: &mut serde_json::Value) {
+        row["seconds"] = shown(self.seconds);
+        row["server_bytes"] = self.bytes.into();
+        row["server_cpu_seconds"] = shown(self.server_cpu);
+        row["engine_cpu_seconds"] = shown(self.engine_cpu);
+        row["driver_cpu_seconds"] = shown(self.driver_cpu);
+    }
+}
+
+/// The rows of one engine with one number of workers over one source.
+struct Rows<'a> {
+    arguments: &'a FigureArguments,
     labels: serde_json::Value,
-    wanted: &Answer,
-    is_same: fn(&Answer, &Answer) -> bool,
-    run: impl AsyncFn() -> Result<(Run, Answer)>,
-) -> Result<bool> {
-    let (mut runs, mut is_equal, mut error) = (Vec::new(), true, None);
-    for _ in 0..arguments.repeat.max(1) {
-        match run().await {
-            Ok((run, answer)) => {
-                is_equal &= is_same(wanted, &answer);
-                runs.push(run);
+    are_equal: bool,
+    medians: Vec<Run>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(arguments: &'a FigureArguments, mut labels: serde_json::Value) -> Self {
+        labels["scale"] = arguments.scale.into();
+        labels["servers"] = arguments.shards.max(1).into();
+        Self { arguments, labels, are_equal: true, medians: Vec::new() }
+    }
+
+    /// Runs a query several times and prints its row.
+    async fn add(
+        &mut self,
+        query: usize,
+        wanted: &Answer,
+        is_same: fn(&Answer, &Answer) -> bool,
+        run: impl AsyncFn() -> Result<(Run, Answer)>,
+    ) {
+        let (mut runs, mut is_equal, mut error) = (Vec::new(), true, None);
+        for _ in 0..self.arguments.repeat.max(1) {
+            match run().await {
+                Ok((run, answer)) => {
+                    is_equal &= is_same(wanted, &answer);
+                    runs.push(run);
+                }
+                Err(failed) => error = Some(failed.to_string().chars().take(300).collect::<String>()),
             }
-            Err(failed) => error = Some(failed.to_string().chars().take(300).collect::<String>()),
         }
+        runs.sort_by(|one, two| one.seconds.total_cmp(&two.seconds));
+        let mut row = self.labels.clone();
+        row["query"] = query.to_string().into();
+        row["rows"] = wanted.rows().into();
+        row["equal"] = (is_equal && error.is_none()).into();
+        self.are_equal &= is_equal && error.is_none();
+        if let Some(error) = &error {
+            row["error"] = error.as_str().into();
+        }
+        if !runs.is_empty() {
+            let median = runs.swap_remove(runs.len() / 2);
+            median.put_into(&mut row);
+            self.medians.push(median);
+        }
+        println!("{row}");
     }
-    runs.sort_by(|one, two| one.seconds.total_cmp(&two.seconds));
-    let mut row = labels;
-    row["scale"] = arguments.scale.into();
-    row["servers"] = arguments.shards.max(1).into();
-    row["rows"] = wanted.rows().into();
-    row["equal"] = (is_equal && error.is_none()).into();
-    if let Some(median) = runs.get(runs.len() / 2) {
-        row["seconds"] = shown(median.seconds);
-        row["server_bytes"] = median.bytes.into();
-        row["server_cpu_seconds"] = shown(median.server_cpu);
-        row["engine_cpu_seconds"] = shown(median.engine_cpu);
-        row["driver_cpu_seconds"] = shown(median.driver_cpu);
+
+    /// Prints the row of all queries: their sums, and the geometric mean of their times.
+    fn end(self) -> bool {
+        let mut all = Run { bytes: Some(0), ..Run::default() };
+        let mut logarithms = 0.0;
+        for Run { seconds, bytes, server_cpu, engine_cpu, driver_cpu } in &self.medians {
+            logarithms += seconds.ln();
+            all.seconds += seconds;
+            all.bytes = all.bytes.zip(*bytes).map(|(all, of)| all + of);
+            all.server_cpu += server_cpu;
+            all.engine_cpu += engine_cpu;
+            all.driver_cpu += driver_cpu;
+        }
+        let mut row = self.labels;
+        row["query"] = "all".into();
+        row["equal"] = self.are_equal.into();
+        all.put_into(&mut row);
+        row["mean_seconds"] = shown((logarithms / self.medians.len() as f64).exp());
+        println!("{row}");
+        self.are_equal
     }
-    if let Some(error) = &error {
-        row["error"] = error.as_str().into();
-    }
-    println!("{row}");
-    Ok(is_equal && error.is_none())
 }
 
 /// Starts the servers, and measures each engine with each number of workers.
@@ -141,20 +186,23 @@ pub async fn figures(arguments: FigureArguments) -> Result<()> {
         return Err("queries have the numbers 1 to 22".into());
     }
     let local = tables.prepare(&Sessions::Local, &snapshots).await?;
-    let mut are_equal = true;
     let mut answers = Vec::new();
     for &number in &numbers {
-        let sql = QUERIES[number - 1];
-        let answer = run(&Sessions::Local, &local, sql).await?;
-        let labels = serde_json::json!({"query": number, "engine": "local", "source": "seracdb"});
-        let attempt = async || measured(&cluster, None, run(&Sessions::Local, &local, sql)).await;
-        are_equal &= row(&arguments, labels, &answer, Answer::eq, attempt).await?;
-        if layout.servers == 1 {
-            let labels = serde_json::json!({"query": number, "engine": "sql", "source": "seracdb"});
-            let attempt = async || measured(&cluster, None, cluster.sql(sql)).await;
-            are_equal &= row(&arguments, labels, &answer, Answer::is_close, attempt).await?;
+        answers.push((number, run(&Sessions::Local, &local, QUERIES[number - 1]).await?));
+    }
+    let mut rows = Rows::new(&arguments, serde_json::json!({"engine": "local", "source": "seracdb"}));
+    for (number, answer) in &answers {
+        let attempt = async || measured(&cluster, None, run(&Sessions::Local, &local, QUERIES[number - 1])).await;
+        rows.add(*number, answer, Answer::eq, attempt).await;
+    }
+    let mut are_equal = rows.end();
+    if layout.servers == 1 {
+        let mut rows = Rows::new(&arguments, serde_json::json!({"engine": "sql", "source": "seracdb"}));
+        for (number, answer) in &answers {
+            let attempt = async || measured(&cluster, None, cluster.sql(QUERIES[number - 1])).await;
+            rows.add(*number, answer, Answer::is_close, attempt).await;
         }
-        answers.push(answer);
+        are_equal &= rows.end();
     }
     for &kind in &arguments.engine {
         for &workers in &arguments.workers {
@@ -165,17 +213,18 @@ pub async fn figures(arguments: FigureArguments) -> Result<()> {
                     SourceKind::Parquet => Source::Parquet(cluster.parquet()),
                 };
                 let ctx = tables.prepare(&engine.sessions, &source).await?;
-                for (&number, answer) in numbers.iter().zip(&answers) {
-                    let labels = serde_json::json!({
-                        "query": number,
-                        "engine": format!("{kind:?}").to_lowercase(),
-                        "source": format!("{of:?}").to_lowercase(),
-                        "workers": workers,
-                    });
+                let labels = serde_json::json!({
+                    "engine": format!("{kind:?}").to_lowercase(),
+                    "source": format!("{of:?}").to_lowercase(),
+                    "workers": workers,
+                });
+                let mut rows = Rows::new(&arguments, labels);
+                for (number, answer) in &answers {
                     let sql = QUERIES[number - 1];
                     let attempt = async || measured(&cluster, Some(&engine), run(&engine.sessions, &ctx, sql)).await;
-                    are_equal &= row(&arguments, labels, answer, Answer::eq, attempt).await?;
+                    rows.add(*number, answer, Answer::eq, attempt).await;
                 }
+                are_equal &= rows.end();
             }
         }
     }

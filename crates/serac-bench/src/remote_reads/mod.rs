@@ -265,6 +265,7 @@ impl Bench {
         let figures = Figures::new(&turns);
         report.row(&[
             ("server", json!(placement.name())),
+            ("durability", json!(arguments.durability)),
             ("alone/s", json!(figures.alone.per_second)),
             ("beside/s", json!(figures.beside.per_second)),
             ("beside / alone", json!(figures.ratio)),
