@@ -85,7 +85,7 @@ struct StateMessage {
     /// The column of the answer.
     #[prost(uint32, tag = "1")]
     answer: u32,
-    /// 0 for the value, 1 for the bits of a sum, 2 for its carries.
+    /// 0 for the value, 1 for the bits of a sum, 2 for its carries, 3 for a divisor.
     #[prost(uint32, tag = "2")]
     form: u32,
     /// The bits beyond which there are carries.
@@ -201,6 +201,7 @@ fn aggregated_message(aggregated: &Aggregated) -> Result<AggregatedMessage> {
             Form::Value => (0, 0),
             Form::Bits => (1, 0),
             Form::Carry(bits) => (2, bits),
+            Form::Divisor => (3, 0),
         };
         StateMessage { answer: state.answer as u32, form, bits }
     };
@@ -230,6 +231,7 @@ fn aggregated_of(message: &AggregatedMessage, schema: &Schema) -> Result<Aggrega
             (0, ..) => Form::Value,
             (1, _, DataType::Int64 | DataType::Decimal128(..)) if is_sum => Form::Bits,
             (2, bits @ (i64::BITS | i128::BITS), DataType::Int64) if is_sum => Form::Carry(bits),
+            (3, _, DataType::UInt64) if of == Some(&DataType::Int64) => Form::Divisor,
             _ => return Err(invalid("the state of an aggregate has another type")),
         };
         if answer >= columns {

@@ -11,7 +11,7 @@
 //! | `min`, `max` | a value | min, max |
 //! | `sum` | a sum | sum, or an error if it does not fit |
 //! | `sum` | the bits of a sum, and the carries beyond them | sum |
-//! | `avg` | a count, and a sum as above or as a double | count, sum |
+//! | `avg` | a count, or NULL for none, and a sum as above or as a double | count, sum |
 //!
 //! The first form of a sum is DataFusion's, the second SeracDB's. A double is made of a sum of
 //! integers only.
@@ -21,9 +21,10 @@ use crate::scan::RemoteScanExec;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, RecordBatchOptions,
 };
-use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::arrow::compute::kernels::cmp::eq;
+use datafusion::arrow::compute::{CastOptions, cast_with_options, nullif};
 use datafusion::arrow::datatypes::{
-    DataType, Decimal128Type, Decimal256Type, Field, Schema, SchemaRef, TimeUnit, i256,
+    DataType, Decimal128Type, Decimal256Type, Field, Int64Type, Schema, SchemaRef, TimeUnit, i256,
 };
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -237,6 +238,8 @@ impl PartialAggregate {
 pub(crate) enum Form {
     /// The value, in the type of the state.
     Value,
+    /// A number of values, which is NULL where there is none: by any other, a sum is divided.
+    Divisor,
     /// The lower bits of a sum, as many as the type of the state has.
     Bits,
     /// The carries beyond those bits.
@@ -312,7 +315,7 @@ impl Wanted {
                     }
                     types => self.sum(field, of_type?, &states[1..], types)?,
                 };
-                Some([(count, Form::Value)].into_iter().chain(sum).collect())
+                Some([(count, Form::Divisor)].into_iter().chain(sum).collect())
             }
             _ => None,
         }
@@ -433,6 +436,10 @@ impl StateColumn {
                 let options = CastOptions { safe: false, ..CastOptions::default() };
                 let cast = cast_with_options(column, other, &options);
                 cast.map_err(|error| ArrowError::ArithmeticOverflow(format!("a sum is out of range: {error}")))?
+            }
+            (Form::Divisor, other) => {
+                let is_none = eq(&column.as_primitive::<Int64Type>(), &Int64Array::new_scalar(0))?;
+                cast_with_options(&nullif(column, &is_none)?, other, &CastOptions::default())?
             }
             (Form::Carry(bits), _) => {
                 Arc::new(whole(column).map(|sum| sum.map(|sum| split(sum, bits).1)).collect::<Int64Array>())

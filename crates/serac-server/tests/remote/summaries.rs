@@ -380,6 +380,34 @@ async fn servers_send_few_rows_to_datafusion() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_without_a_value_have_no_average_in_datafusion() {
+    let db = database();
+    execute(
+        &db,
+        "CREATE TABLE t (k INTEGER NOT NULL, s SMALLINT, i BIGINT, n NUMERIC(12,2));
+         INSERT INTO t SELECT g % 3, v, v, v FROM (SELECT g, CASE WHEN g % 3 = 1 THEN g END AS v
+             FROM generate_series(1, 900) AS t (g)) AS numbers",
+    )
+    .await;
+    let served = serve(&db, FlightOptions::default()).await;
+    for groups in [vec![], vec![col("k")]] {
+        for condition in [lit(true), col("k").eq(lit(2))] {
+            let mut answers = Vec::new();
+            for ctx in [summarizing_session(), session()] {
+                register(&ctx, "t", remote(&served).table("public", "t").await.unwrap());
+                let averages = ["s", "i", "n"].map(|column| avg(col(column)));
+                let rows = ctx.table("t").await.unwrap().filter(condition.clone()).unwrap();
+                answers.push(collected(&ctx, rows.aggregate(groups.clone(), averages.to_vec()).unwrap()).await);
+            }
+            let [(found, plan, _), (wanted, ..)] = &answers[..] else { unreachable!() };
+            assert!(is_pushed(&text(plan)), "{}", text(plan));
+            assert_eq!(found.columns(), wanted.columns(), "{groups:?}, {condition}");
+            assert!(wanted.columns()[groups.len()].null_count() > 0 || groups.is_empty());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_summaries_sends_rows() {
     let there = database();
     every(&there, 3_000).await;
