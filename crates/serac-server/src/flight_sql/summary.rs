@@ -3,7 +3,7 @@
 //! reads nothing for too long, ends it.
 
 use super::FlightSql;
-use super::status::{error, status_of};
+use super::status::status_of;
 use super::stream::BATCHES_AHEAD;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -51,7 +51,7 @@ impl FlightSql {
                 Some(Err(status)) => Some((Err(status), None)),
                 None => {
                     let message = "the client read nothing for too long, or the server ends";
-                    Some((Err(error(sqlstate::QUERY_CANCELED, message)), None))
+                    Some((Err(Status::deadline_exceeded(message)), None))
                 }
             }
         });

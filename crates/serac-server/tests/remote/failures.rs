@@ -6,6 +6,7 @@ use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::functions_aggregate::expr_fn::{count, max};
 use datafusion::logical_expr::{col, lit};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rand::rngs::StdRng;
@@ -379,6 +380,40 @@ async fn a_slow_reader_that_the_server_has_given_up_goes_on_where_it_was() {
     ids.sort_unstable();
     assert_eq!(ids, (0..ROWS).collect::<Vec<_>>());
     assert!(metric(&scans(&plan)[0], "retries") > 0, "the server has not given the stream up");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_reader_of_groups_or_first_rows_goes_on_where_it_was() {
+    use futures::StreamExt;
+    let db = database();
+    numbers(&db).await;
+    execute(&db, "UPDATE t SET note = repeat(note, 10); INSERT INTO t SELECT t.* FROM t, generate_series(1, 2)").await;
+    let options = FlightOptions { stall: Duration::from_secs(2), message_bytes: 16 << 10, ..FlightOptions::default() };
+    let served = serve(&db, options).await;
+    let remote = Remote::new(of(&[served.address]).with_partitions(1)).unwrap();
+    let ctx = summarizing_session();
+    register(&ctx, "t", remote.table("public", "t").await.unwrap());
+    let table = ctx.table("t").await.unwrap();
+    let groups = table.clone().aggregate(vec![col("note")], vec![count(lit(1)), max(col("id"))]).unwrap();
+    let first = table.sort(vec![col("id").sort(true, false)]).unwrap().limit(0, Some(50_000)).unwrap();
+    for (frame, part, wanted) in [(groups, "aggregate=[", ROWS as usize), (first, "top=[", 50_000)] {
+        let plan = frame.create_physical_plan().await.unwrap();
+        assert!(text(&plan).contains(part), "{}", text(&plan));
+        let scan = &scans(&plan)[0];
+        let mut stream = scan.execute(0, ctx.task_ctx()).unwrap();
+        let mut notes = std::collections::HashMap::new();
+        while let Some(batch) = stream.next().await {
+            let batch = batch.unwrap();
+            let of_rows = batch.column_by_name("note").unwrap().as_string_view();
+            of_rows.iter().flatten().for_each(|note| *notes.entry(note.to_owned()).or_insert(0) += 1);
+            if notes.len() == batch.num_rows() {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+        }
+        assert_eq!(notes.values().sum::<usize>(), wanted);
+        assert!(part == "top=[" || notes.len() == wanted, "a group comes twice");
+        assert!(metric(scan, "retries") > 0, "the server has not given the stream up");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -644,7 +644,7 @@ async fn a_client_that_goes_ends_the_work() {
             Err(error) => break error,
         }
     };
-    assert_eq!(status::<()>(Err(error)).code(), Code::Cancelled);
+    assert_eq!(status::<()>(Err(error)).code(), Code::DeadlineExceeded);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
