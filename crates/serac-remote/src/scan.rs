@@ -30,7 +30,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use serac_client::flight::{
-    Condition, FlightEstimates, MOST_KEYS, MOST_TOP_ROWS, ScanRequest, SortKey, Ticket, Top, What,
+    Condition, Decimals, FlightEstimates, MOST_KEYS, MOST_TOP_ROWS, ScanRequest, SortKey, Ticket, Top, What,
 };
 use std::fmt;
 use std::ops::Range;
@@ -158,6 +158,8 @@ impl RemoteScanExec {
             columns: self.aggregated.is_none().then(columns),
             filter,
             limit: self.limit.map(|limit| limit as u64),
+            // Half the bytes, which the server does not copy. They are widened here.
+            decimals: if self.is_summary() { Decimals::Decimal128 } else { Decimals::Decimal64 },
             aggregate: self.aggregated.as_ref().map(|aggregated| aggregated.request.clone()),
             top: self.top.clone(),
             ..source.snapshot.request(&source.schema, &source.table)

@@ -17,8 +17,8 @@ use crate::remote::StreamLocation;
 use crate::scan::{Partition, RemoteScanExec};
 use arrow_flight::Ticket as FlightTicket;
 use arrow_flight::decode::FlightRecordBatchStream;
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, Decimal64Type, Decimal128Type, Field, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
 use datafusion::execution::SendableRecordBatchStream;
@@ -178,7 +178,9 @@ impl PartitionReader {
             Some(aggregated) => aggregated.states(&batch, &self.scan.schema),
             None => {
                 let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-                RecordBatch::try_new_with_options(self.scan.schema.clone(), batch.columns().to_vec(), &options)
+                let columns = batch.columns().iter().enumerate();
+                let columns = columns.map(|(at, column)| widened(column, self.scan.schema.fields().get(at)));
+                RecordBatch::try_new_with_options(self.scan.schema.clone(), columns.collect(), &options)
             }
         };
         let mut batch = match batch {
@@ -195,6 +197,19 @@ impl PartitionReader {
         self.remaining -= batch.num_rows();
         self.baseline.record_output(batch.num_rows());
         Ok((batch.num_rows() > 0).then_some(batch))
+    }
+}
+
+/// A column as the plan has it: short decimals come with 64 bits.
+fn widened(column: &ArrayRef, field: Option<&Arc<Field>>) -> ArrayRef {
+    match (column.data_type(), field.map(|field| field.data_type())) {
+        (DataType::Decimal64(precision, scale), Some(wanted))
+            if *wanted == DataType::Decimal128(*precision, *scale) =>
+        {
+            let wide = column.as_primitive::<Decimal64Type>().unary::<_, Decimal128Type>(i128::from);
+            Arc::new(wide.with_data_type(wanted.clone()))
+        }
+        _ => column.clone(),
     }
 }
 
