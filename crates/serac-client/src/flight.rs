@@ -65,8 +65,8 @@ pub struct ScanRequest {
     /// The most rows of each endpoint; by default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What each endpoint gives in the place of its rows. Neither `columns`, `limit` and `top` nor
-    /// other forms than the default ones go with it.
+    /// The groups that each endpoint gives in the place of its rows. `columns`, `limit`, `top`, and
+    /// other forms than the default ones do not go with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Aggregate>,
     /// The rows that each endpoint gives. Neither `limit` nor other forms than the default ones go
@@ -158,7 +158,7 @@ pub struct SortKey {
     pub nulls_first: bool,
 }
 
-/// What a server makes of the rows of an endpoint, if a request wants anything else than rows.
+/// A server makes this of the rows of an endpoint, if a request wants anything else than rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Summary {
     /// Groups.

@@ -40,7 +40,7 @@ fn state(partitions: usize, memory: Option<usize>) -> SessionState {
         .build()
 }
 
-/// So many random numbers from 1, with NULL among them.
+/// A column of random numbers from 1, with NULL among them.
 fn numbers(rng: &mut StdRng, rows: usize, most: i64) -> Vec<Option<i64>> {
     (0..rows).map(|_| Some(rng.random_range(0..=most)).filter(|number| *number > 0)).collect()
 }

@@ -213,7 +213,7 @@ fn aggregated_message(aggregated: &Aggregated) -> Result<AggregatedMessage> {
     })
 }
 
-/// What servers compute for a scan with these columns.
+/// The summary that servers compute for a scan with these columns.
 fn aggregated_of(message: &AggregatedMessage, schema: &Schema) -> Result<Aggregated> {
     let groups = schema_of(message.groups.as_ref())?;
     let functions = schema_of(message.functions.as_ref())?;

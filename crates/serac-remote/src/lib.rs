@@ -54,7 +54,7 @@ pub use pushdown::{RemoteSummaries, SummarizedScan};
 pub use remote::{Remote, RemoteOptions};
 pub use scan::RemoteScanExec;
 pub use snapshot::Snapshot;
-pub use summary::PartialAggregate;
+pub use summary::{PartialAggregate, SHORT_DIGITS, is_exact};
 pub use table::RemoteTable;
 
 /// The Rust in the guide, compiled.

@@ -166,7 +166,7 @@ impl RemoteSummaries {
             return Ok(scan.first_rows(by, rows));
         }
         if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-            // What changes with each row that is computed is computed for all of them.
+            // A volatile value is computed for each row: the server's summary would compute fewer.
             if projection.expr().iter().any(|item| is_volatile(&item.expr)) {
                 return Ok(None);
             }

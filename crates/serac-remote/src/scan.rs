@@ -71,7 +71,7 @@ pub struct RemoteScanExec {
     pub(crate) dynamic: Vec<Arc<dyn PhysicalExpr>>,
     /// The most rows of a partition.
     pub(crate) limit: Option<usize>,
-    /// What it gives in the place of rows. The schema has its columns.
+    /// The groups that the scan gives in the place of rows. The schema has their columns.
     pub(crate) aggregated: Option<Aggregated>,
     /// The rows of a partition that it gives; all if not said.
     pub(crate) top: Option<Top>,

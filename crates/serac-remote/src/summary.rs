@@ -41,11 +41,12 @@ use std::sync::Arc;
 
 /// PostgreSQL's numbers of CHAR and JSON, whose values come as texts, as NUMERIC's.
 const OTHER_TEXTS: [&str; 2] = ["1042", "114"];
-/// Digits of decimals whose sums come with 38.
-const SHORT_DIGITS: u8 = 19;
+/// The most digits of decimals whose sums come with 38: there are fewer than 10¹⁹ rows.
+pub const SHORT_DIGITS: u8 = 19;
 
-/// Whether equal values of a column are the same, and the server orders them as DataFusion does.
-pub(crate) fn is_exact(field: &Field) -> bool {
+/// Whether equal values of a column are the same, and servers order them as DataFusion does.
+/// Servers and their clients agree on it.
+pub fn is_exact(field: &Field) -> bool {
     let is_known = matches!(
         field.data_type(),
         DataType::Boolean
@@ -254,7 +255,7 @@ pub(crate) struct StateColumn {
     pub(crate) form: Form,
 }
 
-/// What servers compute for a scan.
+/// The groups that servers compute for a scan.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Aggregated {
     pub(crate) request: Aggregate,

@@ -11,7 +11,7 @@ use crate::error::{Result, SqlError};
 use crate::work_memory::WorkMemory;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use datafusion::arrow::compute::SortOptions;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::functions_aggregate::{count::count_udaf, min_max::max_udaf, min_max::min_udaf, sum::sum_udaf};
@@ -26,44 +26,21 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use futures::{Stream, StreamExt};
 use serac_client::flight::{Aggregate, AggregateFunction, AggregateName, Summary, Top};
-use serac_engine::{ArrowScan, TYPE_KEY};
+use serac_engine::ArrowScan;
+use serac_remote::{SHORT_DIGITS, is_exact};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The time after which a scan lets other work of its thread go on, and notices that nobody wants
 /// its rows any more.
 const TURN: Duration = Duration::from_millis(5);
-/// PostgreSQL's numbers of CHAR, NUMERIC and JSON, whose values come as texts.
-const OTHER_TEXTS: [&str; 3] = ["1042", "1700", "114"];
-/// Digits of decimals whose sums have 38: there are fewer than 10¹⁹ rows.
-const SHORT_DIGITS: u8 = 19;
 
 fn refused(message: String) -> SqlError {
     SqlError::new(sqlstate::DATATYPE_MISMATCH, message)
 }
 
-/// Whether equal values of a column are the same, and their order is that of the type.
-fn has_groups(field: &Field) -> bool {
-    let told = field.metadata().get(TYPE_KEY).and_then(|told| told.split(':').next());
-    let is_known = matches!(
-        field.data_type(),
-        DataType::Boolean
-            | DataType::Int16
-            | DataType::Int32
-            | DataType::Int64
-            | DataType::Decimal128(..)
-            | DataType::Date32
-            | DataType::Time64(TimeUnit::Microsecond)
-            | DataType::Timestamp(TimeUnit::Microsecond, _)
-            | DataType::Utf8View
-            | DataType::BinaryView
-            | DataType::FixedSizeBinary(_)
-    );
-    is_known && told.is_none_or(|oid| !OTHER_TEXTS.contains(&oid))
-}
-
 fn has_extremes(field: &Field) -> bool {
-    has_groups(field) && !matches!(field.data_type(), DataType::Boolean | DataType::FixedSizeBinary(_))
+    is_exact(field) && !matches!(field.data_type(), DataType::Boolean | DataType::FixedSizeBinary(_))
 }
 
 /// The type of the sum of a column's values, and of the values while they are added.
@@ -86,7 +63,7 @@ fn column_of<'s>(schema: &'s Schema, name: &str) -> Result<(usize, &'s FieldRef)
 /// The place of a column that has groups.
 fn group_of<'s>(schema: &'s Schema, name: &str) -> Result<(usize, &'s FieldRef)> {
     let (at, field) = column_of(schema, name)?;
-    match has_groups(field) {
+    match is_exact(field) {
         true => Ok((at, field)),
         false => Err(refused(format!(
             "column \"{name}\" has no groups and no order here: equal values of its type may differ"
@@ -318,12 +295,13 @@ impl SqlDatabase {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serac_engine::TYPE_KEY;
     use std::collections::HashMap;
 
     #[test]
     fn types_whose_equal_values_differ_have_no_groups() {
         let told = |oid: &str| HashMap::from([(TYPE_KEY.to_owned(), oid.to_owned())]);
-        for (data_type, oid, is_exact) in [
+        for (data_type, oid, wanted) in [
             (DataType::Int64, None, true),
             (DataType::Utf8View, None, true),
             (DataType::Utf8View, Some("1043:14"), true),
@@ -334,7 +312,7 @@ mod tests {
             (DataType::Interval(datafusion::arrow::datatypes::IntervalUnit::MonthDayNano), None, false),
         ] {
             let field = Field::new("c", data_type.clone(), true).with_metadata(oid.map(told).unwrap_or_default());
-            assert_eq!(has_groups(&field), is_exact, "{data_type} {oid:?}");
+            assert_eq!(is_exact(&field), wanted, "{data_type} {oid:?}");
         }
     }
 

@@ -172,7 +172,7 @@ impl Cluster {
         self.servers.iter().map(|server| server.process.cpu_seconds()).sum()
     }
 
-    /// What memory servers and workers have had at most, each since its last start.
+    /// The most memory that servers and workers have had, each since its last start.
     pub fn peak_memory(&self, engine: &Engine) -> String {
         let of = |process: &Process| measure::peak_megabytes(process.pid());
         let servers: Vec<_> = self.servers.iter().map(|server| of(&server.process)).collect();

@@ -40,7 +40,8 @@ pub(super) fn from_descriptor(descriptor: &FlightDescriptor) -> Result<ScanReque
     }
 }
 
-/// What a request wants in the place of rows, if its parts go together and are within their limits.
+/// The summary that a request wants in the place of rows, if its parts go together and are within
+/// their limits.
 ///
 /// # Errors
 /// INVALID_ARGUMENT.
@@ -98,8 +99,8 @@ fn columns_of(Aggregate { groups, functions }: &Aggregate) -> Vec<String> {
     columns
 }
 
-/// The scan that a request asks for, in a snapshot with its catalog. Of an aggregate, it has the
-/// columns.
+/// The scan that a request asks for, in a snapshot with its catalog. The scan of an aggregate has
+/// the aggregate's columns.
 pub(super) fn scan(request: &ScanRequest, snapshot: &Snapshot, catalog: &Catalog) -> Result<ArrowScan, Status> {
     let of_aggregate = request.aggregate.as_ref().map(columns_of);
     let wanted = of_aggregate.as_deref().or(request.columns.as_deref());

@@ -543,7 +543,7 @@ async fn a_constraint_that_depends_on_settings_excludes_nothing() {
     }
 }
 
-/// What a hostile server gives.
+/// The answers of a hostile server.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     /// Batches of other columns than it has said.
