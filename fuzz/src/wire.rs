@@ -203,6 +203,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
     sessions.push(plain(&startup(&[("user", "guest"), ("client_encoding", "latin1")])));
     sessions.push(plain(&[0, 0, 0, 16, 4, 210, 22, 46, 0, 0, 0, 1, 0, 0, 0, 2]));
     sessions.push(plain(&GSS_REQUEST));
+    // A request for encryption of the length of one to cancel.
+    sessions.push(plain(&[0, 0, 0, 16, 4, 210, 22, 47, 0, 0, 0, 1, 0, 0, 0, 2]));
     sessions.push([&[1], &startup(&[("user", "guest")])[..]].concat());
     sessions
 }

@@ -113,9 +113,12 @@ impl Startup {
     pub(super) fn read(body: &[u8]) -> Result<Self, WireError> {
         let mut body = Body(body);
         match body.int32()? {
-            SSL_REQUEST => Ok(Self::Tls),
-            GSS_REQUEST => Ok(Self::Gss),
-            CANCEL_REQUEST => Ok(Self::Cancel { process: body.int32()?, secret: body.int32()? }),
+            SSL_REQUEST => body.end().map(|()| Self::Tls),
+            GSS_REQUEST => body.end().map(|()| Self::Gss),
+            CANCEL_REQUEST => {
+                let (process, secret) = (body.int32()?, body.int32()?);
+                body.end().map(|()| Self::Cancel { process, secret })
+            }
             version if version >> 16 == PROTOCOL >> 16 => {
                 let (mut parameters, mut unknown) = (Vec::new(), Vec::new());
                 while !body.0.is_empty() {
@@ -239,6 +242,22 @@ mod tests {
             Startup::read(&131_072i32.to_be_bytes()),
             Err(WireError::Sql { error, fatal: true }) if error.message.contains("2.0")
         ));
+    }
+
+    #[test]
+    fn requests_before_a_session_have_one_length() {
+        let request = |code: i32, rest: &[i32]| {
+            let numbers = [&[code], rest].concat();
+            Startup::read(&numbers.iter().flat_map(|number| number.to_be_bytes()).collect::<Vec<_>>())
+        };
+        assert!(matches!(request(SSL_REQUEST, &[]), Ok(Startup::Tls)));
+        assert!(matches!(request(GSS_REQUEST, &[]), Ok(Startup::Gss)));
+        assert!(matches!(request(CANCEL_REQUEST, &[1, 2]), Ok(Startup::Cancel { process: 1, secret: 2 })));
+        for (code, rest) in
+            [(SSL_REQUEST, &[1][..]), (GSS_REQUEST, &[1, 2]), (CANCEL_REQUEST, &[1]), (CANCEL_REQUEST, &[1, 2, 3])]
+        {
+            assert!(request(code, rest).is_err(), "{code} {rest:?}");
+        }
     }
 
     #[test]
