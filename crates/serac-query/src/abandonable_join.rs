@@ -16,6 +16,7 @@
 //! come to such an operator in pieces, few at first.
 
 use crate::optimizer::operator_of;
+use crate::spilling_join::spilling;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, MutableArrayData, RecordBatch, RecordBatchOptions, make_array,
 };
@@ -331,7 +332,8 @@ fn abandonable(join: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Arc<dy
         false => input.clone(),
     };
     let inputs = join.children().into_iter().enumerate().map(input).collect::<Vec<_>>();
-    Ok(of(replace_children_if_necessary(join, inputs)?, None))
+    let join = replace_children_if_necessary(join, inputs)?;
+    Ok(of(spilling(&join)?.unwrap_or(join), None))
 }
 
 fn in_turns_of(plan: Arc<dyn ExecutionPlan>, wanted: &IsWanted, first_piece: Option<usize>) -> Arc<dyn ExecutionPlan> {

@@ -6,6 +6,7 @@
 //! | [`optimizer`] | rules of the analyzer and the optimizer: common types, checked arithmetic, subqueries, the order of joins |
 //! | [`deep`] | stacks for what is nested, and threads for planning |
 //! | [`abandonable_join`] | joins and calls of functions that end when their rows are not wanted any more |
+//! | `spilling_join` | hash joins whose build side goes to files where it does not fit into the memory |
 #![warn(missing_docs)]
 
 pub mod abandonable_join;
@@ -13,5 +14,6 @@ mod allocations;
 pub mod deep;
 pub mod optimizer;
 pub mod scan;
+mod spilling_join;
 
 pub use allocations::CountingAllocator;
