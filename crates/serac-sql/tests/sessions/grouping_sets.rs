@@ -176,6 +176,23 @@ async fn many_groups_take_no_more_memory_than_there_is() {
     assert_eq!(rows(&mut session, sql).await, ["107008|400000"]);
 }
 
+/// States for which there is no memory to merge them are handed on, and levels leave memory to the
+/// step above. A single thread has the same memory at every step of each run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn levels_need_no_more_memory_than_there_is() {
+    let mut session = Session::new(&in_memory());
+    run(
+        &mut session,
+        "CREATE TABLE t AS SELECT x % 7 AS a, x % 1000 AS b, x::BIGINT * 7919 % 100003 AS c, 'text of ' || x AS d
+            FROM generate_series(1, 60000) AS s (x); SET threads = 1; SET work_mem = '9MB'",
+    )
+    .await;
+    let sql = "SELECT count(*), sum(n), max(m) FROM (SELECT count(*) AS n, max(d) AS m FROM t \
+        GROUP BY ROLLUP (c, b, a)) AS q";
+    assert!(text(&mut session, &format!("EXPLAIN {sql}")).await.contains("GroupingLevelsExec"));
+    assert_eq!(rows(&mut session, sql).await, ["180001|240000|text of 9999"]);
+}
+
 /// Levels are made for a long time without any row that comes out of the query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn levels_can_be_cancelled() {

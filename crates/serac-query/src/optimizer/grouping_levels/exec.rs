@@ -102,7 +102,7 @@ impl ExecutionPlan for GroupingLevelsExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let (levels, finest) = (self.levels.clone(), self.finest.execute(partition, context.clone())?);
-        let rounds = Rounds::new(levels, finest, self.limits, (&self.metrics, partition), context);
+        let rounds = Rounds::new(levels, finest, self.limits, (&self.metrics, partition), &context)?;
         let states =
             stream::try_unfold(rounds, |mut rounds| async { Ok(rounds.next().await?.map(|batch| (batch, rounds))) });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), states)))

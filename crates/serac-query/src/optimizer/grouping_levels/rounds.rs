@@ -4,9 +4,14 @@
 //! A round reads states of the finest level and keeps them, up to its [`RoundLimits`] or what
 //! memory there is. Then it goes through the sets, those of most keys first. The states of a set
 //! are merged from those of its parent, which is the level with the fewest rows of those that have
-//! all keys of the set. DataFusion's aggregation merges them (`PartialReduce`), counts its memory,
-//! and spills. The states of a set go out, and are kept while they may be a parent's, if there is
+//! all keys of the set. DataFusion's aggregation merges them (`PartialReduce`) and counts its
+//! memory. The states of a set go out, and are kept while they may be a parent's, if there is
 //! memory. Those of the finest level are always kept.
+//!
+//! What is kept leaves as much memory free as it takes, for merges and the step above. A merge that
+//! has too little memory fails before it has given a row, as it may not spill: its states might
+//! have gone out in part. The parent's states are then handed on for the set, without the keys
+//! that the set leaves out. The step above merges them, and may spill.
 //!
 //! If the finest level has few rows, what it takes to begin a merge is more than the merge. Then a
 //! round merges the rows of several sets at once, each row once for each set.
@@ -20,9 +25,11 @@ use super::levels::{Levels, columns_of, one_row};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder};
@@ -110,17 +117,20 @@ struct Current {
     rows: usize,
     /// The states that came, unless nobody needs them or they do not fit.
     kept: Option<States>,
+    /// The states that are merged, which are handed on if there is no memory for it.
+    unmerged: Option<(Vec<RecordBatch>, Layout)>,
 }
 
 impl Current {
     fn new(states: BoxStream<'static, Result<RecordBatch>>, layout: Layout, levels: usize) -> Self {
-        Self { states, layout, levels, merges: None, rows: 0, kept: None }
+        Self { states, layout, levels, merges: None, rows: 0, kept: None, unmerged: None }
     }
 }
 
 /// The work of a partition.
 pub(super) struct Rounds {
     levels: Arc<Levels>,
+    /// For merges: without files.
     context: Arc<TaskContext>,
     input: Fuse<SendableRecordBatchStream>,
     reservation: MemoryReservation,
@@ -153,10 +163,10 @@ impl Rounds {
         finest: SendableRecordBatchStream,
         limits: RoundLimits,
         (metrics, partition): (&ExecutionPlanMetricsSet, usize),
-        context: Arc<TaskContext>,
-    ) -> Self {
+        context: &TaskContext,
+    ) -> Result<Self> {
         let count = |name| MetricBuilder::new(metrics).counter(name, partition);
-        Self {
+        Ok(Self {
             finest: States::new(finest.schema()),
             input: finest.fuse(),
             reservation: MemoryConsumer::new(format!("GroupingLevelsExec[{partition}]"))
@@ -165,7 +175,7 @@ impl Rounds {
             kept: levels.all.iter().map(|_| None).collect(),
             reduces: vec![true; levels.all.len()],
             levels,
-            context,
+            context: without_files(context)?,
             limits,
             next_rows: limits.first_rows,
             is_empty: true,
@@ -175,7 +185,7 @@ impl Rounds {
             merged_rows: count("merged_rows"),
             passed_rows: count("passed_rows"),
             rounds: count("rounds"),
-        }
+        })
     }
 
     /// The next states of any set, with its number.
@@ -184,15 +194,16 @@ impl Rounds {
             if let Some(mut current) = self.current.take() {
                 let time = self.baseline.elapsed_compute().clone();
                 let _timer = time.timer();
-                match current.states.try_next().await? {
-                    Some(batch) => {
+                match current.states.try_next().await {
+                    Ok(Some(batch)) => {
                         let shaped = self.shaped(&batch, current.layout)?;
                         self.keep(&mut current, batch);
                         self.current = Some(current);
                         self.baseline.record_output(shaped.num_rows());
                         return Ok(Some(shaped));
                     }
-                    None => self.end_level(current),
+                    Ok(None) => self.end_level(current),
+                    Err(error) => self.current = Some(self.unmerged(current, error)?),
                 }
             } else if self.finest.rows > 0 && self.next < self.levels.all.len() {
                 let is_few = self.finest.rows <= self.limits.few_rows && self.finest.bytes <= BYTES_TOGETHER;
@@ -215,7 +226,7 @@ impl Rounds {
                 continue;
             }
             let bytes = bytes_of_batch(&batch);
-            let fits = self.reservation.try_grow(bytes).is_ok();
+            let fits = self.takes(bytes);
             if !fits {
                 // The states are there already: this round is the last chance to let them go.
                 self.reservation.grow(bytes);
@@ -268,7 +279,8 @@ impl Rounds {
         let kept = (level.last_child > self.next).then(|| States::new(merge.schema()));
         let columns = columns_of(keys, states.schema.fields().len(), &level.keys);
         let merged = self.merged(merge, states.batches.clone(), states.schema.clone(), Some(columns))?;
-        Ok(Current { merges: Some(rows), kept, ..Current::new(merged, Layout::Level(self.next), 1) })
+        let unmerged = Some((states.batches.clone(), layout));
+        Ok(Current { merges: Some(rows), kept, unmerged, ..Current::new(merged, Layout::Level(self.next), 1) })
     }
 
     /// The states of several next levels, from few of the finest.
@@ -285,8 +297,9 @@ impl Rounds {
         }
         let rows = concat_batches(&levels.schema, &rows)?;
         self.merged_rows.add(rows.num_rows());
-        let merged = self.merged(levels.merge_of_all()?, vec![rows], levels.schema.clone(), None)?;
-        Ok(Current::new(merged, Layout::Whole, next.len()))
+        let merged = self.merged(levels.merge_of_all()?, vec![rows.clone()], levels.schema.clone(), None)?;
+        let unmerged = Some((vec![rows], Layout::Whole));
+        Ok(Current { unmerged, ..Current::new(merged, Layout::Whole, next.len()) })
     }
 
     /// The merged rows of some columns of states.
@@ -302,14 +315,38 @@ impl Rounds {
         Ok(merge.replace_children(vec![input], as_before)?.execute(0, self.context.clone())?.boxed())
     }
 
+    /// The states that a merge was to merge, in its place. It has failed.
+    ///
+    /// # Errors
+    /// The error of the merge, if it is another than too little memory.
+    fn unmerged(&self, merge: Current, error: DataFusionError) -> Result<Current> {
+        let is_memory = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
+        let Some((batches, layout)) = merge.unmerged.filter(|_| is_memory && merge.rows == 0) else {
+            return Err(error);
+        };
+        self.passed_rows.add(batches.iter().map(RecordBatch::num_rows).sum());
+        Ok(Current::new(stream::iter(batches).map(Ok).boxed(), layout, merge.levels))
+    }
+
+    /// Takes memory, if as much as the operator then has is left.
+    fn takes(&self, bytes: usize) -> bool {
+        let pool = self.context.memory_pool();
+        let left = match pool.memory_limit() {
+            MemoryLimit::Finite(limit) => limit.saturating_sub(pool.reserved()),
+            MemoryLimit::Infinite | MemoryLimit::Unknown => usize::MAX,
+        };
+        left >= self.reservation.size().saturating_add(bytes.saturating_mul(2))
+            && self.reservation.try_grow(bytes).is_ok()
+    }
+
     /// Keeps states for coarser levels, if there is memory for all of their level.
     fn keep(&mut self, current: &mut Current, batch: RecordBatch) {
         current.rows += batch.num_rows();
         let Some(kept) = &mut current.kept else { return };
         let bytes = bytes_of_batch(&batch);
-        match self.reservation.try_grow(bytes) {
-            Ok(()) => kept.push(batch, bytes),
-            Err(_) => {
+        match self.takes(bytes) {
+            true => kept.push(batch, bytes),
+            false => {
                 self.reservation.shrink(kept.bytes);
                 current.kept = None;
             }
@@ -343,6 +380,14 @@ impl Rounds {
         };
         self.levels.shaped(batch, given, &self.levels.all[self.next])
     }
+}
+
+/// A context in which operators have no files, and fail where they would spill.
+fn without_files(context: &TaskContext) -> Result<Arc<TaskContext>> {
+    let no_files = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled).build()?;
+    let runtime = RuntimeEnv { disk_manager: Arc::new(no_files), ..context.runtime_env().as_ref().clone() };
+    let context = TaskContext::default().with_session_config(context.session_config().clone());
+    Ok(Arc::new(context.with_runtime(Arc::new(runtime))))
 }
 
 /// The bytes of the rows of a batch, which may be a piece of a larger one.
