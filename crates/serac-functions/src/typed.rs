@@ -50,15 +50,31 @@ pub fn rewrite_whole(
             _ => merge_schema(&plan.inputs()),
         };
         let is_condition = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            if !expr.exists(|part| Ok(wanted(part)))? {
-                return Ok(Transformed::no(expr));
-            }
-            let name = names.save(&expr);
-            let rewritten = rewrite(expr, &schema, is_condition)?;
-            Ok(rewritten.update_data(|expr| name.restore(expr)))
-        })
+        map_named(plan, &wanted, |expr| rewrite(expr, &schema, is_condition))
     });
     Ok(plan?.data)
+}
+
+/// Rewrites the expressions of an operator that have a `wanted` part. They keep their names, as do
+/// the keys of grouping sets: the sets themselves are no columns, and must have no name.
+///
+/// # Errors
+/// The errors of `rewrite`.
+pub fn map_named(
+    plan: LogicalPlan,
+    wanted: impl Fn(&Expr) -> bool,
+    mut rewrite: impl FnMut(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&plan);
+    let mut named = |expr: Expr| -> Result<Transformed<Expr>> {
+        if !expr.exists(|part| Ok(wanted(part)))? {
+            return Ok(Transformed::no(expr));
+        }
+        let name = names.save(&expr);
+        Ok(rewrite(expr)?.update_data(|expr| name.restore(expr)))
+    };
+    plan.map_expressions(|expr| match expr {
+        Expr::GroupingSet(_) => expr.map_children(&mut named),
+        expr => named(expr),
+    })
 }

@@ -27,6 +27,7 @@ mod textcat;
 mod windows;
 
 use crate::array_aggregate::bytes_of;
+use crate::typed::map_named;
 use datafusion::arrow::array::{ArrayData, ArrayRef, make_array};
 use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -35,7 +36,6 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
@@ -462,13 +462,8 @@ impl AnalyzerRule for LongTexts {
             if matches!(plan, LogicalPlan::Values(_)) {
                 return Ok(Transformed::no(plan));
             }
-            let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let viewed = expr.transform_up(|expr| Ok(as_view(expr)))?;
-                Ok(viewed.update_data(|expr| name.restore(expr)))
-            })?
-            .map_data(LogicalPlan::recompute_schema)
+            map_named(plan, |_| true, |expr| expr.transform_up(|expr| Ok(as_view(expr))))?
+                .map_data(LogicalPlan::recompute_schema)
         })?;
         Ok(plan.data)
     }

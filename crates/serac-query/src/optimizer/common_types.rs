@@ -22,14 +22,14 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, InSubquery, ScalarFunction};
-use datafusion::logical_expr::expr_rewriter::{NamePreserver, coerce_plan_expr_for_schema};
+use datafusion::logical_expr::expr_rewriter::coerce_plan_expr_for_schema;
 use datafusion::logical_expr::type_coercion::binary::type_union_coercion;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Projection, Union, binary_expr, cast,
 };
 use datafusion::optimizer::AnalyzerRule;
-use serac_functions::{OperandPurpose, common_type, has_part, is_decimal};
+use serac_functions::{OperandPurpose, common_type, has_part, is_decimal, map_named};
 use std::sync::Arc;
 
 /// Gives operands and branches the common type of PostgreSQL's rules. Comes before types are
@@ -377,12 +377,7 @@ fn of_expressions(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         }
         _ => merge_schema(&plan.inputs()),
     };
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
-        Ok(rewritten.update_data(|expr| name.restore(expr)))
-    })
+    map_named(plan, |_| true, |expr| expr.transform_up(|expr| rewrite(expr, &schema)))
 }
 
 /// An expression over columns of `schema`, with operands that have their common types.

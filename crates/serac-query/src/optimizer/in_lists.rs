@@ -10,10 +10,10 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, LogicalPlan, lit};
 use datafusion::optimizer::AnalyzerRule;
+use serac_functions::map_named;
 
 /// Rewrites the lists of a plan. Comes after types are coerced.
 #[derive(Debug)]
@@ -89,22 +89,24 @@ impl AnalyzerRule for InLists {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
-            let names = NamePreserver::new(&plan);
             let is_filter = matches!(plan, LogicalPlan::Filter(_));
-            plan.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let expr = match is_filter {
-                    true => {
-                        let conjuncts = split_conjunction_owned(expr).into_iter().map(|conjunct| {
-                            let conjunct = without_nulls(conjunct).transform_up(|expr| Ok(rewrite(expr)))?.data;
-                            guard_lists(conjunct, true)
-                        });
-                        conjunction(conjuncts.collect::<Result<Vec<_>>>()?).expect("a filter has a conjunct")
-                    }
-                    false => without_lists_of_expressions(expr)?,
-                };
-                Ok(Transformed::yes(name.restore(expr)))
-            })
+            map_named(
+                plan,
+                |_| true,
+                |expr| {
+                    let expr = match is_filter {
+                        true => {
+                            let conjuncts = split_conjunction_owned(expr).into_iter().map(|conjunct| {
+                                let conjunct = without_nulls(conjunct).transform_up(|expr| Ok(rewrite(expr)))?.data;
+                                guard_lists(conjunct, true)
+                            });
+                            conjunction(conjuncts.collect::<Result<Vec<_>>>()?).expect("a filter has a conjunct")
+                        }
+                        false => without_lists_of_expressions(expr)?,
+                    };
+                    Ok(Transformed::yes(expr))
+                },
+            )
         });
         Ok(plan?.data)
     }
