@@ -445,11 +445,13 @@ impl Binder<'_> {
 
     /// The rows with a column for each value of GROUP BY that is volatile, so that it is computed
     /// once for each row. Where a query `has_sets`, so is a value that has no column, or a
-    /// parameter: the planner would compute it, and have another name for it in some sets.
+    /// parameter: the planner would compute it, and have another name for it in some sets. So is
+    /// one that has a subquery, of which the planner makes a join only outside sets.
     fn with_own_columns(&self, plan: LogicalPlan, values: &mut [Expr], has_sets: bool) -> Result<LogicalPlan> {
-        let has_parameter = |expr: &Expr| has_part(expr, |part| matches!(part, Expr::Placeholder(_)));
-        let is_such =
-            |expr: &Expr| expr.is_volatile() || has_sets && (expr.column_refs().is_empty() || has_parameter(expr));
+        let is_no_key = |part: &Expr| matches!(part, Expr::Placeholder(_)) || of_expr(part).is_some();
+        let is_such = |expr: &Expr| {
+            expr.is_volatile() || has_sets && (expr.column_refs().is_empty() || has_part(expr, is_no_key))
+        };
         let mut exprs: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
         let columns = exprs.len();
         for value in values.iter_mut().filter(|value| is_such(value)) {
