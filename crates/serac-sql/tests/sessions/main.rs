@@ -17,6 +17,7 @@ mod failing_rows;
 mod files;
 mod frozen_scans;
 mod generated_columns;
+mod grouping_oracle;
 mod grouping_sets;
 mod histories;
 mod isolation;
