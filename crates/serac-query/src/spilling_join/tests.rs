@@ -184,7 +184,7 @@ async fn compare(seed: u64, join_type: JoinType, keys: (Keys, Keys)) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_join_that_spills_has_the_rows_of_one_that_does_not() {
     let first = u64::from(rand::random::<u32>());
-    for (number, join_type) in TYPES.into_iter().cycle().take(120).enumerate() {
+    for (number, join_type) in TYPES.into_iter().cycle().take(60).enumerate() {
         let kinds = [Keys::Many, Keys::Many, Keys::OneOfHalf, Keys::One, Keys::None];
         let keys = (kinds[number / 10 % 5], kinds[number / 13 % 5]);
         compare(first + number as u64, join_type, keys).await;

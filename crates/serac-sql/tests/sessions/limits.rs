@@ -430,12 +430,14 @@ async fn beyond_the_memory_limit_a_query_spills_or_fails() {
     let plan = pretty_format_batches(&batches).unwrap().to_string();
     assert!(plan.contains("spill_count=") && !plan.contains("spill_count=0,"), "{plan}");
 
-    // A hash table that must stay in memory does not fit.
+    // So do joins, one below the other.
     let joined = "SELECT count(*) FROM t AS a JOIN t AS b ON a.s = b.s AND a.k = b.k JOIN t AS c ON c.s = b.s";
-    let error = session.execute(joined).await.unwrap_err();
-    assert_eq!(error.sqlstate, "53200", "{error}");
+    assert_eq!(number(&mut session, joined).await, 600_000);
     session.execute("BEGIN; DELETE FROM t WHERE id <= 10").await.unwrap();
-    let update = format!("UPDATE t SET k = ({joined})");
+    // All rows of both sides that a full join keeps have one key.
+    let full = "SELECT count(*) FROM (SELECT *, 1 AS one FROM t) AS a FULL JOIN (SELECT *, 1 AS one FROM t) AS b \
+                ON a.one = b.one AND a.s > b.s";
+    let update = format!("UPDATE t SET k = ({full})");
     assert_eq!(session.execute(&update).await.unwrap_err().sqlstate, "53200");
     assert_eq!(session.transaction_status(), TransactionStatus::Failed);
 
@@ -519,4 +521,43 @@ async fn values_of_subqueries_are_not_written_down() {
     let text = pretty_format_batches(&batches).unwrap().to_string();
     assert!(text.contains("scalar_subquery"), "{text}");
     assert!(text.len() < 100_000, "{} bytes", text.len());
+}
+
+/// Joins of all kinds, with four times as many rows as the memory holds, beside the same ones in
+/// memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_spill() {
+    let (small, large) = (database(Some(16 << 20)), database(None));
+    let (mut small, mut large) = (Session::new(&small), Session::new(&large));
+    let made = "CREATE TABLE a (k BIGINT, s TEXT, n NUMERIC(12,2));
+                CREATE TABLE b (k BIGINT, s TEXT);
+                INSERT INTO a SELECT nullif(x % 70001, 3), 'the text of row ' || x, x FROM generate_series(1, 200000) AS g (x);
+                INSERT INTO b SELECT nullif(x * 3 % 90001, 3), 'another text of row ' || x FROM generate_series(1, 200000) AS g (x)";
+    for session in [&mut small, &mut large] {
+        session.execute(made).await.unwrap();
+    }
+    let joins = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"].map(|join| {
+        format!(
+            "SELECT count(*) * 1000 + count(a.s) * 10 + count(b.s) + sum(length(a.s)) + sum(length(b.s)) + sum(a.n)::BIGINT \
+             FROM a {join} b ON a.k = b.k AND a.n < b.k * 3"
+        )
+    });
+    let others = ["IN (SELECT k FROM b WHERE length(s) > 24)", "NOT IN (SELECT k FROM b WHERE k % 7 = 1)"]
+        .map(|condition| format!("SELECT count(*) + sum(length(s)) FROM a WHERE k {condition}"));
+    let exists = ["", "NOT "].map(|not| {
+        format!(
+            "SELECT count(*) + sum(length(s)) FROM a WHERE {not}EXISTS (SELECT FROM b WHERE b.k = a.k AND b.s > a.s)"
+        )
+    });
+    let ordered = "SELECT sum(n) FROM (SELECT row_number() OVER (ORDER BY a.k, a.s, b.s) * length(b.s) AS n \
+                   FROM a JOIN b ON a.k = b.k) AS x";
+    for sql in joins.into_iter().chain(others).chain(exists).chain([ordered.to_owned()]) {
+        eprintln!("{sql}"); assert_eq!(number(&mut small, &sql).await, number(&mut large, &sql).await, "{sql}");
+    }
+    let analyzed = "EXPLAIN ANALYZE SELECT count(*) FROM a JOIN b ON a.k = b.k AND a.s < b.s";
+    let analyzed = small.execute(analyzed).await.unwrap().pop();
+    let Some(StatementResult::Rows { batches, .. }) = analyzed else { panic!("EXPLAIN gives rows") };
+    let plan = pretty_format_batches(&batches).unwrap().to_string();
+    let join = plan.lines().find(|line| line.contains("spilled_rows=")).unwrap_or_else(|| panic!("{plan}"));
+    assert!(!join.contains("spilled_rows=0,"), "{plan}");
 }
