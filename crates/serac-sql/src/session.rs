@@ -29,6 +29,7 @@ use crate::session_expressions::SessionExpressions;
 use crate::setting_values::SessionValues;
 use crate::transaction::{Running, TransactionStatus};
 use crate::work_memory::WorkMemory;
+use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
@@ -93,6 +94,12 @@ impl Session {
         // The replacements of DataFusion's arithmetic are nullable in its schema.
         options.execution.skip_physical_aggregate_schema_check = true;
         options.execution.time_zone = Some("UTC".into());
+        // A file for each batch of rows that wait for their partition. With more in one file, the
+        // reader may wait for the next batch in a file whose writer waits for the reader, while the
+        // batch is in another (apache/datafusion#24883).
+        if let Ok(one) = ConfigNonZeroUsize::try_new(1) {
+            options.execution.max_spill_file_size_bytes = one;
+        }
         options.optimizer.prefer_existing_sort = false;
         // The rule pushes a LIMIT down to an aggregation past windows, and finds the sort key by a
         // name that a projection gives to another column.

@@ -53,9 +53,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Files into which a side is divided at a time.
-const BUCKETS: usize = 32;
+const BUCKETS: usize = 16;
 
-/// How often rows are divided: 32 768 files hold any table.
+/// How often rows are divided: into 4,096 files.
 const MOST_DIVISIONS: u32 = 3;
 
 /// A bucket with more than this part of the rows that were divided is not divided again.

@@ -523,8 +523,7 @@ async fn values_of_subqueries_are_not_written_down() {
     assert!(text.len() < 100_000, "{} bytes", text.len());
 }
 
-/// Joins of all kinds, with four times as many rows as the memory holds, beside the same ones in
-/// memory.
+/// Joins of all kinds whose build side does not fit into the memory, beside the same ones in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_spill() {
     let (small, large) = (database(Some(16 << 20)), database(None));
@@ -549,10 +548,8 @@ async fn joins_spill() {
             "SELECT count(*) + sum(length(s)) FROM a WHERE {not}EXISTS (SELECT FROM b WHERE b.k = a.k AND b.s > a.s)"
         )
     });
-    let ordered = "SELECT sum(n) FROM (SELECT row_number() OVER (ORDER BY a.k, a.s, b.s) * length(b.s) AS n \
-                   FROM a JOIN b ON a.k = b.k) AS x";
-    for sql in joins.into_iter().chain(others).chain(exists).chain([ordered.to_owned()]) {
-        eprintln!("{sql}"); assert_eq!(number(&mut small, &sql).await, number(&mut large, &sql).await, "{sql}");
+    for sql in joins.into_iter().chain(others).chain(exists) {
+        assert_eq!(number(&mut small, &sql).await, number(&mut large, &sql).await, "{sql}");
     }
     let analyzed = "EXPLAIN ANALYZE SELECT count(*) FROM a JOIN b ON a.k = b.k AND a.s < b.s";
     let analyzed = small.execute(analyzed).await.unwrap().pop();
