@@ -6,20 +6,34 @@ starting with "load " time a CREATE TABLE AS from an Arrow file: {"ms": millisec
 COUNT FIRST SQL" run a statement with COUNT keys, those from FIRST on or, if FIRST is 0, of the
 first million at random: {"ms": of all, "p50": …, "p99": …, "p999": of one}. Lines "control SQL" run
 a statement without rows, "prepare SQL" keep one, "run N [parameters]" run the Nth that was kept:
-{"rows": [[...]]}, numbers as numbers.
+{"rows": [[...]]}, numbers as numbers. Lines "count SQL" run a query and give the number of its rows
+alone: {"ms": milliseconds, "rows": [[number]]}. The line "memory" asks for the bytes that this
+process has got since the tables are loaded, and "disk PATH" for those of a file with the tables:
+{"bytes": number}.
 """
 
 import datetime
 import decimal
 import json
+import os
 import random
 import sys
 import time
 
 import duckdb
 
+
+
+def resident():
+    """Bytes of this process in memory that are its own."""
+    with open("/proc/self/statm") as pages:
+        numbers = [int(number) for number in pages.read().split()]
+    return (numbers[1] - numbers[2]) * 4096
+
+
 threads, folder = int(sys.argv[1]), sys.argv[2]
 connection = duckdb.connect(":memory:", config={"threads": threads})
+before = resident()
 for table in sys.argv[3:]:
     connection.execute(f"CREATE TABLE {table} AS SELECT * FROM read_parquet('{folder}/{table}.parquet')")
 print(json.dumps({"ready": duckdb.__version__}), flush=True)
@@ -52,6 +66,18 @@ for line in sys.stdin:
             start = time.perf_counter()
             connection.execute("CREATE OR REPLACE TABLE loaded AS SELECT * FROM arrow")
             answer = {"ms": (time.perf_counter() - start) * 1e3}
+        elif line.startswith("count "):
+            start = time.perf_counter()
+            rows = connection.sql(line[6:]).to_arrow_table().num_rows
+            answer = {"ms": (time.perf_counter() - start) * 1e3, "rows": [[str(rows)]]}
+        elif line.strip() == "memory":
+            answer = {"bytes": resident() - before}
+        elif line.startswith("disk "):
+            path = line[5:].strip()
+            connection.execute(f"ATTACH '{path}' AS disk")
+            connection.execute("COPY FROM DATABASE memory TO disk")
+            connection.execute("DETACH disk")
+            answer = {"bytes": os.path.getsize(path)}
         elif line.startswith("control "):
             if line[8:].strip():
                 connection.execute(line[8:])

@@ -5,9 +5,9 @@
 //! and quantities are uniform in [1, 25000). Beside the queries, one session makes new orders of 5
 //! to 15 lines and delivers old ones, each in a transaction.
 
+use crate::duckdb::rows_of;
 use crate::report::{Report, median};
 use crate::setup::text;
-use crate::tpch::rows_of;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serac_engine::Database;

@@ -4,6 +4,7 @@
 //! Every subcommand prints its setting and a table; with `--json`, one JSON object per row.
 
 mod affinity;
+mod analytics;
 mod answers;
 mod attributes;
 mod bitmaps;
@@ -13,6 +14,7 @@ mod commits;
 mod compaction;
 mod connections;
 mod cubit;
+mod duckdb;
 mod export;
 mod export_clients;
 mod freeze;
@@ -82,6 +84,9 @@ enum Benchmark {
     },
     /// The 22 TPC-H queries in memory, results compared with DuckDB's.
     Tpch(tpch::TpchArguments),
+    /// Analytical queries in memory, results compared with DuckDB's: the Star Schema Benchmark,
+    /// group-bys, joins, and web analytics.
+    Analytics(analytics::AnalyticsArguments),
     /// The ordered index's tree beside scc's TreeIndex, crossbeam's skip list and congee.
     Ordered(ordered::OrderedArguments),
     /// Column operators: shared scans, joins and hash tables (figures of the column-store report).
@@ -214,6 +219,7 @@ fn main() -> Result<(), String> {
         Benchmark::CubitSizes { rows } => cubit::sizes(rows, &mut report),
         Benchmark::Bitmaps { values, runs } => bitmaps::run(values, runs, &mut report),
         Benchmark::Tpch(tpch) => tpch::run(&tpch, &mut report),
+        Benchmark::Analytics(arguments) => analytics::run(&arguments, &mut report),
         Benchmark::Refresh(refresh) => refresh::run(&refresh, &mut report),
         Benchmark::Ch(ch) => ch::run(&ch, &mut report),
         Benchmark::Load { sf, peer } => tpch::load(sf, peer, &mut report),

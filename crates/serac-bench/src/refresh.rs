@@ -1,9 +1,10 @@
 //! TPC-H with refresh functions beside the queries, 98 queries to 2 refresh functions, without a
 //! maintenance window.
 
+use crate::duckdb::rows_of;
 use crate::report::{Report, median};
 use crate::setup::text;
-use crate::tpch::{CUBIT_QUERIES, load_all, make_indexes, rows_of};
+use crate::tpch::{CUBIT_QUERIES, load_all, make_indexes};
 use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
 use serac_workload::tpch::{QUERIES, RefreshStream, TABLES};

@@ -1,19 +1,18 @@
 //! TPC-H, beside DuckDB: both engines get the same generated data and run in turn, and their
 //! results are compared.
 
+use crate::duckdb::{self, ask, compare, rows_of};
 use crate::peer::Peer;
 use crate::report::{Report, median};
 use crate::setup::{resident_bytes, text};
 use arrow::array::RecordBatch;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::parquet::arrow::ArrowWriter;
 use indicatif::ProgressBar;
 use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
 use serac_workload::tpch::{QUERIES, TABLES};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 #[derive(clap::Args, Debug)]
@@ -44,41 +43,6 @@ pub struct TpchArguments {
     /// Print the plans in place of timings, with metrics, each after as many runs.
     #[arg(long)]
     explain: bool,
-}
-
-/// DuckDB, with these tables loaded from the folder's Parquet files.
-fn duckdb(threads: usize, folder: &Path, tables: &[&str]) -> Result<Peer, String> {
-    let mut arguments = vec![threads.to_string(), folder.display().to_string()];
-    arguments.extend(tables.iter().map(ToString::to_string));
-    let (peer, version) = Peer::start("duckdb_peer.py", arguments)?;
-    eprintln!("peer: DuckDB {version}");
-    Ok(peer)
-}
-
-/// The data as Parquet files, made once.
-fn parquet_files(sf: f64) -> Result<PathBuf, String> {
-    let folder = PathBuf::from(format!("target/bench-data/tpch-{sf}"));
-    std::fs::create_dir_all(&folder).map_err(text)?;
-    for table in TABLES {
-        let path = folder.join(format!("{}.parquet", table.name));
-        if path.exists() {
-            continue;
-        }
-        let temporary = path.with_extension("new");
-        let file = std::fs::File::create(&temporary).map_err(text)?;
-        let mut writer: Option<ArrowWriter<std::fs::File>> = None;
-        let mut file = Some(file);
-        for batch in table.generate(sf, 65_536) {
-            if writer.is_none() {
-                let file = file.take().expect("opened once");
-                writer = Some(ArrowWriter::try_new(file, batch.schema(), None).map_err(text)?);
-            }
-            writer.as_mut().expect("just made").write(&batch).map_err(text)?;
-        }
-        writer.ok_or("an empty table")?.close().map_err(text)?;
-        std::fs::rename(temporary, path).map_err(text)?;
-    }
-    Ok(folder)
 }
 
 pub fn load_all(db: &SqlDatabase, sf: f64, runtime: &tokio::runtime::Runtime) -> Result<(), String> {
@@ -152,54 +116,6 @@ pub fn make_indexes(db: &SqlDatabase, runtime: &tokio::runtime::Runtime, report:
     Ok(())
 }
 
-pub fn rows_of(results: &[StatementResult]) -> Vec<Vec<String>> {
-    let Some(StatementResult::Rows { batches, .. }) = results.last() else { return Vec::new() };
-    let options = FormatOptions::default().with_null("None");
-    let mut rows = Vec::new();
-    for batch in batches {
-        let columns: Vec<_> =
-            batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).expect("printable")).collect();
-        rows.extend((0..batch.num_rows()).map(|i| columns.iter().map(|c| c.value(i).to_string()).collect()));
-    }
-    rows
-}
-
-/// Whether two values are equal: as texts, or as numbers with a difference of at most a millionth
-/// of the larger one, or of 1 if that is larger.
-fn same(a: &str, b: &str) -> bool {
-    if a == b {
-        return true;
-    }
-    match (a.parse::<f64>(), b.parse::<f64>()) {
-        // Averages and quotients have different types in the two engines, down to six digits after
-        // the point.
-        (Ok(a), Ok(b)) => (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0),
-        _ => false,
-    }
-}
-
-fn compare(query: usize, ours: &[Vec<String>], theirs: &Value) -> Result<(), String> {
-    let empty = Vec::new();
-    let theirs: Vec<Vec<String>> = theirs["rows"]
-        .as_array()
-        .unwrap_or(&empty)
-        .iter()
-        .map(|row| {
-            let row = row.as_array().unwrap_or(&empty);
-            row.iter().map(|v| v.as_str().unwrap_or("None").to_owned()).collect()
-        })
-        .collect();
-    if ours.len() != theirs.len() {
-        return Err(format!("Q{query}: {} rows here, {} there", ours.len(), theirs.len()));
-    }
-    for (i, (a, b)) in ours.iter().zip(&theirs).enumerate() {
-        if a.len() != b.len() || !a.iter().zip(b).all(|(a, b)| same(a, b)) {
-            return Err(format!("Q{query}, row {i}: {a:?} here, {b:?} there"));
-        }
-    }
-    Ok(())
-}
-
 impl TpchArguments {
     /// The queries to run, with their numbers.
     fn queries(&self) -> impl Iterator<Item = (usize, &'static str)> {
@@ -214,16 +130,12 @@ impl TpchArguments {
     /// DuckDB with the data, if it is asked for.
     fn start_peer(&self) -> Result<Option<Peer>, String> {
         let names: Vec<&str> = TABLES.iter().map(|t| t.name).collect();
-        let start = |_: &String| duckdb(self.threads, &parquet_files(self.sf)?, &names);
+        let start = |_: &String| {
+            let files = TABLES.iter().map(|table| (table.name, || table.generate(self.sf, 65_536)));
+            duckdb::start(self.threads, &duckdb::parquet_files(&format!("tpch-{}", self.sf), files)?, &names)
+        };
         self.peer.as_ref().map(start).transpose()
     }
-}
-
-/// The peer's result of a query, and its milliseconds.
-fn ask(peer: &mut Peer, query: &str) -> Result<(Value, f64), String> {
-    let answer = peer.ask(query)?;
-    let time = answer["ms"].as_f64().unwrap_or(f64::NAN);
-    Ok((answer, time))
 }
 
 pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String> {
@@ -281,7 +193,7 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
             };
             if let Some((answer, time)) = answer {
                 if run == 0
-                    && let Err(difference) = compare(number, &rows_of(&results), &answer)
+                    && let Err(difference) = compare(&format!("Q{number}"), &rows_of(&results), &answer)
                 {
                     differences.push(difference);
                 }
@@ -388,7 +300,7 @@ pub fn load(sf: f64, peer: bool, report: &mut Report) -> Result<(), String> {
         }
         writer.finish().map_err(text)?;
         drop(writer);
-        let mut duck = duckdb(2, Path::new("."), &[])?;
+        let mut duck = duckdb::start(2, Path::new("."), &[])?;
         let times = (0..3)
             .map(|_| duck.ask(&format!("load {}", path.display())).map(|a| a["ms"].as_f64().unwrap_or(f64::NAN)))
             .collect::<Result<Vec<_>, _>>()?;

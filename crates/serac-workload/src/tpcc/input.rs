@@ -1,7 +1,8 @@
 //! The input of the terminals (clauses 2.4 to 2.8, and 5.2.3 for the mix).
 
-use super::random::{Random, last_name};
+use super::random::last_name;
 use super::{CUSTOMERS, DISTRICTS, ITEMS};
+use crate::random::Random;
 
 /// The constants C of the non-uniform numbers. The two for last names, of the population and of the
 /// run, differ as clause 2.1.6.1 asks.

@@ -9,10 +9,11 @@ mod input;
 mod population;
 mod random;
 
+pub use crate::random::Random;
 pub use conditions::CONDITIONS;
 pub use input::{Customer, Input, NewOrder, NewOrderLine, Payment, Terminal};
 pub use population::Population;
-pub use random::{Random, last_name};
+pub use random::last_name;
 
 /// Districts of a warehouse.
 pub const DISTRICTS: i32 = 10;

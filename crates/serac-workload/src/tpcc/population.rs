@@ -1,8 +1,9 @@
 //! The initial population (clause 4.3.3) as Arrow batches.
 
 use super::input::LOAD_LAST_NAME;
-use super::random::{Random, last_name};
+use super::random::last_name;
 use super::{CUSTOMERS, DISTRICTS, FIRST_NEW_ORDER, ITEMS};
+use crate::random::Random;
 use arrow::array::{
     ArrayRef, Decimal128Array, Int32Array, RecordBatch, StringViewArray, StringViewBuilder, TimestampMicrosecondArray,
 };

@@ -1,5 +1,6 @@
 //! Random numbers and texts (clauses 2.1.6, 4.3.2).
 
+use crate::random::Random;
 use std::sync::LazyLock;
 
 const TEXT_BYTES: usize = 1 << 16;
@@ -13,40 +14,7 @@ fn random_text(seed: u64, of: &[u8]) -> String {
     (0..TEXT_BYTES).map(|_| char::from(of[random.below(of.len() as u64) as usize])).collect()
 }
 
-/// A generator of random numbers (SplitMix64): fast, and the same sequence for the same seed.
-#[derive(Clone, Debug)]
-pub struct Random {
-    state: u64,
-}
-
 impl Random {
-    /// A generator.
-    pub fn new(seed: u64) -> Self {
-        Self { state: seed.wrapping_mul(0xD1B5_4A32_D192_ED03) }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
-    }
-
-    /// Uniform in [from, to].
-    pub fn range(&mut self, from: i32, to: i32) -> i32 {
-        from + self.below((to - from + 1) as u64) as i32
-    }
-
-    /// True `percent` times in a hundred.
-    pub fn percent(&mut self, percent: i32) -> bool {
-        self.range(1, 100) <= percent
-    }
-
     /// NURand(a, from, to) with the constant `c` (clause 2.1.6).
     pub fn non_uniform(&mut self, a: i32, c: i32, from: i32, to: i32) -> i32 {
         ((self.range(0, a) | self.range(from, to)) + c) % (to - from + 1) + from
