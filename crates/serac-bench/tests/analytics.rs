@@ -37,7 +37,9 @@ impl Ours {
             runtime.block_on(session.execute(&table.create_sql())).unwrap();
             let mut txn = database.begin();
             let target = txn.catalog().table("public", table.name).unwrap().clone();
-            table.batches().for_each(|batch| txn.insert_batch(&target, &batch).unwrap());
+            for batch in table.batches() {
+                txn.insert_batch(&target, &batch).unwrap();
+            }
             txn.commit().unwrap();
         }
         Self { session, runtime }
