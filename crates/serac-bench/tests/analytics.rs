@@ -128,40 +128,43 @@ fn compare(query: &Query, kind: &str, expected: &Rows, mut found: Rows) {
     }
 }
 
-/// Runs every query of a workload. `beyond` names those for which SQLite lacks a function, `empty`
-/// those that have no rows at this size.
-fn check(workload: &Workload, beyond: &[&str], empty: &[&str]) {
+/// Runs every query of a workload. `beyond` names those for which SQLite lacks a function. Those of
+/// `rare` may have no rows at this size. A query that begins behind all rows runs from the first on.
+fn check(workload: &Workload, beyond: &[&str], rare: &[&str]) {
     let (mut ours, theirs) = (Ours::with(workload), sqlite(workload));
     for table in &workload.tables {
         assert_eq!(ours.rows(&format!("SELECT count(*) FROM {}", table.name)), [[table.rows.to_string()]]);
     }
     let passes = ours.rows("SELECT DISTINCT name FROM serac_passes WHERE optional");
     let disable = format!("SET serac.disabled_passes = '{}'", passes.concat().join(", "));
-    let (mut unanswered, mut without_rows) = (Vec::new(), Vec::new());
+    let mut unanswered = Vec::new();
     for query in &workload.queries {
-        let expected = ours.rows(&query.sql);
+        let mut query = query.clone();
+        let mut expected = ours.rows(&query.sql);
+        if expected.is_empty()
+            && let Some((all, _)) = query.sql.split_once(" OFFSET ")
+        {
+            query.sql = all.to_owned();
+            expected = ours.rows(&query.sql);
+        }
+        assert!(!expected.is_empty() || rare.contains(&query.name.as_str()), "{} has no rows", query.name);
         match answer_of(&theirs, &query.sql) {
-            Some(answer) => compare(query, "in SQLite", &expected, answer),
-            None => unanswered.push(query.name.as_str()),
+            Some(answer) => compare(&query, "in SQLite", &expected, answer),
+            None => unanswered.push(query.name.clone()),
         }
-        if expected.is_empty() {
-            without_rows.push(query.name.as_str());
-        }
-        let sums = query.sums().map(|sums| ours.rows(&sums));
-        if let Some(sums) = &sums {
+        if let Some(sums) = query.sums().map(|sums| ours.rows(&sums)) {
             assert_eq!((sums.len(), &sums[0][0]), (1, &expected.len().to_string()), "{}", query.name);
         }
         ours.rows(&disable);
-        compare(query, "without passes", &expected, ours.rows(&query.sql));
+        compare(&query, "without passes", &expected, ours.rows(&query.sql));
         ours.rows("RESET serac.disabled_passes");
     }
     assert_eq!(unanswered, beyond);
-    assert_eq!(without_rows, empty);
 }
 
 #[test]
 fn the_star_schema_benchmark() {
-    check(&Workload::ssb(0.005), &[], &[]);
+    check(&Workload::ssb(0.02), &[], &["Q3.2", "Q3.3", "Q3.4", "Q4.3"]);
 }
 
 #[test]
@@ -176,5 +179,5 @@ fn joins() {
 
 #[test]
 fn web_analytics() {
-    check(&Workload::web(20_000), &["Q19", "Q29", "Q43"], &[]);
+    check(&Workload::web(20_000), &["Q19", "Q29", "Q43"], &["Q41", "Q42"]);
 }

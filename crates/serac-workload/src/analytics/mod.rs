@@ -182,6 +182,7 @@ mod tests {
             assert!(batches == table.batches().collect::<Vec<_>>(), "{table:?}");
             assert!(batches.iter().all(|batch| batch.columns().iter().all(|column| column.null_count() == 0)));
         }
+        assert_eq!(workloads[3].tables[0].batches().next().map(|batch| batch.num_columns()), Some(96));
         assert_eq!(workloads.map(|workload| workload.queries.len()), [13, 10, 5, 43]);
     }
 }
