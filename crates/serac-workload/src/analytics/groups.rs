@@ -73,7 +73,8 @@ const QUERIES: [(&str, &str, &str); 10] = [
     (
         "regression by id2, id4",
         "SELECT id2, id4, power(corr(v1, v2), 2) AS r2 FROM x GROUP BY id2, id4",
-        "count(*), sum(id4), sum(r2), min(id2)",
+        // Where one of the values is constant, DuckDB has NaN, and PostgreSQL NULL.
+        "count(*), sum(id4), sum(CASE WHEN r2 BETWEEN 0 AND 1 THEN r2 ELSE 0 END), min(id2)",
     ),
     (
         "sum, count by six keys",
