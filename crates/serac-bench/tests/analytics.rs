@@ -135,7 +135,9 @@ fn check(workload: &Workload, beyond: &[&str], rare: &[&str]) {
     for table in &workload.tables {
         assert_eq!(ours.rows(&format!("SELECT count(*) FROM {}", table.name)), [[table.rows.to_string()]]);
     }
-    let passes = ours.rows("SELECT DISTINCT name FROM serac_passes WHERE optional");
+    // Without that pass, five tables in FROM give all combinations of their rows.
+    let passes = "SELECT DISTINCT name FROM serac_passes WHERE optional AND name <> 'eliminate_cross_join'";
+    let passes = ours.rows(passes);
     let disable = format!("SET serac.disabled_passes = '{}'", passes.concat().join(", "));
     let mut unanswered = Vec::new();
     for query in &workload.queries {
