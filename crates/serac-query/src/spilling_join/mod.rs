@@ -83,25 +83,41 @@ enum Way {
 
 /// The build side after it was read.
 enum Build {
-    /// In memory, within this claim; [`Replay`] has its rows.
+    /// In memory, within this claim. [`Given`] has the rows.
     InMemory(Arc<Claimed>),
     /// In files, for each partition.
     Spilled(Vec<Buckets>),
+}
+
+/// What a join is given before it runs. A future that reads the build side has a copy: with the
+/// execution itself it would keep itself.
+#[derive(Clone, Default)]
+struct Given {
+    /// The rows of the build side, by partition, until the join takes them.
+    kept: Arc<Kept>,
+    /// The context of the operators below: that of the join has other memory.
+    outer: Arc<OnceLock<Arc<TaskContext>>>,
+    /// Told once the join has built all its tables.
+    claimed: Arc<OnceLock<Arc<Claimed>>>,
+}
+
+impl Given {
+    /// Gives the join its build side, by partition, and the memory for it.
+    fn build(&self, rows: Vec<Vec<RecordBatch>>, claim: Arc<Claim>, context: &Arc<TaskContext>) -> Arc<Claimed> {
+        self.outer.get_or_init(|| context.clone());
+        self.kept.put(rows);
+        self.claimed.get_or_init(|| Arc::new(Claimed::new(claim))).clone()
+    }
 }
 
 /// What belongs to one execution.
 struct Execution {
     /// DataFusion's join, over what was read of the build side.
     join: HashJoinExec,
-    /// The rows of the build side, by partition, until the join takes them.
-    kept: Arc<Kept>,
-    /// The context of the operators below: that of the join has other memory.
-    outer: Arc<OnceLock<Arc<TaskContext>>>,
+    given: Given,
     build: OnceLock<Awaited<Build>>,
     /// The other side in files, where its partitions are joined with one build side.
     probe: OnceLock<Awaited<Buckets>>,
-    /// Told once the join has built all its tables.
-    claimed: Arc<OnceLock<Arc<Claimed>>>,
 }
 
 impl fmt::Debug for Execution {
@@ -112,19 +128,16 @@ impl fmt::Debug for Execution {
 
 impl Execution {
     fn new(join: &HashJoinExec) -> Result<Self> {
-        let (kept, outer, claimed) = (Arc::default(), Arc::default(), Arc::default());
-        let tables = join.left().output_partitioning().partition_count();
-        let left = Arc::new(Replay::new(join.left().clone(), Arc::clone(&kept)));
-        let right = Arc::new(Probe::new(join.right().clone(), Arc::clone(&outer), Arc::clone(&claimed), tables));
-        let join = join.builder().with_new_children(vec![left, right])?.build()?;
-        Ok(Self { join, kept, outer, build: OnceLock::new(), probe: OnceLock::new(), claimed })
-    }
-
-    /// Gives the join its build side, by partition, and the memory for it.
-    fn claims(&self, rows: Vec<Vec<RecordBatch>>, claim: Arc<Claim>, context: &Arc<TaskContext>) -> Arc<Claimed> {
-        self.outer.get_or_init(|| context.clone());
-        self.kept.put(rows);
-        self.claimed.get_or_init(|| Arc::new(Claimed::new(claim))).clone()
+        let given = Given::default();
+        let left = Replay::new(join.left().clone(), given.kept.clone());
+        let right = Probe::new(
+            join.right().clone(),
+            given.outer.clone(),
+            given.claimed.clone(),
+            join.left().output_partitioning().partition_count(),
+        );
+        let join = join.builder().with_new_children(vec![Arc::new(left), Arc::new(right)])?.build()?;
+        Ok(Self { join, given, build: OnceLock::new(), probe: OnceLock::new() })
     }
 }
 
@@ -216,7 +229,8 @@ impl ExecutionPlan for SpillingJoinExec {
         if self.way == Way::InChunks {
             return run.in_chunks();
         }
-        let build = execution.build.get_or_init(|| awaited(self.run(partition, &context).build(execution.clone())));
+        let build =
+            execution.build.get_or_init(|| awaited(self.run(partition, &context).build(execution.given.clone())));
         let build = result_of(build.clone());
         // The metrics of a join that does not spill are DataFusion's.
         let metrics = self.metrics.clone();
@@ -285,7 +299,7 @@ impl Run {
     }
 
     /// Reads the build side of all partitions.
-    async fn build(self, execution: Arc<Execution>) -> Result<Build> {
+    async fn build(self, given: Given) -> Result<Build> {
         let claim = Arc::new(Claim::new(self.context.memory_pool(), self.divisions() > 0));
         let (spills, left) = (Arc::new(AtomicBool::new(false)), self.join.left());
         let partitions = left.output_partitioning().partition_count();
@@ -307,7 +321,7 @@ impl Run {
                 Read::Kept(rows) => rows,
                 Read::Spilled(_) => unreachable!("the first side that spills says so"),
             });
-            return Ok(Build::InMemory(execution.claims(rows.collect(), claim, &self.context)));
+            return Ok(Build::InMemory(given.build(rows.collect(), claim, &self.context)));
         }
         let mut buckets = Vec::with_capacity(partitions);
         for side in sides {
@@ -470,7 +484,7 @@ impl Run {
     /// Joins rows that are in memory.
     fn join_chunk(&self, rows: Vec<RecordBatch>, claim: Claim) -> Result<SendableRecordBatchStream> {
         let execution = Execution::new(&self.join.builder().reset_state().build()?)?;
-        let claimed = execution.claims(vec![rows], Arc::new(claim), &self.context);
+        let claimed = execution.given.build(vec![rows], Arc::new(claim), &self.context);
         execution.join.execute(0, claimed.within(&self.context))
     }
 }

@@ -205,7 +205,7 @@ async fn a_promised_order_is_kept() {
     let join = join.with_partition_mode(PartitionMode::CollectLeft).build_exec().unwrap();
     assert!(join.output_ordering().is_some());
     let plan = spilling(&join).unwrap().unwrap();
-    let batches = collect_partitioned(plan.clone(), context(Some(300_000))).await.unwrap();
+    let batches = collect_partitioned(plan.clone(), context(Some(700_000))).await.unwrap();
     assert!(spilled(&plan) > 0, "seed {seed}");
     let rows = concat_batches(&plan.schema(), &batches[0]).unwrap();
     let numbers = rows.column(6).as_any().downcast_ref::<Int64Array>().unwrap();
@@ -234,4 +234,32 @@ async fn a_join_that_is_dropped_gives_all_back() {
         context.memory_pool().reserved(),
         context.runtime_env().disk_manager.used_disk_space()
     );
+}
+
+/// So does one that is dropped while it reads its build side.
+#[tokio::test]
+async fn a_join_that_is_dropped_early_gives_all_back() {
+    let mut rng = StdRng::seed_from_u64(rand::random());
+    let (left, right) = (side(&mut rng, Keys::Many, 3000, 1, 60), side(&mut rng, Keys::Many, 100, 2, 20));
+    for bytes in [20_000, 1 << 30] {
+        let context = context(Some(bytes));
+        // The last rows never come.
+        let rows = left.execute(0, context.clone()).unwrap().chain(stream::pending());
+        let rows = StreamOnce::new(Box::pin(RecordBatchStreamAdapter::new(left.schema(), rows)));
+        let on = vec![(Arc::new(Column::new("k", 0)) as _, Arc::new(Column::new("k", 0)) as _)];
+        let join = datafusion::physical_plan::joins::HashJoinExecBuilder::new(
+            Arc::new(rows),
+            right.clone(),
+            on,
+            JoinType::Inner,
+        );
+        let join = join.with_partition_mode(PartitionMode::CollectLeft).build_exec().unwrap();
+        let plan = spilling(&join).unwrap().unwrap();
+        let mut rows = plan.execute(0, context.clone()).unwrap();
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(200), rows.try_next()).await;
+        assert!(waits.is_err() && context.memory_pool().reserved() > 0, "{bytes} bytes");
+        drop((rows, plan, join));
+        assert_eq!(context.memory_pool().reserved(), 0, "{bytes} bytes");
+        assert_eq!(context.runtime_env().disk_manager.used_disk_space(), 0, "{bytes} bytes");
+    }
 }
