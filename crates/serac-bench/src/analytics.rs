@@ -1,5 +1,6 @@
-//! Analytical workloads beside DuckDB: both engines get the same generated rows and run in turn, and
-//! their answers are compared. Or the bytes that a row takes in both, in memory and on the disk.
+//! Analytical workloads beside DuckDB: both engines get the same generated rows and run in turn,
+//! and their answers are compared. Or the bytes that a row takes in both, in memory and on the
+//! disk.
 //!
 //! All blocks are frozen before the first query, as those of tables at rest are.
 
@@ -233,8 +234,8 @@ pub fn run(arguments: &AnalyticsArguments, report: &mut Report) -> Result<(), St
     Ok(())
 }
 
-/// Bytes of a row, over all tables: what the process grows by as they are loaded, and what the files
-/// have.
+/// Bytes of a row, over all tables: what the process grows by as they are loaded, and what the
+/// files have.
 fn space(arguments: &AnalyticsArguments, workload: &Workload, report: &mut Report) -> Result<(), String> {
     let rows = workload.tables.iter().map(|table| table.rows).sum::<u64>();
     let mut row = |engine: &str, memory: f64, disk: f64| {

@@ -129,7 +129,8 @@ fn compare(query: &Query, kind: &str, expected: &Rows, mut found: Rows) {
 }
 
 /// Runs every query of a workload. `beyond` names those for which SQLite lacks a function. Those of
-/// `rare` may have no rows at this size. A query that begins behind all rows runs from the first on.
+/// `rare` may have no rows at this size. A query that begins behind all rows runs from the first
+/// on.
 fn check(workload: &Workload, beyond: &[&str], rare: &[&str]) {
     let (mut ours, theirs) = (Ours::with(workload), sqlite(workload));
     for table in &workload.tables {

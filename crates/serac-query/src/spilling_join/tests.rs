@@ -44,7 +44,8 @@ enum Keys {
     None,
 }
 
-/// The columns: a key that may be NULL, a second key as text, a number, and a text of `width` bytes.
+/// The columns: a key that may be NULL, a second key as text, a number, and a text of `width`
+/// bytes.
 fn side(rng: &mut StdRng, keys: Keys, rows: usize, partitions: usize, width: usize) -> Arc<dyn ExecutionPlan> {
     let schema = Arc::new(Schema::new(vec![
         Field::new("k", DataType::Int64, true),

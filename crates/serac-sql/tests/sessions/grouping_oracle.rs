@@ -148,8 +148,8 @@ const CREATE: &str = "DROP TABLE IF EXISTS x; CREATE TABLE x (id BIGINT PRIMARY 
     i INTEGER, b BIGINT, s SMALLINT, n NUMERIC(12,3), u NUMERIC, f DOUBLE PRECISION, g DOUBLE PRECISION, r REAL,
     t TEXT, o BOOLEAN)";
 
-/// INSERT of rows numbered from `first` to `last`; few distinct keys, and NULL in each column. Values
-/// that are equal are shown alike, as any of them may stand for a group.
+/// INSERT of rows numbered from `first` to `last`; few distinct keys, and NULL in each column.
+/// Values that are equal are shown alike, as any of them may stand for a group.
 fn insert(first: usize, last: usize, spread: usize) -> String {
     let key = |with: usize, of: usize| format!("(x::BIGINT * {with} + x / 7) % {of}");
     let any = |with: usize, values: &[&str]| {

@@ -523,7 +523,8 @@ async fn values_of_subqueries_are_not_written_down() {
     assert!(text.len() < 100_000, "{} bytes", text.len());
 }
 
-/// Joins of all kinds whose build side does not fit into the memory, beside the same ones in memory.
+/// Joins of all kinds whose build side does not fit into the memory, beside the same ones in
+/// memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_spill() {
     let (small, large) = (database(Some(16 << 20)), database(None));

@@ -1,5 +1,5 @@
-//! Joins of the shapes of the database-like ops benchmark: a table with three others, of a millionth,
-//! a thousandth, and all of its rows. Nine keys of ten have a partner on the other side.
+//! Joins of the shapes of the database-like ops benchmark: a table with three others, of a
+//! millionth, a thousandth, and all of its rows. Nine keys of ten have a partner on the other side.
 
 use super::columns::Columns;
 use super::{Answer, Query, Table};
@@ -7,8 +7,8 @@ use crate::random::{Random, mixed};
 use arrow::array::RecordBatch;
 use std::ops::Range;
 
-/// The keys of a join, numbers from 1 on. Nine tenths of `count` are on both sides, one tenth only on
-/// the left, and as many only on the right.
+/// The keys of a join, numbers from 1 on. Nine tenths of `count` are on both sides, one tenth only
+/// on the left, and as many only on the right.
 #[derive(Clone, Copy)]
 struct Keys {
     count: u64,

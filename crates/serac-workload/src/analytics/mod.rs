@@ -1,5 +1,5 @@
-//! Workloads of analytical queries, each of generated tables and of queries as text: the Star Schema
-//! Benchmark, group-bys and joins of the shapes of the database-like ops benchmark, and web
+//! Workloads of analytical queries, each of generated tables and of queries as text: the Star
+//! Schema Benchmark, group-bys and joins of the shapes of the database-like ops benchmark, and web
 //! analytics.
 //!
 //! The texts are SQL that PostgreSQL and DuckDB give the same meaning. The same sizes give the same
@@ -112,8 +112,8 @@ impl fmt::Debug for Table {
 }
 
 impl Table {
-    /// A table of `rows` rows. `generate` makes those of a range, with random numbers that belong to
-    /// the chunk.
+    /// A table of `rows` rows. `generate` makes those of a range, with random numbers that belong
+    /// to the chunk.
     fn new(
         name: &'static str,
         rows: u64,

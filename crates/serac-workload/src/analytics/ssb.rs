@@ -1,5 +1,5 @@
-//! The Star Schema Benchmark (O'Neil, O'Neil, Chen: revision 3): lines of orders as facts, customers,
-//! suppliers, parts and days as dimensions, and four flights of queries.
+//! The Star Schema Benchmark (O'Neil, O'Neil, Chen: revision 3): lines of orders as facts,
+//! customers, suppliers, parts and days as dimensions, and four flights of queries.
 
 use super::columns::Columns;
 use super::{Answer, Query, Table};

@@ -1,5 +1,5 @@
-//! Web analytics: a wide table of page views, most of whose columns are small numbers and flags, and
-//! 43 queries of the shapes that dashboards send.
+//! Web analytics: a wide table of page views, most of whose columns are small numbers and flags,
+//! and 43 queries of the shapes that dashboards send.
 //!
 //! Everything is skewed: few sites, pages, users and phrases have most of the views. A user keeps
 //! region, address and device. Views are in the order in which they came in, but for an hour.
