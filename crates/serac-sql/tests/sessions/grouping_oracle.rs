@@ -435,9 +435,9 @@ async fn tables(session: &mut Session, rng: &mut StdRng) {
 }
 
 async fn check(session: &mut Session, rng: &mut StdRng, tried: &mut Tried, in_transaction: bool) {
-    let froms =
+    let tables =
         ["x", "x", "x", "(SELECT x.* FROM x JOIN h ON x.i = h.i) AS q", "(SELECT * FROM x ORDER BY kt, id) AS q"];
-    let from = *froms.choose(rng).unwrap();
+    let from = *tables.choose(rng).unwrap();
     let query = query(rng, from);
     let mut around_rng = StdRng::seed_from_u64(rng.random());
     let mut same = around_rng.clone();
