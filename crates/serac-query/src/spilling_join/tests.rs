@@ -206,7 +206,7 @@ async fn a_promised_order_is_kept() {
     let join = join.with_partition_mode(PartitionMode::CollectLeft).build_exec().unwrap();
     assert!(join.output_ordering().is_some());
     let plan = spilling(&join).unwrap().unwrap();
-    let batches = collect_partitioned(plan.clone(), context(Some(700_000))).await.unwrap();
+    let batches = collect_partitioned(plan.clone(), context(Some(1_000_000))).await.unwrap();
     assert!(spilled(&plan) > 0, "seed {seed}");
     let rows = concat_batches(&plan.schema(), &batches[0]).unwrap();
     let numbers = rows.column(6).as_any().downcast_ref::<Int64Array>().unwrap();
