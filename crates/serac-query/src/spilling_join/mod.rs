@@ -502,7 +502,9 @@ impl Chunks {
     /// The rows of the next chunk's join.
     async fn next(&mut self) -> Result<Option<SendableRecordBatchStream>> {
         let claim = Claim::new(self.run.context.memory_pool(), true);
-        let (mut kept, mut counter, mut count, mut table) = (Vec::new(), RecordBatchMemoryCounter::new(), 0, 0);
+        let (mut kept, mut counter, mut count) = (Vec::new(), RecordBatchMemoryCounter::new(), 0);
+        let mut table = self.run.table_bytes(0);
+        claim.grow(table);
         let is_full = *self.run.join.join_type() == JoinType::Full;
         loop {
             let batch = match self.next.take() {
