@@ -198,7 +198,7 @@ async fn a_promised_order_is_kept() {
     use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
     let seed = rand::random::<u32>().into();
     let mut rng = StdRng::seed_from_u64(seed);
-    let left = side(&mut rng, Keys::Many, 16_000, 1, 60);
+    let left = side(&mut rng, Keys::Many, 300_000, 1, 60);
     let order = LexOrdering::new([PhysicalSortExpr::new_default(Arc::new(Column::new("n", 2)))]).unwrap();
     let right = Arc::new(SortExec::new(order, side(&mut rng, Keys::Many, 3000, 1, 20)));
     let on = vec![(Arc::new(Column::new("k", 0)) as _, Arc::new(Column::new("k", 0)) as _)];
@@ -206,7 +206,7 @@ async fn a_promised_order_is_kept() {
     let join = join.with_partition_mode(PartitionMode::CollectLeft).build_exec().unwrap();
     assert!(join.output_ordering().is_some());
     let plan = spilling(&join).unwrap().unwrap();
-    let batches = collect_partitioned(plan.clone(), context(Some(3_000_000))).await.unwrap();
+    let batches = collect_partitioned(plan.clone(), context(Some(64_000_000))).await.unwrap();
     assert!(spilled(&plan) > 0, "seed {seed}");
     let rows = concat_batches(&plan.schema(), &batches[0]).unwrap();
     let numbers = rows.column(6).as_any().downcast_ref::<Int64Array>().unwrap();
