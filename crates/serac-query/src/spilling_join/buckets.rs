@@ -29,7 +29,7 @@ pub(super) struct BucketFile {
 /// The rows of a side, or of a partition of it.
 #[derive(Clone, Default)]
 pub(super) struct Buckets {
-    /// Of each bucket; empty for no rows.
+    /// The file of each bucket; the list is empty if there are no rows.
     files: Vec<BucketFile>,
 }
 

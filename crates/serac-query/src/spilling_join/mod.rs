@@ -85,12 +85,12 @@ enum Way {
 enum Build {
     /// In memory, within this claim. [`Given`] has the rows.
     InMemory(Arc<Claimed>),
-    /// In files, for each partition.
+    /// In files; a list of buckets for each partition.
     Spilled(Vec<Buckets>),
 }
 
-/// What a join is given before it runs. A future that reads the build side has a copy: with the
-/// execution itself it would keep itself.
+/// The inputs that a join gets before it runs. The future that reads the build side has a copy of
+/// them: with the execution, which holds the future, it would keep itself.
 #[derive(Clone, Default)]
 struct Given {
     /// The rows of the build side, by partition, until the join takes them.
@@ -110,7 +110,7 @@ impl Given {
     }
 }
 
-/// What belongs to one execution.
+/// The state of one execution.
 struct Execution {
     /// DataFusion's join, over what was read of the build side.
     join: HashJoinExec,

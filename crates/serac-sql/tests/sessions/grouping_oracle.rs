@@ -409,7 +409,7 @@ fn around(rng: &mut StdRng, query: &Query, sql: &str) -> String {
     }
 }
 
-/// What a run has tried.
+/// The statements that a run has tried.
 #[derive(Debug, Default)]
 struct Tried {
     statements: usize,

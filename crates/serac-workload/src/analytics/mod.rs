@@ -62,11 +62,11 @@ pub struct Query {
     pub name: String,
     /// SQL.
     pub sql: String,
-    /// What of the answer is the same in every engine.
+    /// The part of the answer that is the same in every engine.
     pub answer: Answer,
 }
 
-/// What of the answer to a query is the same in every engine.
+/// The part of a query's answer that is the same in every engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// All rows, in their order.

@@ -8,10 +8,10 @@
 //! memory. The states of a set go out, and are kept while they may be a parent's, if there is
 //! memory. Those of the finest level are always kept.
 //!
-//! What is kept leaves as much memory free as it takes, for merges and the step above. A merge that
-//! has too little memory fails before it has given a row, as it may not spill: its states might
-//! have gone out in part. The parent's states are then handed on for the set, without the keys
-//! that the set leaves out. The step above merges them, and may spill.
+//! The kept states leave as much memory free as they take, for merges and the step above. A merge
+//! that has too little memory fails before it has given a row, as it may not spill: its states
+//! might have gone out in part. The parent's states are then handed on for the set, without the
+//! keys that the set leaves out. The step above merges them, and may spill.
 //!
 //! If the finest level has few rows, what it takes to begin a merge is more than the merge. Then a
 //! round merges the rows of several sets at once, each row once for each set.
