@@ -1,6 +1,7 @@
 //! avg (). Decimals are added exactly ([`super::exact_sums`]) and rounded as PostgreSQL does, to
 //! four digits more than the values have; DataFusion's truncates. Other types use DataFusion's.
 
+use super::distinct_groups;
 use super::exact_sums::{Finish, OfDistinct, OfGroups, OfRows, state_fields};
 use super::float_sums::Finite;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, FieldRef};
@@ -62,7 +63,7 @@ impl AggregateUDFImpl for Average {
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         match finish(args.expr_fields[0].data_type(), args.return_type()) {
-            Some(_) => !args.is_distinct,
+            Some(_) => true,
             None => self.of_any_type.groups_accumulator_supported(args),
         }
     }
@@ -70,7 +71,13 @@ impl AggregateUDFImpl for Average {
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         let values = args.expr_fields[0].data_type().clone();
         match finish(&values, args.return_type()) {
-            Some(finish) => Ok(Box::new(OfGroups::<Decimal128Type>::new(values, finish))),
+            Some(finish) => {
+                let averages = OfGroups::<Decimal128Type>::new(values.clone(), finish);
+                match args.is_distinct {
+                    true => distinct_groups::distinct(&values, averages),
+                    false => Ok(Box::new(averages)),
+                }
+            }
             None if args.return_type().is_floating() => {
                 Ok(Box::new(Finite::new(self.of_any_type.create_groups_accumulator(args)?)))
             }

@@ -9,7 +9,7 @@
 //! | `styled` | what depends on a session's settings of times |
 //! | `array_aggregate` | array_agg that counts the texts that it keeps |
 //! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums` | aggregates of ours |
-//! | `sliding` and its `variances`, `regressions`, `distinct`, `extremes` | a wrapper of DataFusion's aggregates with accumulators of ours, also over moving frames |
+//! | `sliding` and its `variances`, `regressions`, `distinct`, `distinct_groups`, `extremes` | a wrapper of DataFusion's aggregates with accumulators of ours, also over moving frames |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
 //! | `accounted` | functions whose results may be large take their memory from the session's |
 //! | `constant_errors`, `strict_nulls` | errors of constants, found when a statement is planned, and calls that are NULL |
@@ -35,6 +35,7 @@ mod date_parts;
 mod definition;
 mod digests;
 mod distinct;
+mod distinct_groups;
 mod elements;
 mod exact_sums;
 mod extremes;

@@ -8,6 +8,7 @@
 //! | covariances, correlations and regressions | `regressions` |
 //! | these with DISTINCT | `distinct` |
 //! | extremes of floats in groups | `extremes` |
+//! | counts of distinct values in groups | `distinct_groups` |
 //! | all others | the wrapped aggregate; DataFusion's may refuse DISTINCT or ignore it |
 //!
 //! **Frames.** DataFusion's aggregates take the rows that leave a frame from what they have added
@@ -25,7 +26,7 @@
 
 use super::regressions::{self, Regression};
 use super::variances::{self, Variance};
-use super::{distinct, extremes};
+use super::{distinct, distinct_groups, extremes};
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::ScalarValue;
@@ -41,7 +42,8 @@ use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use std::sync::Arc;
 
 /// DataFusion's aggregates that are [`sliding`].
-pub const SLIDING: [&str; 21] = [
+pub const SLIDING: [&str; 22] = [
+    "count",
     "sum",
     "avg",
     "min",
@@ -79,6 +81,14 @@ impl Sliding {
     /// The variance or regression of distinct rows, if it is one.
     fn of_distinct(&self, is_distinct: bool) -> Option<distinct::Of> {
         is_distinct.then(|| distinct::Of::of_name(self.name())).flatten()
+    }
+
+    /// The type of the values whose distinct ones are counted, if this counts such.
+    fn of_distinct_count<'a>(&self, args: &AccumulatorArgs<'a>) -> Option<&'a DataType> {
+        match args.expr_fields {
+            [field] if args.is_distinct && self.name() == "count" => Some(field.data_type()),
+            _ => None,
+        }
     }
 }
 
@@ -221,7 +231,7 @@ impl Accumulator for Frame {
 impl AggregateUDFImpl for Sliding {
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let is_float = args.expr_fields.iter().any(|field| field.data_type().is_floating());
-        if !is_float || args.is_distinct {
+        if !is_float || args.is_distinct || self.name() == "count" {
             return self.0.create_sliding_accumulator(args);
         }
         Ok(Box::new(Frame::new(Factory::new(Arc::new(sliding(self.0.clone())), args))?))
@@ -291,6 +301,9 @@ impl AggregateUDFImpl for Sliding {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        if let Some(of) = self.of_distinct_count(&args) {
+            return distinct_groups::is_counted(of);
+        }
         // DataFusion's sets of distinct values are not by group, though it says so.
         let is_set = args.is_distinct && (self.name() == "bit_xor" || self.of_distinct(true).is_some());
         let is_of_pairs = Regression::of_name(self.name()).is_some();
@@ -298,6 +311,11 @@ impl AggregateUDFImpl for Sliding {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        if let Some(of) = self.of_distinct_count(&args)
+            && let Some(groups) = distinct_groups::counts(of)?
+        {
+            return Ok(groups);
+        }
         match Variance::of_name(self.name()) {
             Some(variance) => Ok(Box::new(variances::Groups::new(variance))),
             None => match extremes::groups(self.name(), args.return_field.data_type()) {

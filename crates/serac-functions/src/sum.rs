@@ -2,6 +2,7 @@
 //! BIGINT, or has more than 38 digits, is an error (22003); DataFusion's wraps around. For floats,
 //! an infinite result is an error ([`super::float_sums`]). Other types use DataFusion's.
 
+use super::distinct_groups;
 use super::exact_sums::{Finish, OfDistinct, OfGroups, OfRows, state_fields};
 use super::float_sums::Finite;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, FieldRef, Int64Type};
@@ -68,16 +69,20 @@ impl AggregateUDFImpl for Sum {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        !args.is_distinct
+        !args.is_distinct || matches!(args.return_type(), DataType::Int64 | DataType::Decimal128(..))
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        let sum = args.return_type().clone();
+        let (sum, values) = (args.return_type().clone(), args.expr_fields[0].data_type());
         let finish = Finish::Sum(sum.clone());
-        Ok(match &sum {
-            DataType::Int64 => Box::new(OfGroups::<Int64Type>::new(sum, finish)),
-            DataType::Decimal128(..) => Box::new(OfGroups::<Decimal128Type>::new(sum, finish)),
-            DataType::Float32 | DataType::Float64 => {
+        Ok(match (&sum, args.is_distinct) {
+            (DataType::Int64, false) => Box::new(OfGroups::<Int64Type>::new(sum, finish)),
+            (DataType::Int64, true) => distinct_groups::distinct(values, OfGroups::<Int64Type>::new(sum, finish))?,
+            (DataType::Decimal128(..), false) => Box::new(OfGroups::<Decimal128Type>::new(sum, finish)),
+            (DataType::Decimal128(..), true) => {
+                distinct_groups::distinct(values, OfGroups::<Decimal128Type>::new(sum, finish))?
+            }
+            (DataType::Float32 | DataType::Float64, _) => {
                 Box::new(Finite::new(self.of_any_type.create_groups_accumulator(args)?))
             }
             _ => return self.of_any_type.create_groups_accumulator(args),

@@ -1,0 +1,4 @@
+//! DISTINCT aggregates by group. One binary: each one that links DataFusion takes long to build.
+
+mod accumulators;
+mod plans;
