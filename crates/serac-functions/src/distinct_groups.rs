@@ -6,7 +6,7 @@
 //! | values | set |
 //! |---|---|
 //! | of one fixed width | a hash set of the values' bits ([`Bits`]) |
-//! | texts, bytes, booleans | the pairs are interned as a grouping by two columns would ([`Interned`]) |
+//! | texts, bytes, booleans | the pairs interned as a grouping by two columns ([`Interned`]) |
 //!
 //! Both zeros are one value, and so is every NaN. NULL is not counted. A state is the list of the
 //! values of a group, as DataFusion's accumulators have it.

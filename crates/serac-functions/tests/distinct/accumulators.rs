@@ -1,5 +1,5 @@
-//! Accumulators of distinct values by group equal sets of pairs, also when groups leave one by one and
-//! come back as states.
+//! Accumulators of distinct values by group equal sets of pairs, also when groups leave one by one
+//! and come back as states.
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray,

@@ -1,5 +1,5 @@
-//! Plans with DISTINCT aggregates by group equal the groups of distinct rows: two partitions, partial
-//! and final steps, filters, few and many groups, and states that go to disk.
+//! Plans with DISTINCT aggregates by group equal the groups of distinct rows: two partitions,
+//! partial and final steps, filters, few and many groups, and states that go to disk.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
@@ -107,7 +107,8 @@ fn has_spilled(plan: &Arc<dyn ExecutionPlan>) -> bool {
     of_this > 0 || plan.children().into_iter().any(has_spilled)
 }
 
-/// A plan of some DISTINCT aggregates, and a plan of each over distinct rows, have the same results.
+/// Compares a plan of some DISTINCT aggregates with a plan of each over distinct rows. The result
+/// is whether the first has spilled.
 async fn check(context: &SessionContext, rng: &mut StdRng) -> bool {
     let table = async || context.table("t").await.unwrap();
     let filters = [None, Some(col("n").gt(lit(10_i64))), Some(col("n").lt(lit(-1_i64)))];

@@ -9,6 +9,7 @@ mod bitmap_queries;
 mod channels;
 mod copies;
 mod ddl_beside_writers;
+mod distinct_counts;
 mod documents;
 mod errors;
 mod explain;
