@@ -15,6 +15,8 @@ use datafusion::logical_expr::{Aggregate, Distinct, Expr, Join, LogicalPlan, Tab
 const UNKNOWN_ROWS: f64 = 1_000.0;
 /// Share of rows that a condition leaves about which nothing is known.
 pub(super) const UNKNOWN_SELECTIVITY: f64 = 0.25;
+/// Share of rows that at least meet no row of another input: an anti-join is there for some.
+pub(super) const LEAST_UNMET: f64 = 0.1;
 
 fn scanned<T>(scan: &TableScan, f: impl FnOnce(&SeracTable) -> T) -> Option<T> {
     let provider = source_as_provider(&scan.source).ok()?;
@@ -58,9 +60,17 @@ fn joined(join: &Join) -> f64 {
     // The different values of each key, on both sides.
     let keys: Vec<(f64, f64)> =
         join.on.iter().map(|(l, r)| (distinct_of(&join.left, left, l), distinct_of(&join.right, right, r))).collect();
-    // The share of a side's values that the other side has as well.
-    let left_met = || keys.iter().map(|(l, r)| (r / l).min(1.0)).product::<f64>();
-    let right_met = || keys.iter().map(|(l, r)| (l / r).min(1.0)).product::<f64>();
+    // The share of a side's rows that meet others. What a side's own filters leave of its values is
+    // as likely to be met as the rest.
+    let has_filter = join.filter.is_some();
+    let left_met = || {
+        let all = join.on.iter().zip(&keys).map(|((key, _), (left, _))| domain_of(&join.left, key).ok_or(*left));
+        met(keys.iter().map(|(_, r)| r).product::<f64>().min(right), combinations(all), has_filter)
+    };
+    let right_met = || {
+        let all = join.on.iter().zip(&keys).map(|((_, key), (_, right))| domain_of(&join.right, key).ok_or(*right));
+        met(keys.iter().map(|(l, _)| l).product::<f64>().min(left), combinations(all), has_filter)
+    };
     let pairs: f64 = keys.iter().map(|(l, r)| l.max(*r)).product();
     let inner = left * right / pairs.max(1.0);
     match join.join_type {
@@ -70,10 +80,39 @@ fn joined(join: &Join) -> f64 {
         JoinType::Full => inner.max(left + right),
         JoinType::LeftSemi => left * left_met(),
         JoinType::RightSemi => right * right_met(),
-        JoinType::LeftAnti => (left * (1.0 - left_met())).max(left * 0.1),
-        JoinType::RightAnti => (right * (1.0 - right_met())).max(right * 0.1),
+        JoinType::LeftAnti => (left * (1.0 - left_met())).max(left * LEAST_UNMET),
+        JoinType::RightAnti => (right * (1.0 - right_met())).max(right * LEAST_UNMET),
         JoinType::LeftMark => left,
         JoinType::RightMark => right,
+    }
+}
+
+/// The share of rows that meet another input's, which has `own` different keys of `all` that there
+/// may be. Of a condition beside the keys, it is assumed that some of the partners satisfy it.
+pub(super) fn met(own: f64, all: f64, has_filter: bool) -> f64 {
+    (own / all.max(1.0)).min(1.0) * if has_filter { 0.5 } else { 1.0 }
+}
+
+/// The combinations of keys that there may be: of each key the [domain](domain_of), or else its
+/// different values. A table has no more than it has rows.
+pub(super) fn combinations(keys: impl Iterator<Item = std::result::Result<(f64, f64), f64>>) -> f64 {
+    let (mut all, mut most) = (1.0, 0.0f64);
+    for key in keys {
+        let (domain, rows) = key.unwrap_or_else(|distinct| (distinct, f64::INFINITY));
+        all *= domain;
+        most = most.max(rows);
+    }
+    all.min(most).max(1.0)
+}
+
+/// The different values of the table's column on which `expr` rests, before any filter, and the
+/// table's rows.
+pub(super) fn domain_of(plan: &LogicalPlan, expr: &Expr) -> Option<(f64, f64)> {
+    match expr {
+        Expr::Column(column) => domain(plan, column),
+        Expr::Cast(cast) => domain_of(plan, &cast.expr),
+        Expr::Alias(alias) => domain_of(plan, &alias.expr),
+        _ => None,
     }
 }
 

@@ -90,7 +90,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(logical("eliminate_group_by_constant", DataFusion, "Drops constants from groups.")),
     optional(logical("common_sub_expression_eliminate", DataFusion, "Computes what stands twice in an operator once.")),
     optional(logical("text_predicates", Ours(|_| Arc::new(TextPredicates)), "Tests predicates on texts below joins that would carry the texts for nothing else.")),
-    optional(logical("join_order", Ours(|_| Arc::new(JoinOrder)), "Puts inner joins in the order that estimates find cheapest, once filters have reached the tables.")),
+    optional(logical("join_order", Ours(|_| Arc::new(JoinOrder)), "Puts joins in the order that estimates find cheapest, once filters have reached the tables.")),
     logical("optimize_projections", DataFusion, "Reads only the columns that are needed, which alone need privileges."),
     logical("repeated_keys", Ours(|_| Arc::new(RepeatedKeys)), "Drops sort keys of aggregates that have become the same."),
     logical("float_zeros", Ours(|_| Arc::new(FloatZeros)), "Makes 0 of -0 where DataFusion orders or joins floats by their bits."),
