@@ -22,6 +22,7 @@
 //! | `subquery_errors` | errors of subqueries whose values nobody reads |
 //! | `date_comparisons` | dates compared with times, as dates |
 //! | `estimate`, `join_order` | cardinalities by samples and statistics, and the order of joins |
+//! | `outer_joins` | outer joins that can be simpler ones |
 //! | `text_predicates` | predicates on texts below joins |
 //! | `asking` | the end of planning that nobody waits for |
 
@@ -47,6 +48,7 @@ mod join_order;
 mod list_guards;
 mod lost_orders;
 mod null_safe;
+mod outer_joins;
 mod repeated_keys;
 mod set_operations;
 mod source_order;
@@ -79,6 +81,7 @@ pub use join_claims::JoinClaims;
 pub use join_order::JoinOrder;
 pub use lost_orders::LostOrders;
 pub use null_safe::NullSafe;
+pub use outer_joins::OuterJoins;
 pub use repeated_keys::RepeatedKeys;
 pub use set_operations::SetOperations;
 pub use source_order::SourceOrder;

@@ -8,8 +8,8 @@ use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, Smal
 use serac_query::optimizer::{
     Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, ComputedKeys, CrossJoins, DateComparisons,
     EmptyBranches, Filters, FloatCases, FloatZeros, GivenOrders, GroupingLevels, GroupingSets, GuardedBranches,
-    InLists, JoinClaims, JoinOrder, LostOrders, NullSafe, Optimizing, Physical, RepeatedKeys, SetOperations,
-    SourceOrder, SubqueryErrors, TextPredicates, Unnest, VolatileCalls, VolatileColumns, WindowKeys,
+    InLists, JoinClaims, JoinOrder, LostOrders, NullSafe, Optimizing, OuterJoins, Physical, RepeatedKeys,
+    SetOperations, SourceOrder, SubqueryErrors, TextPredicates, Unnest, VolatileCalls, VolatileColumns, WindowKeys,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
 use serac_remote::RemoteSummaries;
@@ -84,6 +84,7 @@ pub(super) static PASSES: &[Pass] = &[
     logical("propagate_empty_relation", Ours(|_| Arc::new(EmptyBranches::default())), "Drops operators over relations that are known to be empty, so that a subquery of one value is NULL there."),
     optional(logical("filter_null_join_keys", DataFusion, "Filters NULLs from the keys of joins.")),
     optional(logical("eliminate_outer_join", DataFusion, "Makes inner joins of outer joins whose added rows a filter drops.")),
+    optional(logical("outer_joins", Ours(|_| Arc::new(OuterJoins)), "Makes inner joins and anti-joins of outer joins whose added rows, or other rows, joins and filters above drop.")),
     optional(logical("push_down_limit", DataFusion, "Brings limits down to what they limit.")),
     logical("push_down_filter", Ours(|_| Arc::new(Filters::default())), "Brings filters down to the tables whose columns they name, in a form that does not tell 0 from -0."),
     logical("single_distinct_aggregation_to_group_by", DataFusion, "Makes a second grouping of a DISTINCT in aggregates, in which 0 and -0 are one value."),
