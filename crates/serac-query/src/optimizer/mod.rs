@@ -22,7 +22,7 @@
 //! | `subquery_errors` | errors of subqueries whose values nobody reads |
 //! | `date_comparisons` | dates compared with times, as dates |
 //! | `estimate`, `join_order` | cardinalities by samples and statistics, and the order of joins |
-//! | `outer_joins` | outer joins that can be simpler ones |
+//! | `outer_joins`, `join_modes` | outer joins that can be simpler ones; joins whose rows are not distributed |
 //! | `text_predicates` | predicates on texts below joins |
 //! | `asking` | the end of planning that nobody waits for |
 
@@ -44,6 +44,7 @@ mod grouping_sets;
 mod guarded_branches;
 mod in_lists;
 mod join_claims;
+mod join_modes;
 mod join_order;
 mod list_guards;
 mod lost_orders;
@@ -78,6 +79,7 @@ pub use grouping_sets::GroupingSets;
 pub use guarded_branches::{GuardedBranches, unguarded, with_guarded_branches};
 pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_claims::JoinClaims;
+pub use join_modes::JoinModes;
 pub use join_order::JoinOrder;
 pub use lost_orders::LostOrders;
 pub use null_safe::NullSafe;

@@ -8,7 +8,7 @@ use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, Smal
 use serac_query::optimizer::{
     Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, ComputedKeys, CrossJoins, DateComparisons,
     EmptyBranches, Filters, FloatCases, FloatZeros, GivenOrders, GroupingLevels, GroupingSets, GuardedBranches,
-    InLists, JoinClaims, JoinOrder, LostOrders, NullSafe, Optimizing, OuterJoins, Physical, RepeatedKeys,
+    InLists, JoinClaims, JoinModes, JoinOrder, LostOrders, NullSafe, Optimizing, OuterJoins, Physical, RepeatedKeys,
     SetOperations, SourceOrder, SubqueryErrors, TextPredicates, Unnest, VolatileCalls, VolatileColumns, WindowKeys,
 };
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
@@ -102,6 +102,7 @@ pub(super) static PASSES: &[Pass] = &[
     physical("OutputRequirements", DataFusion, "Marks the order that the result must have, so that no rule loses it."),
     optional(physical("aggregate_statistics", DataFusion, "Takes counts, minima and maxima from exact statistics.")),
     physical("join_selection", DataFusion, "Chooses how a join runs, and which side is built."),
+    optional(physical("join_modes", Ours(|_| Arc::new(JoinModes)), "Lets one thread build a join's hash table where distributing the rows costs more.")),
     optional(physical("LimitedDistinctAggregation", DataFusion, "Ends a DISTINCT once it has as many rows as its limit.")),
     optional(physical("FilterPushdown", Around(ByNames::around), "Hands filters down to the scans.")),
     optional(physical("WindowTopN", DataFusion, "Keeps the first rows of each partition of a window alone.")),

@@ -22,6 +22,7 @@ mod grouping_oracle;
 mod grouping_sets;
 mod histories;
 mod isolation;
+mod join_passes;
 mod limits;
 mod lookup;
 mod nesting;
