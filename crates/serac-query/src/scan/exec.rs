@@ -278,11 +278,15 @@ impl SeracScanExec {
         scan
     }
 
-    /// The table columns behind these output columns. `None` if a row id or a place is among them,
-    /// or if a LIMIT leaves rows out.
-    pub(super) fn columns_of(&self, outputs: &[usize]) -> Option<Vec<usize>> {
-        let columns = outputs.iter().map(|&at| self.projection.get(at).copied().filter(|&full| !self.is_hidden(full)));
-        if self.limit.is_some() { None } else { columns.collect() }
+    /// The table column behind an output column. `None` for a row id or a place, or if a LIMIT
+    /// leaves rows out.
+    pub(super) fn table_column(&self, output: usize) -> Option<usize> {
+        if self.limit.is_some() { None } else { self.column_of(output) }
+    }
+
+    /// Whether a key filter tests a column already.
+    pub(super) fn has_key_filter(&self, column: usize, filter: &Arc<KeyFilter>) -> bool {
+        self.key_filters.iter().any(|(known, by)| *known == column && Arc::ptr_eq(by, filter))
     }
 
     /// The scan without the dynamic filter `id`.

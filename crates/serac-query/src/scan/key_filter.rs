@@ -1,8 +1,8 @@
 //! Key filters: a hash join tells the scans of its probe side which keys its build side has.
 //!
-//! DataFusion finds out which scans a join's dynamic filter reaches; if it cannot, because columns
-//! share a name, [`key_path`] does. If all keys are integers or dates, [`KeyFilterPushdown`] uses
-//! our filter instead. [`KeyFilterBuildExec`], in the build side, notes the keys that pass by. When
+//! DataFusion finds out which scans a join's dynamic filter reaches. [`key_path`] finds those that
+//! it does not: because columns share a name, or because a join below has the key on both sides. If
+//! all keys are integers or dates, [`KeyFilterPushdown`] uses our filter instead. [`KeyFilterBuildExec`], in the build side, notes the keys that pass by. When
 //! all partitions have ended, they become a [`KeySet`](serac_operators::key_set::KeySet). From then
 //! on the scan tests its rows against it before it reads other columns. A filter that never becomes
 //! known (a build side that is given up half-way) lets all rows pass; the join decides in any case.
@@ -182,22 +182,22 @@ fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
             None => Transformed::no(plan),
         })
     })?;
-    let probe = if probe.transformed {
-        probe.data
-    } else {
-        let probe_keys: Option<Vec<usize>> =
-            join.on().iter().map(|(_, probe)| probe.downcast_ref::<Column>().map(Column::index)).collect();
-        let with_filters = |scan: &SeracScanExec, keys: &[usize]| {
-            let schema = scan.full_schema();
-            let columns = scan.columns_of(keys)?;
-            let are_keys = columns.iter().all(|&column| is_key_type(schema.field(column).data_type()));
-            are_keys.then(|| scan.with_key_filters(id, columns.into_iter().zip(filters.iter().cloned())))
+    let columns: key_path::Keys = (join.on().iter().enumerate())
+        .filter_map(|(key, (_, probe))| Some((probe.downcast_ref::<Column>()?.index(), key)))
+        .collect();
+    let with_filters = |scan: &SeracScanExec, keys: &[(usize, usize)]| {
+        let schema = scan.full_schema();
+        let is_new = |(column, filter): &(usize, Arc<KeyFilter>)| {
+            is_key_type(schema.field(*column).data_type()) && !scan.has_key_filter(*column, filter)
         };
-        let Some(probe_keys) = probe_keys else { return Ok(None) };
-        match key_path::replace_scan(join.right(), &probe_keys, &with_filters)? {
-            Some(probe) => probe,
-            None => return Ok(None),
-        }
+        let columns = keys.iter().filter_map(|&(output, key)| Some((scan.table_column(output)?, filters[key].clone())));
+        let new: Vec<_> = columns.filter(is_new).collect();
+        (!new.is_empty()).then(|| scan.with_key_filters(id, new))
+    };
+    let probe = match key_path::replace_scans(&probe.data, &columns, &with_filters)? {
+        Some(reached) => reached,
+        None if probe.transformed => probe.data,
+        None => return Ok(None),
     };
     let keys = build_keys.into_iter().zip(filters).collect();
     let mut build: Arc<dyn ExecutionPlan> = Arc::new(KeyFilterBuildExec { input: noted.clone(), keys });

@@ -1,8 +1,13 @@
-//! The path of a plan's columns down to the scans that read them, by their places. It ends at an
-//! operator below which rows with other values may not be left out.
+//! The paths of a plan's columns down to the scans that read them, by their places. A path ends at
+//! an operator below which rows with other values may not be left out.
+//!
+//! At a join on such a column, a path leads into both inputs: a row of the other input with another
+//! value meets none but rows that are left out.
 
 use super::exec::SeracScanExec;
-use datafusion::common::{JoinType, Result};
+use super::key_filter::KeyFilterBuildExec;
+use datafusion::common::{JoinType, NullEquality, Result};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -13,57 +18,109 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::union::UnionExec;
 use std::sync::Arc;
 
-/// The plan with the result of `replace` in place of the scan, all of whose `columns` are the
-/// plan's `keys`. `None` if there is no such scan.
-pub(super) fn replace_scan(
+/// Columns of a plan, and which of the keys each of them is.
+pub(super) type Keys = Vec<(usize, usize)>;
+
+/// The plan with the results of `replace` in place of the scans that the paths of `keys` lead to.
+/// `None` if there is none.
+pub(super) fn replace_scans(
     plan: &Arc<dyn ExecutionPlan>,
-    keys: &[usize],
-    replace: &dyn Fn(&SeracScanExec, &[usize]) -> Option<SeracScanExec>,
+    keys: &[(usize, usize)],
+    replace: &dyn Fn(&SeracScanExec, &[(usize, usize)]) -> Option<SeracScanExec>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<SeracScanExec>() {
         return Ok(replace(scan, keys).map(|scan| Arc::new(scan) as _));
     }
-    let Some((child, keys)) = step(plan.as_ref(), keys) else { return Ok(None) };
     let mut children: Vec<_> = plan.children().into_iter().cloned().collect();
-    let Some(replaced) = replace_scan(&children[child], &keys, replace)? else { return Ok(None) };
-    children[child] = replaced;
-    Ok(Some(replace_children_if_necessary(plan.clone(), children)?))
+    let mut is_replaced = false;
+    for (child, keys) in children.iter_mut().zip(steps(plan.as_ref(), keys)) {
+        if !keys.is_empty()
+            && let Some(replaced) = replace_scans(child, &keys, replace)?
+        {
+            *child = replaced;
+            is_replaced = true;
+        }
+    }
+    Ok(if is_replaced { Some(replace_children_if_necessary(plan.clone(), children)?) } else { None })
 }
 
-/// The child that the columns come from, and which of its columns they are.
-fn step(plan: &dyn ExecutionPlan, keys: &[usize]) -> Option<(usize, Vec<usize>)> {
+/// The columns of each input that the columns come from.
+fn steps(plan: &dyn ExecutionPlan, keys: &[(usize, usize)]) -> Vec<Keys> {
     if plan.fetch().is_some() {
-        return None;
+        return Vec::new();
     }
-    let through = |places: &[usize]| keys.iter().map(|&key| places.get(key).copied()).collect::<Option<Vec<usize>>>();
-    if plan.is::<RepartitionExec>() || plan.is::<CoalescePartitionsExec>() || plan.is::<CooperativeExec>() {
-        return Some((0, keys.to_vec()));
+    let through = |of: &dyn Fn(usize) -> Option<usize>| -> Keys {
+        keys.iter().filter_map(|&(column, key)| Some((of(column)?, key))).collect()
+    };
+    if plan.is::<RepartitionExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<CooperativeExec>()
+        || plan.is::<KeyFilterBuildExec>()
+    {
+        return vec![keys.to_vec()];
+    }
+    if plan.is::<UnionExec>() {
+        return vec![keys.to_vec(); plan.children().len()];
     }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        return Some((0, filter.projection().as_ref().map_or(Some(keys.to_vec()), |places| through(places))?));
+        return vec![match filter.projection().as_ref() {
+            Some(places) => through(&|column| places.get(column).copied()),
+            None => keys.to_vec(),
+        }];
     }
+    let place = |expr: &Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().map(Column::index);
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        let of = |&key: &usize| projection.expr().get(key)?.expr.downcast_ref::<Column>().map(Column::index);
-        return Some((0, keys.iter().map(of).collect::<Option<_>>()?));
+        return vec![through(&|column| place(&projection.expr().get(column)?.expr))];
     }
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         // All rows of a group have its keys.
         let groups = aggregate.group_expr();
-        let of = |&key: &usize| groups.expr().get(key)?.0.downcast_ref::<Column>().map(Column::index);
-        return (!groups.has_grouping_set()).then(|| Some((0, keys.iter().map(of).collect::<Option<_>>()?)))?;
+        return vec![through(&|column| place(&groups.expr().get(column)?.0).filter(|_| !groups.has_grouping_set()))];
     }
-    let join = plan.downcast_ref::<HashJoinExec>()?;
-    let keys = join.projection.as_ref().map_or(Some(keys.to_vec()), |places| through(places))?;
+    match plan.downcast_ref::<HashJoinExec>() {
+        Some(join) => join_steps(join, keys),
+        None => Vec::new(),
+    }
+}
+
+fn join_steps(join: &HashJoinExec, keys: &[(usize, usize)]) -> Vec<Keys> {
+    use JoinType::{Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi};
     let left = join.left().schema().fields().len();
-    use JoinType::{Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi};
-    match join.join_type() {
-        Inner | Left | LeftSemi | LeftAnti | LeftMark if keys.iter().all(|&key| key < left) => Some((0, keys)),
-        Inner | Right if keys.iter().all(|&key| key >= left) => Some((1, keys.iter().map(|key| key - left).collect())),
-        RightSemi | RightAnti | RightMark if keys.iter().all(|&key| key < join.right().schema().fields().len()) => {
-            Some((1, keys))
+    let right = join.right().schema().fields().len();
+    // The columns of the inputs in the join's output, before its projection.
+    let (of_left, of_right) = match join.join_type() {
+        Inner => (0..left, left..left + right),
+        Left | LeftSemi | LeftAnti | LeftMark => (0..left, 0..0),
+        Right => (0..0, left..left + right),
+        RightSemi | RightAnti | RightMark => (0..0, 0..right),
+        Full => (0..0, 0..0),
+    };
+    let mut steps = vec![Keys::new(), Keys::new()];
+    for &(column, key) in keys {
+        let Some(column) = join.projection.as_ref().map_or(Some(column), |places| places.get(column).copied()) else {
+            continue;
+        };
+        if of_left.contains(&column) {
+            steps[0].push((column, key));
+        } else if of_right.contains(&column) {
+            steps[1].push((column - of_right.start, key));
         }
-        _ => None,
     }
+    // NOT IN asks whether the other input has NULL, or any row.
+    if !join.null_aware && join.null_equality() == NullEquality::NullEqualsNothing {
+        let place = |expr: &Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().map(Column::index);
+        let own = steps.clone();
+        for (left, right) in join.on() {
+            let (Some(left), Some(right)) = (place(left), place(right)) else { continue };
+            for (from, to, step) in [(left, right, 1), (right, left, 0)] {
+                let met = own[1 - step].iter().filter(|(column, _)| *column == from).map(|&(_, key)| (to, key));
+                let new: Keys = met.filter(|met| !steps[step].contains(met)).collect();
+                steps[step].extend(new);
+            }
+        }
+    }
+    steps
 }
