@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 use serac_sql::{Session, StatementResult};
 
 /// The passes of which results do not depend.
-const PASSES: &str = "join_order, outer_joins, join_modes";
+const PASSES: &str = "join_order, outer_joins, join_modes, key_filter_pushdown";
 
 /// Rows as texts, in one order; or an error.
 async fn rows(session: &mut Session, sql: &str) -> Result<Vec<String>, String> {
@@ -271,5 +271,56 @@ async fn selective_joins_come_before_others() {
         let plan = plan_of(&mut session, &query, PASSES).await;
         let kinds: Vec<&str> = plan.split("join_type=").skip(1).map(|rest| rest.split(',').next().unwrap()).collect();
         assert!(kinds.len() == 3 && kinds[0] != "Inner" && kinds[1..] == ["Inner", "Inner"], "{query}\n{plan}");
+    }
+}
+
+/// With two threads, one of them builds a table that is small beside the other side. It does not if
+/// both sides are as large.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_not_distributed_for_a_smaller_side() {
+    let mut session = star().await;
+    let queries = [
+        ("SELECT sum(f.v), sum(d.e), count(*) FROM f LEFT JOIN d ON d.id = f.d", "CollectLeft"),
+        ("SELECT sum(f.v), sum(d.e), count(*) FROM f FULL JOIN d ON d.id = f.d", "CollectLeft"),
+        ("SELECT count(*) FROM f WHERE NOT EXISTS (SELECT 1 FROM d WHERE d.id = f.d AND d.e <> f.v)", "CollectLeft"),
+        ("SELECT sum(f.v), sum(g.v), count(*) FROM f JOIN f AS g ON g.r = f.r", "Partitioned"),
+    ];
+    for (query, mode) in queries {
+        let plan = plan_of(&mut session, query, "join_modes").await;
+        assert!(plan.contains(&format!("mode={mode}, ")), "{query}\n{plan}");
+        run(&mut session, "SET serac.disabled_passes = 'join_modes'").await;
+        let plan = text(&mut session, &format!("EXPLAIN {query}")).await;
+        assert!(plan.contains("mode=Partitioned, "), "{query}\n{plan}");
+        run(&mut session, "RESET serac.disabled_passes").await;
+    }
+}
+
+/// A key filter reaches the scans of both sides of a join below that has the key on both, and those
+/// of a union.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_filter_both_sides_of_joins_below() {
+    let mut session = star().await;
+    let few = "e.w = 3";
+    let queries = [
+        (format!("f JOIN f AS g ON g.r = f.r JOIN e ON e.id = g.r WHERE {few}"), 2),
+        (
+            format!(
+                "(SELECT f.r, count(g.v) AS n FROM f LEFT JOIN f AS g ON g.r = f.r GROUP BY f.r) AS q JOIN e ON e.id = q.r WHERE {few} AND q.n >= 0"
+            ),
+            2,
+        ),
+        (
+            format!(
+                "(SELECT r FROM f UNION ALL SELECT r + 0 FROM f UNION ALL SELECT d FROM f) AS q JOIN e ON e.id = q.r WHERE {few}"
+            ),
+            2,
+        ),
+        (format!("(SELECT f.r FROM f WHERE f.r NOT IN (SELECT id FROM d)) AS q JOIN e ON e.id = q.r WHERE {few}"), 1),
+    ];
+    for (joins, scans) in queries {
+        let query = format!("SELECT count(*), max(e.w) FROM {joins}");
+        let plan = plan_of(&mut session, &query, PASSES).await;
+        let big = plan.lines().filter(|line| line.contains("table=f") || line.contains("table=d"));
+        assert!(big.filter(|line| line.contains("key_filters=[")).count() == scans, "{query}\n{plan}");
     }
 }
