@@ -12,7 +12,7 @@ use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Int64Type, UInt64Type, i256};
 use datafusion::common::ScalarValue;
 use datafusion::common::utils::SingleRowListArrayBuilder;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use serac_storage::ColumnType;
 use serac_values::SqlError;
@@ -126,13 +126,6 @@ impl Finish {
 
     /// The result of a sum of `count` values, at least one.
     fn result<T: Summed>(&self, total: Total<T>, count: u64) -> Result<i128> {
-        let out_of_range = || {
-            let column_type = match self.data_type() {
-                DataType::Decimal128(precision, scale) => ColumnType::Decimal { precision: *precision, scale: *scale },
-                _ => ColumnType::Int64,
-            };
-            SqlError::out_of_range(column_type).external()
-        };
         let result = match self {
             Self::Sum(_) if total.carry == 0 => Some(total.low.into()),
             Self::Sum(_) => None,
@@ -142,14 +135,32 @@ impl Finish {
                 rounded_quotient(T::whole(total).wrapping_mul(ten), i256::from_i128(count.into())).to_i128()
             }
         };
-        let most = match self.data_type() {
-            DataType::Decimal128(precision, _) => 10i128.pow((*precision).into()) - 1,
-            _ => i64::MAX.into(),
-        };
-        // A BIGINT that has not overflowed may also be one less than that.
-        let least = if matches!(self.data_type(), DataType::Int64) { i64::MIN.into() } else { -most };
-        result.filter(|result| (least..=most).contains(result)).ok_or_else(out_of_range)
+        checked_sum(result, self.data_type())
     }
+}
+
+/// A sum that is a value of its type, BIGINT or a decimal; `None` for one of more than 128 bits.
+///
+/// # Errors
+/// 22003.
+#[inline]
+pub fn checked_sum(sum: Option<i128>, data_type: &DataType) -> Result<i128> {
+    let most = match data_type {
+        DataType::Decimal128(precision, _) => 10i128.pow((*precision).into()) - 1,
+        _ => i64::MAX.into(),
+    };
+    // A BIGINT that has not overflowed may also be one less than that.
+    let least = if matches!(data_type, DataType::Int64) { i64::MIN.into() } else { -most };
+    sum.filter(|sum| (least..=most).contains(sum)).ok_or_else(|| out_of_range(data_type))
+}
+
+#[cold]
+fn out_of_range(data_type: &DataType) -> DataFusionError {
+    let column_type = match data_type {
+        DataType::Decimal128(precision, scale) => ColumnType::Decimal { precision: *precision, scale: *scale },
+        _ => ColumnType::Int64,
+    };
+    SqlError::out_of_range(column_type).external()
 }
 
 /// The quotient nearest to the exact one; a tie rounds away from 0, as in PostgreSQL.

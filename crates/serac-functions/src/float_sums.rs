@@ -5,7 +5,7 @@ use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::ScalarValue;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use serac_values::SqlError;
 
@@ -34,13 +34,16 @@ impl<A> Finite<A> {
     fn check(&self, sums: &[ArrayRef]) -> Result<()> {
         for sums in sums {
             if !self.has_infinite && is_infinite(sums)? {
-                return Err(
-                    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow").external()
-                );
+                return Err(sum_of_floats_overflows());
             }
         }
         Ok(())
     }
+}
+
+/// The error of an infinite sum of finite values (22003).
+pub fn sum_of_floats_overflows() -> DataFusionError {
+    SqlError::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow").external()
 }
 
 /// Whether one of the values is an infinite float.

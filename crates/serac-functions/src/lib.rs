@@ -82,7 +82,9 @@ pub use casts::{Casts, cast_of_text, cast_value, operand_of_cast, with_own_casts
 pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
 pub use constant_errors::ConstantErrors;
 pub use date_parts::{function_of as date_part_function, is_endless_part};
+pub use exact_sums::checked_sum;
 pub use float_errors::{check_floats, float_error};
+pub use float_sums::sum_of_floats_overflows;
 pub use integer_results::windows;
 pub use like::escape as like_escape;
 pub use operators::operate;

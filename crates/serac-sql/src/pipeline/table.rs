@@ -11,7 +11,9 @@ use serac_query::optimizer::{
     InLists, JoinClaims, JoinModes, JoinOrder, LostOrders, NullSafe, Optimizing, OuterJoins, Physical, RepeatedKeys,
     SetOperations, SourceOrder, SubqueryErrors, TextPredicates, Unnest, VolatileCalls, VolatileColumns, WindowKeys,
 };
+use serac_query::packed_sort::PackedSort;
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
+use serac_query::window::WindowChunks;
 use serac_remote::RemoteSummaries;
 use std::sync::Arc;
 
@@ -123,6 +125,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(physical("ProjectionPushdown", DataFusion, "Brings projections down once more, past what has been put in.")),
     optional(physical("PushdownSort", DataFusion, "Hands sorts down to sources that give rows in order.")),
     optional(physical("grouping_levels", Ours(|_| Arc::new(GroupingLevels::default())), "Makes the groups of grouping sets from the states of finer sets, and not each from all rows.")),
+    optional(physical("window_chunks", Ours(|_| Arc::new(WindowChunks)), "Computes window functions over many partitions at once, and not each by itself.")),
     physical("EnsureCooperative", DataFusion, "Lets operators give their thread back, so that a query can be cancelled."),
     optional(physical("FilterPushdown(Post)", Around(ByNames::around), "Hands the filters down that joins and sorts find while they run.")),
     physical("lost_orders", Ours(|_| Arc::new(LostOrders)), "Sorts where rules have lost an order that is needed."),
@@ -134,4 +137,5 @@ pub(super) static PASSES: &[Pass] = &[
     optional(physical("bitmap_counts", Ours(|_| Arc::new(BitmapCounts)), "Counts from bitmap indexes alone.")),
     optional(physical("block_aggregation", Ours(|resources| Arc::new(BlockAggregation { memory_limit: resources.memory_limit })), "Aggregates numbers on the blocks, without batches.")),
     optional(physical("bitmap_aggregation", Ours(|_| Arc::new(BitmapAggregation)), "Groups by columns with bitmap indexes without reading them.")),
+    optional(physical("packed_sort", Ours(|_| Arc::new(PackedSort)), "Sorts numbers and times as numbers that hold the keys and the place of a row.")),
 ];
