@@ -208,8 +208,9 @@ impl Windows {
             [_] => 0,
             _ => pieces.iter().flat_map(|piece| &piece.values).map(|values| bytes_of(values)).sum(),
         };
-        // Bounds of frames, numbers of partitions, and results, most of them of up to 16 bytes.
-        let of_rows = rows * (8 * plan.frames.len() + 8 + 16 * plan.functions.len());
+        // Bounds of frames, numbers of partitions, and for each function its results, most of them of
+        // up to 16 bytes, and what it takes to find them.
+        let of_rows = rows * (8 * plan.frames.len() + 8 + 32 * plan.functions.len());
         self.reservation.try_grow(of_values + of_rows)?;
         let own: Vec<&Piece> = pieces.iter().collect();
         let is_near = |computed: &Computed| matches!(computed.needs, Needs::Near { .. });

@@ -7,12 +7,13 @@
 
 use super::chunk::{Chunk, FrameBounds};
 use datafusion::arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, Int64Array, PrimitiveArray,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanBufferBuilder, Float64Array, Int64Array, PrimitiveArray,
 };
-use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type, i256};
 use datafusion::common::{Result, internal_err};
 use serac_functions::{checked_sum, sum_of_floats_overflows};
+use std::sync::Arc;
 
 /// The sum of the last partition so far, for a chunk with more of its rows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,29 +38,37 @@ fn counts_before(values: &dyn Array) -> Option<Vec<u32>> {
     Some(counts)
 }
 
-/// The number of values in each frame.
-fn counts<'a>(
-    chunk: &Chunk,
+/// The number of values in each frame that are not NULL, or of its rows.
+struct Counts<'a> {
     before: Option<&'a [u32]>,
-    frames: &'a FrameBounds,
-    last: &LastSum,
-) -> impl Iterator<Item = u64> + 'a {
-    let (continued, earlier) = (chunk.continued_rows(), last.count);
-    frames.iter().enumerate().map(move |(row, (start, end))| {
-        let of_chunk = match before {
+    continued: usize,
+    earlier: u64,
+}
+
+impl<'a> Counts<'a> {
+    fn new(chunk: &Chunk, before: Option<&'a [u32]>, last: &LastSum) -> Self {
+        Self { before, continued: chunk.continued_rows(), earlier: last.count }
+    }
+
+    /// The number of values in the frame of a row.
+    #[inline]
+    fn of(&self, row: usize, start: usize, end: usize) -> u64 {
+        let of_chunk = match self.before {
             Some(before) => u64::from(before[end] - before[start]),
             None => (end - start) as u64,
         };
-        if row < continued { of_chunk + earlier } else { of_chunk }
-    })
+        if row < self.continued { of_chunk + self.earlier } else { of_chunk }
+    }
 }
 
 /// The number of values in each frame that are not NULL; of rows without values.
 pub(super) fn counted(chunk: &Chunk, values: Option<&ArrayRef>, frames: &FrameBounds, last: &mut LastSum) -> ArrayRef {
     let before = values.and_then(|values| counts_before(values.as_ref()));
-    let counts: Vec<i64> = counts(chunk, before.as_deref(), frames, last).map(|count| count as i64).collect();
+    let of_frames = Counts::new(chunk, before.as_deref(), last);
+    let rows = frames.iter().enumerate();
+    let counts: Vec<i64> = rows.map(|(row, (start, end))| of_frames.of(row, start, end) as i64).collect();
     last.count = counts.last().copied().unwrap_or(0) as u64;
-    std::sync::Arc::new(Int64Array::from(counts))
+    Arc::new(Int64Array::from(counts))
 }
 
 /// Numbers that are added exactly.
@@ -106,69 +115,84 @@ fn exact<T: Exact>(
 ) -> Result<ArrayRef> {
     let numbers = values.as_primitive::<T>();
     let before = counts_before(numbers);
-    let counts: Vec<u64> = counts(chunk, before.as_deref(), frames, last).collect();
-    let is_there = |row: usize| numbers.is_valid(row);
-    let number = |row: usize| -> i128 { if is_there(row) { numbers.value(row).into() } else { 0 } };
-    let continued = chunk.continued_rows();
-    let earlier = |row: usize| if row < continued { last.sum } else { 0 };
+    let counts = Counts::new(chunk, before.as_deref(), last);
+    let number = |row: usize| -> i128 { if numbers.is_valid(row) { numbers.value(row).into() } else { 0 } };
+    let (continued, of_last) = (chunk.continued_rows(), last.sum);
+    let earlier = |row: usize| if row < continued { of_last } else { 0 };
     // Sums of 128 bits, unless one of them overflows.
     let mut sums: Vec<i128> = Vec::with_capacity(chunk.rows + 1);
     let (mut sum, mut overflows) = (0_i128, false);
-    sums.push(0);
-    match before {
-        None => sums.extend(numbers.values().iter().map(|&value| {
-            let (next, carries) = sum.overflowing_add(value.into());
-            (sum, overflows) = (next, overflows | carries);
-            sum
-        })),
-        Some(_) => sums.extend((0..chunk.rows).map(|row| {
-            let (next, carries) = sum.overflowing_add(number(row));
-            (sum, overflows) = (next, overflows | carries);
-            sum
-        })),
-    }
-    let of_frame = |row: usize, start: usize, end: usize| {
-        sums[end].checked_sub(sums[start]).and_then(|sum| sum.checked_add(earlier(row)))
+    let mut add = |value: i128| {
+        let (next, carries) = sum.overflowing_add(value);
+        (sum, overflows) = (next, overflows | carries);
+        sum
     };
-    let mut results: Vec<i128> = Vec::with_capacity(chunk.rows);
-    if !overflows {
-        for (row, (start, end)) in frames.iter().enumerate() {
-            match of_frame(row, start, end) {
-                Some(sum) => results.push(sum),
-                None => {
-                    overflows = true;
-                    break;
-                }
+    sums.push(0);
+    match &before {
+        None => sums.extend(numbers.values().iter().map(|&value| add(value.into()))),
+        Some(_) => sums.extend((0..chunk.rows).map(|row| add(number(row)))),
+    }
+    let short = match overflows {
+        true => None,
+        false => {
+            let sum =
+                |row: usize, start: usize, end: usize| sums[end].checked_sub(sums[start])?.checked_add(earlier(row));
+            finished::<T>(frames, &counts, data_type, sum)?
+        }
+    };
+    drop(sums);
+    let (results, nulls) = match short {
+        Some(results) => results,
+        None => {
+            let mut sums: Vec<i256> = Vec::with_capacity(chunk.rows + 1);
+            let mut sum = i256::ZERO;
+            sums.push(sum);
+            // 2³² values of 128 bits are far from 256 bits.
+            sums.extend((0..chunk.rows).map(|row| {
+                sum = sum.wrapping_add(i256::from_i128(number(row)));
+                sum
+            }));
+            let sum = |row: usize, start: usize, end: usize| {
+                let sum = sums[end].wrapping_sub(sums[start]).wrapping_add(i256::from_i128(earlier(row)));
+                // More than 128 bits do not fit, either.
+                Some(sum.to_i128().unwrap_or(if sum < i256::ZERO { i128::MIN } else { i128::MAX }))
+            };
+            match finished::<T>(frames, &counts, data_type, sum)? {
+                Some(results) => results,
+                None => return internal_err!("a sum of 256 bits is known"),
             }
         }
+    };
+    if let (Some(sum), Some((start, end))) = (results.last(), frames.iter().last()) {
+        (last.sum, last.count) = ((*sum).into(), counts.of(chunk.rows - 1, start, end));
     }
-    if overflows {
-        let mut sums: Vec<i256> = Vec::with_capacity(chunk.rows + 1);
-        let mut sum = i256::ZERO;
-        sums.push(sum);
-        // 2³² values of 128 bits are far from 256 bits.
-        sums.extend((0..chunk.rows).map(|row| {
-            sum = sum.wrapping_add(i256::from_i128(number(row)));
-            sum
+    let sums = PrimitiveArray::<T>::try_new(results.into(), nulls)?.with_data_type(data_type.clone());
+    Ok(Arc::new(sums))
+}
+
+/// The sums of frames, and which of them are NULL; `None` if one is not known.
+fn finished<T: Exact>(
+    frames: &FrameBounds,
+    counts: &Counts<'_>,
+    data_type: &DataType,
+    sum: impl Fn(usize, usize, usize) -> Option<i128>,
+) -> Result<Option<(Vec<T::Native>, Option<NullBuffer>)>> {
+    let rows = frames.starts.len();
+    let mut results: Vec<T::Native> = Vec::with_capacity(rows);
+    let mut are_there = BooleanBufferBuilder::new(rows);
+    for (row, (start, end)) in frames.iter().enumerate() {
+        let is_there = counts.of(row, start, end) > 0;
+        are_there.append(is_there);
+        results.push(T::native(match is_there {
+            true => match sum(row, start, end) {
+                Some(sum) => checked_sum(Some(sum), data_type)?,
+                None => return Ok(None),
+            },
+            false => 0,
         }));
-        results.clear();
-        for (row, (start, end)) in frames.iter().enumerate() {
-            let sum = sums[end].wrapping_sub(sums[start]).wrapping_add(i256::from_i128(earlier(row)));
-            results.push(checked_sum(sum.to_i128(), data_type)?);
-        }
     }
-    let mut natives: Vec<T::Native> = Vec::with_capacity(chunk.rows);
-    for (sum, count) in results.iter().zip(&counts) {
-        let sum = if *count == 0 { 0 } else { checked_sum(Some(*sum), data_type)? };
-        natives.push(T::native(sum));
-    }
-    if let (Some(sum), Some(count)) = (results.last(), counts.last()) {
-        (last.sum, last.count) = (*sum, *count);
-    }
-    let nulls = NullBuffer::new(BooleanBuffer::collect_bool(chunk.rows, |row| counts[row] > 0));
-    let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
-    let sums = PrimitiveArray::<T>::try_new(natives.into(), nulls)?.with_data_type(data_type.clone());
-    Ok(std::sync::Arc::new(sums))
+    let nulls = NullBuffer::new(are_there.finish());
+    Ok(Some((results, Some(nulls).filter(|nulls| nulls.null_count() > 0))))
 }
 
 /// The sums of frames of floats, or their averages.
@@ -184,7 +208,9 @@ pub(super) fn float_sums(
 ) -> Result<ArrayRef> {
     let numbers = values.as_primitive::<Float64Type>();
     let before = counts_before(numbers);
-    let counts: Vec<u64> = counts(chunk, before.as_deref(), frames, last).collect();
+    let counts = Counts::new(chunk, before.as_deref(), last);
+    let mut are_there = BooleanBufferBuilder::new(chunk.rows);
+    let (mut last_sum, mut last_count) = (0.0, 0);
     let is_there = |row: usize| before.is_none() || numbers.is_valid(row);
     let mut sums: Vec<f64> = Vec::with_capacity(chunk.rows);
     let mut partitions = chunk.partitions();
@@ -235,18 +261,16 @@ pub(super) fn float_sums(
         }
         debug_assert!(older <= newer && newer <= end);
         let sum = from_older.last().copied().unwrap_or(0.0) + of_newer;
-        if sum.is_infinite() && !has_infinite && counts[row] > 0 {
+        let count = counts.of(row, first, to);
+        if sum.is_infinite() && !has_infinite && count > 0 {
             return Err(sum_of_floats_overflows());
         }
-        sums.push(sum);
+        are_there.append(count > 0);
+        (last_sum, last_count) = (sum, count);
+        sums.push(if averages { sum / count as f64 } else { sum });
     }
-    if let (Some(sum), Some(count)) = (sums.last(), counts.last()) {
-        *last = LastSum { of_floats: *sum, count: *count, has_infinite, ..*last };
-    }
-    if averages {
-        sums.iter_mut().zip(&counts).for_each(|(sum, count)| *sum /= *count as f64);
-    }
-    let nulls = NullBuffer::new(BooleanBuffer::collect_bool(chunk.rows, |row| counts[row] > 0));
+    *last = LastSum { of_floats: last_sum, count: last_count, has_infinite, ..*last };
+    let nulls = NullBuffer::new(are_there.finish());
     let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
-    Ok(std::sync::Arc::new(Float64Array::try_new(sums.into(), nulls)?))
+    Ok(Arc::new(Float64Array::try_new(sums.into(), nulls)?))
 }
