@@ -356,9 +356,10 @@ def others():
         assert c.execute("SHOW statement_timeout").fetchone() == ("200ms",)
         c.execute("SET statement_timeout = 0")
         assert c.execute("SHOW work_mem").fetchone() == ("256kB",)
-        # A hash table of 100,000 rows, which must stay in memory.
         c.execute("CREATE TABLE many AS SELECT x, 'number ' || x AS t FROM generate_series(1, 100000) AS a (x)")
-        memory = "SELECT count(*) FROM many AS a JOIN many AS b ON a.t = b.t"
+        assert c.execute("SELECT count(*) FROM many AS a JOIN many AS b ON a.t = b.t").fetchone() == (100_000,)
+        # A window over all rows, which must be in memory together.
+        memory = "SELECT count(*) FROM (SELECT t, sum(x) OVER () AS total FROM many) AS q WHERE total > 0"
         raises(errors.OutOfMemory, lambda: c.execute(memory))
         c.execute("SET work_mem = '1GB'")
         assert c.execute(memory).fetchone() == (100_000,)
