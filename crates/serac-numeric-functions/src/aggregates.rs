@@ -1,15 +1,17 @@
 //! Aggregates: sums, averages and variances of free numbers, and the least and the greatest value
 //! by a key.
 
-use crate::external;
 use crate::values::Column;
+use crate::{external, group_choices, group_sums};
 use datafusion::arrow::array::{Array, ArrayRef, make_comparator};
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF, Signature, Volatility};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+};
 use serac_numeric::Numeric;
 use serac_numeric::sums::Sums;
 use std::cmp::Ordering;
@@ -18,10 +20,26 @@ use std::sync::{Arc, LazyLock};
 
 /// An aggregate of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Of {
+pub(crate) enum Of {
     Sum,
     Average,
     Variance { is_sample: bool, is_root: bool },
+}
+
+impl Of {
+    /// Whether it needs the squares of the values.
+    pub(crate) fn has_squares(self) -> bool {
+        matches!(self, Self::Variance { .. })
+    }
+
+    /// The result; `None` for NULL.
+    pub(crate) fn result(self, sums: &Sums) -> serac_numeric::Result<Option<Numeric>> {
+        match self {
+            Self::Sum => sums.sum(),
+            Self::Average => sums.average(),
+            Self::Variance { is_sample, is_root } => sums.variance(is_sample, is_root),
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -79,11 +97,7 @@ impl Accumulator for Accumulated {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let value = match self.of {
-            Of::Sum => self.sums.sum(),
-            Of::Average => self.sums.average(),
-            Of::Variance { is_sample, is_root } => self.sums.variance(is_sample, is_root),
-        };
+        let value = self.of.result(&self.sums);
         Ok(ScalarValue::LargeBinary(value.map_err(external)?.map(|number| number.to_stored())))
     }
 
@@ -122,8 +136,15 @@ impl AggregateUDFImpl for Aggregate {
         if args.is_distinct {
             return Err(DataFusionError::NotImplemented(format!("{}(DISTINCT …)", self.name)));
         }
-        let sums = Sums::new(matches!(self.of, Of::Variance { .. }));
-        Ok(Box::new(Accumulated { of: self.of, sums }))
+        Ok(Box::new(Accumulated { of: self.of, sums: Sums::new(self.of.has_squares()) }))
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        !args.is_distinct
+    }
+
+    fn create_groups_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(group_sums::groups(self.of))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -148,7 +169,7 @@ pub enum Choice {
 
 impl Choice {
     /// Whether a key replaces one that came before, given their order.
-    fn takes(self, order: Option<Ordering>) -> bool {
+    pub(crate) fn takes(self, order: Option<Ordering>) -> bool {
         match self {
             Self::First => order == Some(Ordering::Less),
             Self::Least => matches!(order, Some(Ordering::Less | Ordering::Equal)),
@@ -296,6 +317,14 @@ impl AggregateUDFImpl for ByKey {
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let null = |at: usize| ScalarValue::try_from(args.expr_fields[at].data_type());
         Ok(Box::new(Best { choice: self.choice, value: null(0)?, key: null(1)? }))
+    }
+
+    fn groups_accumulator_supported(&self, _: AccumulatorArgs) -> bool {
+        true
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        group_choices::groups(self.choice, args.expr_fields[0].data_type(), args.expr_fields[1].data_type())
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {

@@ -14,11 +14,13 @@
 //! | [`keys`] | keys: equal where values are equal, and in their order |
 //! | [`lists`] | arrays of numbers |
 //! | [`wanted`] | the end of functions whose results nobody wants |
-//! | [`aggregates`] | sums, averages and variances; the least and the greatest by a key |
+//! | [`aggregates`], `group_sums`, `group_choices` | sums, averages and variances; the least and the greatest by a key |
 #![warn(missing_docs)]
 
 pub mod aggregates;
 pub mod fixed;
+mod group_choices;
+mod group_sums;
 pub mod keys;
 pub mod lists;
 pub mod scalar;

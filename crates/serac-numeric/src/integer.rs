@@ -71,6 +71,10 @@ impl Integer {
             Kind::Big(_) => None,
         }
     }
+    pub(crate) fn of_unsigned(value: u128) -> Self {
+        i128::try_from(value).map_or_else(|_| Self::from(BigInt::from(value)), Self::from)
+    }
+
     pub(crate) fn to_big(&self) -> BigInt {
         match &self.0 {
             Kind::Small(small) => BigInt::from(*small),

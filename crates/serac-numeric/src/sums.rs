@@ -21,6 +21,48 @@ pub struct Sums {
     scales: BTreeMap<u32, i64>,
 }
 
+/// Sums of numbers with one scale, as whole numbers without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WholeSums {
+    /// The number of values.
+    pub count: i64,
+    /// Their sum.
+    pub sum: i128,
+    /// The sum of their squares; 0 if it is not asked for.
+    pub squares: u128,
+    /// The digits behind the point that each value has.
+    pub scale: u32,
+}
+
+impl WholeSums {
+    /// Adds a value. `false` if it does not fit; nothing is changed then.
+    pub fn add(&mut self, value: i128, scale: u32, with_squares: bool) -> bool {
+        let magnitude = value.unsigned_abs();
+        let squares = if with_squares { magnitude.checked_mul(magnitude) } else { Some(0) };
+        squares.is_some_and(|squares| self.merge(&Self { count: 1, sum: value, squares, scale }))
+    }
+
+    /// Adds the values of other sums. `false` if they do not fit; nothing is changed then.
+    pub fn merge(&mut self, other: &Self) -> bool {
+        if other.count == 0 {
+            return true;
+        }
+        if self.count == 0 {
+            *self = *other;
+            return true;
+        }
+        let (Some(sum), Some(squares)) = (self.sum.checked_add(other.sum), self.squares.checked_add(other.squares))
+        else {
+            return false;
+        };
+        if self.scale != other.scale {
+            return false;
+        }
+        (self.count, self.sum, self.squares) = (self.count + other.count, sum, squares);
+        true
+    }
+}
+
 impl Sums {
     /// No values. Squares are summed for variances alone.
     pub fn new(with_squares: bool) -> Self {
@@ -39,6 +81,11 @@ impl Sums {
     /// Puts a value in.
     pub fn add(&mut self, value: &Numeric) {
         self.change(value, 1);
+    }
+
+    /// Puts in `unscaled / 10^scale`.
+    pub fn add_digits(&mut self, unscaled: i128, scale: u32) {
+        self.add(&Numeric::Finite(Finite::new(Integer::from(unscaled), scale)));
     }
 
     /// Takes a value out that was put in.
@@ -83,6 +130,46 @@ impl Sums {
         for (scale, count) in &other.scales {
             self.change_scale(*scale, *count);
         }
+    }
+
+    /// The sums of numbers with one scale. Squares are among them for variances alone.
+    pub fn of_whole(whole: WholeSums, with_squares: bool) -> Self {
+        let mut sums = Self::new(with_squares);
+        if whole.count > 0 {
+            sums.count = whole.count;
+            sums.sum = Finite::new(Integer::from(whole.sum), whole.scale);
+            if let Some(squares) = &mut sums.squares {
+                *squares = Finite::new(Integer::of_unsigned(whole.squares), 2 * whole.scale);
+            }
+            sums.scales.insert(whole.scale, whole.count);
+        }
+        sums
+    }
+
+    /// The sums that [`Self::of_whole`] takes; `None` if they do not fit, or if scales differ.
+    pub fn to_whole(&self) -> Option<WholeSums> {
+        if self.nans + self.infinities + self.negative_infinities != 0 {
+            return None;
+        }
+        let mut scales = self.scales.iter();
+        let (scale, count) = match (scales.next(), scales.next()) {
+            (None, _) => (0, 0),
+            (Some((scale, count)), None) => (*scale, *count),
+            _ => return None,
+        };
+        if count != self.count {
+            return None;
+        }
+        // A sum of values of one scale has this scale, or none if it is empty.
+        let whole = |sum: &Finite, scale: u32| {
+            let small = sum.unscaled.small()?;
+            (sum.scale == scale || small == 0).then_some(small)
+        };
+        let squares = match &self.squares {
+            Some(squares) => u128::try_from(whole(squares, 2 * scale)?).ok()?,
+            None => 0,
+        };
+        Some(WholeSums { count, sum: whole(&self.sum, scale)?, squares, scale })
     }
 
     /// The bytes that it takes beside the structure itself, about.
