@@ -2,19 +2,18 @@
 //! (fraction), WITHIN GROUP (ORDER BY value). The first two return one of the values, and the last
 //! one interpolates between two of them. All keep the values of a group.
 
-use super::array_keys::ordered;
 use super::definition::no_function;
+use super::ordered_sets::{self, Pick};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_empty_array};
-use datafusion::arrow::compute::{SortOptions, concat, filter, is_not_null, partition, sort_to_indices, take};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
+use datafusion::arrow::compute::{SortOptions, concat, filter, is_not_null};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility};
 use serac_values::SqlError;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// The value that an aggregate looks for.
@@ -67,6 +66,23 @@ impl OrderedSet {
             _ => Ok(None),
         }
     }
+
+    /// What is picked, and the order of the values.
+    fn pick(&self, args: &AccumulatorArgs) -> Result<(Pick, SortOptions)> {
+        let Some(order) = args.order_bys.first() else {
+            let message = format!("WITHIN GROUP is required for ordered-set aggregate {}", self.name());
+            return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message).external());
+        };
+        if args.is_distinct {
+            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "cannot use DISTINCT with WITHIN GROUP").external());
+        }
+        let pick = match self.wanted {
+            Wanted::MostFrequent => Pick::MostFrequent,
+            Wanted::Discrete => Pick::Fraction(self.fraction(args)?),
+            Wanted::Continuous => Pick::Between(self.fraction(args)?),
+        };
+        Ok((pick, order.options))
+    }
 }
 
 impl AggregateUDFImpl for OrderedSet {
@@ -107,20 +123,21 @@ impl AggregateUDFImpl for OrderedSet {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        let Some(order) = args.order_bys.first() else {
-            let message = format!("WITHIN GROUP is required for ordered-set aggregate {}", self.name());
-            return Err(SqlError::new(sqlstate::WRONG_OBJECT_TYPE, message).external());
-        };
-        if args.is_distinct {
-            return Err(SqlError::new(sqlstate::SYNTAX_ERROR, "cannot use DISTINCT with WITHIN GROUP").external());
-        }
-        let pick = match self.wanted {
-            Wanted::MostFrequent => Pick::MostFrequent,
-            Wanted::Discrete => Pick::Fraction(self.fraction(&args)?),
-            Wanted::Continuous => Pick::Between(self.fraction(&args)?),
-        };
+        let (pick, options) = self.pick(&args)?;
         let data_type = args.expr_fields[0].data_type().clone();
-        Ok(Box::new(Values { pick, options: order.options, data_type, values: Vec::new() }))
+        Ok(Box::new(Values { pick, options, data_type, values: Vec::new() }))
+    }
+
+    fn groups_accumulator_supported(&self, _: AccumulatorArgs) -> bool {
+        true
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        let (pick, options, error) = match self.pick(&args) {
+            Ok((pick, options)) => (pick, options, None),
+            Err(error) => (Pick::Fraction(None), SortOptions::default(), Some(error)),
+        };
+        Ok(ordered_sets::groups(args.expr_fields[0].data_type(), pick, options.descending, error))
     }
 
     fn supports_within_group_clause(&self) -> bool {
@@ -130,17 +147,6 @@ impl AggregateUDFImpl for OrderedSet {
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         AggregateOrderSensitivity::Insensitive
     }
-}
-
-/// The rule that picks the result among the ordered values.
-#[derive(Debug)]
-enum Pick {
-    /// The first of those that are there most often.
-    MostFrequent,
-    /// The first with at least this share of all values up to it; an inner `None` for NULL.
-    Fraction(Option<f64>),
-    /// The value between the two around this share; `None` for NULL.
-    Between(Option<f64>),
 }
 
 /// The values of a group, without NULLs.
@@ -190,29 +196,9 @@ impl Accumulator for Values {
         if all.is_empty() {
             return ScalarValue::try_from(&self.data_type);
         }
-        let keys = ordered(&all).map_err(SqlError::external)?;
-        let order = sort_to_indices(&keys, Some(self.options), None)?;
-        let sorted = take(&all, &order, None)?;
-        let at = match self.pick {
-            Pick::Fraction(None) | Pick::Between(None) => return ScalarValue::try_from(&self.data_type),
-            Pick::Between(Some(fraction)) => {
-                let values = sorted.as_primitive::<Float64Type>();
-                let place = fraction * (values.len() - 1) as f64;
-                let (first, second) = (values.value(place.floor() as usize), values.value(place.ceil() as usize));
-                let between = match place.floor() == place.ceil() {
-                    true => first,
-                    false => first + (place - place.floor()) * (second - first),
-                };
-                return Ok(ScalarValue::Float64(Some(between)));
-            }
-            Pick::Fraction(Some(fraction)) => ((fraction * sorted.len() as f64).ceil() as usize).max(1) - 1,
-            Pick::MostFrequent => {
-                let runs = partition(&[take(&keys, &order, None)?])?.ranges();
-                let longest = runs.iter().map(Range::len).max().unwrap_or(0);
-                runs.iter().find(|run| run.len() == longest).map_or(0, |run| run.start)
-            }
-        };
-        ScalarValue::try_from_array(&sorted, at.min(sorted.len() - 1))
+        // A window asks for the results of more and more rows.
+        self.values = vec![all.clone()];
+        ordered_sets::of_all(&all, self.pick, self.options.descending)
     }
 
     fn size(&self) -> usize {

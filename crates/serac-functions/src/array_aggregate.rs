@@ -33,14 +33,19 @@ pub fn bytes_of(array: &dyn Array) -> usize {
 
 /// The texts that views of kept arrays point to.
 #[derive(Debug, Default)]
-struct Texts {
+pub(super) struct Texts {
     bytes: usize,
     /// The bytes of each buffer, by its address, that do not count yet.
     rest: HashMap<usize, usize>,
 }
 
 impl Texts {
-    fn add(&mut self, array: &dyn Array) {
+    /// The bytes that count.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn add(&mut self, array: &dyn Array) {
         match array.data_type() {
             DataType::Utf8View => self.add_views(array.as_string_view()),
             DataType::BinaryView => self.add_views(array.as_binary_view()),

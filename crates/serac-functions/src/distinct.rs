@@ -40,8 +40,8 @@ impl Of {
 
     fn of_all_rows(self) -> Box<dyn Accumulator> {
         match self {
-            Self::Variance(variance) => Box::new(variances::One::new(variance)),
-            Self::Regression(regression) => Box::new(regressions::One::new(regression)),
+            Self::Variance(variance) => Box::new(variances::OfRows::new(variance)),
+            Self::Regression(regression) => Box::new(regressions::OfRows::new(regression)),
         }
     }
 

@@ -11,12 +11,12 @@
 //! Both zeros are one value, and so is every NaN. NULL is not counted. A state is the list of the
 //! values of a group, as DataFusion's accumulators have it.
 
+use super::group_lists::{lists, lists_of_rows, selected, spread, starts, too_many};
 use super::zeros::single;
 use datafusion::arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, ListArray, PrimitiveArray, UInt32Array,
-    make_array,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, PrimitiveArray, UInt32Array, make_array,
 };
-use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use datafusion::arrow::buffer::ScalarBuffer;
 use datafusion::arrow::compute::{filter, take};
 use datafusion::arrow::datatypes::{
     DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Schema, SchemaRef, UInt8Type, UInt16Type, UInt32Type,
@@ -25,7 +25,7 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::HashSet;
 use datafusion::common::exec_datafusion_err;
 use datafusion::common::hash_utils::RandomState;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
@@ -130,7 +130,7 @@ impl<K: ArrowPrimitiveType<Native: Eq + Hash>> Bits<K> {
 }
 
 /// An array whose values have the same bits and another type of the same width.
-fn retyped(array: &dyn Array, to: &DataType) -> Result<ArrayRef> {
+pub(super) fn retyped(array: &dyn Array, to: &DataType) -> Result<ArrayRef> {
     if array.data_type() == to {
         return Ok(make_array(array.to_data()));
     }
@@ -289,24 +289,6 @@ impl Pairs for Interned {
     }
 }
 
-/// The rows whose value is not NULL and whose filter is true; `None` if all are.
-fn selected(values: &ArrayRef, of_rows: Option<&BooleanArray>) -> Option<BooleanBuffer> {
-    let valid = values.nulls().filter(|nulls| nulls.null_count() > 0).map(NullBuffer::inner);
-    let filtered = of_rows.map(|rows| match rows.nulls() {
-        Some(nulls) => rows.values() & nulls.inner(),
-        None => rows.values().clone(),
-    });
-    match (valid, filtered) {
-        (Some(valid), Some(filtered)) => Some(valid & &filtered),
-        (Some(valid), None) => Some(valid.clone()),
-        (None, filtered) => filtered,
-    }
-}
-
-fn too_many(what: &str) -> DataFusionError {
-    DataFusionError::ResourcesExhausted(format!("too many {what} of count(DISTINCT) at a time"))
-}
-
 /// The numbers of distinct values by group.
 struct Counts<S> {
     pairs: S,
@@ -328,11 +310,6 @@ impl<S: Pairs> Counts<S> {
         }
         self.counts.resize(total, 0);
         self.pairs.insert(values, groups, filter, &mut self.counts)
-    }
-
-    fn lists(&self, offsets: Vec<i32>, values: ArrayRef) -> Result<Vec<ArrayRef>> {
-        let offsets = OffsetBuffer::new(offsets.into());
-        Ok(vec![Arc::new(ListArray::try_new(self.value.clone(), offsets, values, None)?)])
     }
 }
 
@@ -357,45 +334,19 @@ impl<S: Pairs> GroupsAccumulator for Counts<S> {
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let counts = emit_to.take_needed(&mut self.counts);
-        let mut starts = Vec::with_capacity(counts.len());
-        let mut offsets = Vec::with_capacity(counts.len() + 1);
-        offsets.push(0_i32);
-        let mut total = 0_usize;
-        for count in &counts {
-            starts.push(total);
-            // A count is the size of a part of the set.
-            total += *count as usize;
-            offsets.push(i32::try_from(total).map_err(|_| too_many("values"))?);
-        }
-        let values = self.pairs.take(counts.len(), starts, total)?;
-        self.lists(offsets, values)
+        // A count is the size of a part of the set.
+        let (starts, total) = starts(counts.iter().map(|count| *count as usize));
+        let values = self.pairs.take(counts.len(), starts.clone(), total)?;
+        Ok(vec![lists(&self.value, &starts, values)?])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
-        let lists = states[0].as_list::<i32>();
-        let offsets = lists.offsets();
-        let (first, last) = (offsets[0] as usize, offsets[lists.len()] as usize);
-        let mut of_values = Vec::with_capacity(last - first);
-        for (group, length) in groups.iter().zip(offsets.lengths()) {
-            of_values.extend(std::iter::repeat_n(*group, length));
-        }
-        self.insert(&lists.values().slice(first, last - first), &of_values, None, total)
+        let (values, groups) = spread(&states[0], groups);
+        self.insert(&values, &groups, None, total)
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], of_rows: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let values = &values[0];
-        let rows = i32::try_from(values.len()).map_err(|_| too_many("rows"))?;
-        let Some(selected) = selected(values, of_rows) else {
-            return self.lists((0..=rows).collect(), values.clone());
-        };
-        let mut offsets = Vec::with_capacity(values.len() + 1);
-        offsets.push(0_i32);
-        let mut before = 0;
-        for is_selected in &selected {
-            before += i32::from(is_selected);
-            offsets.push(before);
-        }
-        self.lists(offsets, filter(values, &BooleanArray::new(selected, None))?)
+        Ok(vec![lists_of_rows(&self.value, &values[0], of_rows)?])
     }
 
     fn size(&self) -> usize {
@@ -423,12 +374,9 @@ impl<I: GroupsAccumulator> GroupsAccumulator for OfDistinct<I> {
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let states = self.values.state(emit_to)?;
-        let lists = states[0].as_list::<i32>();
-        let mut groups = Vec::with_capacity(lists.values().len());
-        for (group, length) in lists.offsets().lengths().enumerate() {
-            groups.extend(std::iter::repeat_n(group, length));
-        }
-        self.inner.update_batch(&[lists.values().clone()], &groups, None, lists.len())?;
+        let places: Vec<usize> = (0..states[0].len()).collect();
+        let (values, groups) = spread(&states[0], &places);
+        self.inner.update_batch(&[values], &groups, None, places.len())?;
         self.inner.evaluate(EmitTo::All)
     }
 

@@ -9,7 +9,9 @@
 //! | `styled` | what depends on a session's settings of times |
 //! | `array_aggregate` | array_agg that counts the texts that it keeps |
 //! | `aggregates` and its `sum`, `average`, `exact_sums`, `float_sums` | aggregates of ours |
-//! | `sliding` and its `variances`, `regressions`, `distinct`, `distinct_groups`, `extremes` | a wrapper of DataFusion's aggregates with accumulators of ours, also over moving frames |
+//! | `sliding` and its `variances`, `regressions`, `float_states`, `distinct`, `distinct_groups`, `any_values`, `extremes` | a wrapper of DataFusion's aggregates with accumulators of ours, also over moving frames |
+//! | `ordered_sets`, `kept_values`, `group_lists` | accumulators of groups that keep the values |
+//! | `shifted_sums` | many sums of an integer with constants added to it |
 //! | `casts`, `uuids`, `chains`, `quotients`, `zeros` | operators and casts with PostgreSQL's meaning |
 //! | `accounted` | functions whose results may be large take their memory from the session's |
 //! | `constant_errors`, `strict_nulls` | errors of constants, found when a statement is planned, and calls that are NULL |
@@ -18,6 +20,7 @@
 
 mod accounted;
 mod aggregates;
+mod any_values;
 mod arguments;
 mod arithmetic;
 mod array_aggregate;
@@ -40,16 +43,20 @@ mod elements;
 mod exact_sums;
 mod extremes;
 mod float_errors;
+mod float_states;
 mod float_sums;
 mod formats;
+mod group_lists;
 mod integer_results;
 mod interval_fields;
 mod interval_operators;
 mod intervals;
 mod json;
+mod kept_values;
 mod like;
 mod operators;
 mod options;
+mod ordered_sets;
 mod padding;
 mod powers;
 mod quotients;
@@ -59,6 +66,7 @@ mod regressions;
 mod rounding;
 mod row_counts;
 mod series;
+mod shifted_sums;
 mod sleep;
 mod sliding;
 mod sql_result;
@@ -89,6 +97,7 @@ pub use integer_results::windows;
 pub use like::escape as like_escape;
 pub use operators::operate;
 pub use regexes::patterns::Patterns;
+pub use shifted_sums::{shifted_sum_name, shifted_sums};
 pub use sliding::{SLIDING, sliding};
 pub use strict_nulls::StrictNulls;
 pub use styled::{StyledFunctions, depends_on_style};

@@ -5,12 +5,10 @@
 //! from their means, and the sum of the products of these distances. The last three are NaN as soon
 //! as a number that they depend on is infinite or NaN.
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray};
-use datafusion::arrow::compute::cast;
+use super::float_states::{self, FloatState};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
-use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::Accumulator;
 use serac_values::SqlError;
 use std::sync::Arc;
 
@@ -90,7 +88,7 @@ impl Side {
 
 /// The sums of a set of pairs.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+pub(super) struct Sums {
     /// The number of pairs.
     count: f64,
     x: Side,
@@ -98,10 +96,11 @@ struct Sums {
     products: f64,
 }
 
-impl Sums {
-    /// # Errors
-    /// 22003 where finite numbers have a sum that is not finite.
-    fn add(&mut self, x: f64, y: f64) -> Result<()> {
+impl FloatState for Sums {
+    type Aggregate = Regression;
+
+    /// The first argument is y.
+    fn add(&mut self, [y, x]: [f64; 2]) -> Result<()> {
         let before = *self;
         self.count += 1.0;
         self.x.sum += x;
@@ -121,8 +120,6 @@ impl Sums {
         self.checked(were_finite(before.x.sum, x), were_finite(before.y.sum, y))
     }
 
-    /// # Errors
-    /// 22003 where finite numbers have a sum that is not finite.
     fn merge(&mut self, other: &Self) -> Result<()> {
         if other.count == 0.0 {
             return Ok(());
@@ -147,6 +144,30 @@ impl Sums {
         self.checked(were_finite(ours.x, theirs.x), were_finite(ours.y, theirs.y))
     }
 
+    fn columns(states: &[Self]) -> Vec<ArrayRef> {
+        let column = |at: usize| Float64Array::from_iter_values(states.iter().map(|sums| sums.parts()[at]));
+        (0..PARTS.len()).map(|at| Arc::new(column(at)) as ArrayRef).collect()
+    }
+
+    fn of_columns(columns: &[ArrayRef]) -> impl Iterator<Item = Self> + '_ {
+        (0..columns[0].len()).map(move |row| {
+            let mut parts = [0.0; PARTS.len()];
+            for (part, column) in parts.iter_mut().zip(columns) {
+                *part = column.as_primitive::<Float64Type>().value(row);
+            }
+            Self::of_parts(parts)
+        })
+    }
+
+    fn results(regression: Regression, states: &[Self]) -> ArrayRef {
+        match regression {
+            Regression::Count => Arc::new(UInt64Array::from_iter_values(states.iter().map(|sums| sums.count as u64))),
+            other => Arc::new(states.iter().map(|sums| other.value(sums)).collect::<Float64Array>()),
+        }
+    }
+}
+
+impl Sums {
     /// Sums that are infinite: an error of finite numbers, and NaN of others.
     fn checked(&mut self, x_was_finite: bool, y_was_finite: bool) -> Result<()> {
         let is_error = self.x.is_infinite() && x_was_finite
@@ -163,70 +184,29 @@ impl Sums {
         Ok(())
     }
 
-    fn parts(&self) -> [f64; 6] {
+    fn parts(&self) -> [f64; PARTS.len()] {
         [self.count, self.x.sum, self.x.squares, self.y.sum, self.y.squares, self.products]
     }
 
-    fn of_parts([count, sum_x, squares_x, sum_y, squares_y, products]: [f64; 6]) -> Self {
+    fn of_parts([count, sum_x, squares_x, sum_y, squares_y, products]: [f64; PARTS.len()]) -> Self {
         let (x, y) = (Side { sum: sum_x, squares: squares_x }, Side { sum: sum_y, squares: squares_y });
         Self { count, x, y, products }
     }
 }
 
+/// The names of the parts of a state.
+const PARTS: [&str; 6] = ["count", "sum_x", "squares_x", "sum_y", "squares_y", "products"];
+
 /// The fields of a state.
 pub(super) fn state_fields(name: &str) -> Vec<FieldRef> {
-    let parts = ["count", "sum_x", "squares_x", "sum_y", "squares_y", "products"];
     let field = |part| Arc::new(Field::new(format!("{name}[{part}]"), DataType::Float64, false));
-    parts.into_iter().map(field).collect()
+    PARTS.into_iter().map(field).collect()
 }
 
-/// The aggregate of all rows.
-#[derive(Debug)]
-pub(super) struct One {
-    regression: Regression,
-    sums: Sums,
-}
-
-impl One {
-    pub(super) fn new(regression: Regression) -> Self {
-        Self { regression, sums: Sums::default() }
-    }
-}
-
-impl Accumulator for One {
-    /// The first argument is y.
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let (y, x) = (cast(&values[0], &DataType::Float64)?, cast(&values[1], &DataType::Float64)?);
-        let pairs = x.as_primitive::<Float64Type>().iter().zip(y.as_primitive::<Float64Type>());
-        pairs.filter_map(|(x, y)| x.zip(y)).try_for_each(|(x, y)| self.sums.add(x, y))
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(match self.regression {
-            Regression::Count => ScalarValue::UInt64(Some(self.sums.count as u64)),
-            other => ScalarValue::Float64(other.value(&self.sums)),
-        })
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self)
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(self.sums.parts().map(ScalarValue::from).to_vec())
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        for row in 0..states[0].len() {
-            let mut parts = [0.0; 6];
-            for (part, column) in parts.iter_mut().zip(states) {
-                *part = column.as_primitive::<Float64Type>().value(row);
-            }
-            self.sums.merge(&Sums::of_parts(parts))?;
-        }
-        Ok(())
-    }
-}
+/// The accumulator of all rows.
+pub(super) type OfRows = float_states::OfRows<Sums>;
+/// The accumulator of groups.
+pub(super) type OfGroups = float_states::OfGroups<Sums>;
 
 #[cfg(test)]
 mod tests {
@@ -234,7 +214,7 @@ mod tests {
 
     fn sums(pairs: &[(f64, f64)]) -> Result<Sums> {
         let mut sums = Sums::default();
-        pairs.iter().try_for_each(|(x, y)| sums.add(*x, *y)).map(|()| sums)
+        pairs.iter().try_for_each(|(x, y)| sums.add([*y, *x])).map(|()| sums)
     }
 
     #[test]

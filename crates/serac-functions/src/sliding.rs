@@ -9,6 +9,7 @@
 //! | these with DISTINCT | `distinct` |
 //! | extremes of floats in groups | `extremes` |
 //! | counts of distinct values in groups | `distinct_groups` |
+//! | any values in groups | `any_values` |
 //! | all others | the wrapped aggregate; DataFusion's may refuse DISTINCT or ignore it |
 //!
 //! **Frames.** DataFusion's aggregates take the rows that leave a frame from what they have added
@@ -26,7 +27,7 @@
 
 use super::regressions::{self, Regression};
 use super::variances::{self, Variance};
-use super::{distinct, distinct_groups, extremes};
+use super::{any_values, distinct, distinct_groups, extremes};
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::ScalarValue;
@@ -42,7 +43,8 @@ use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use std::sync::Arc;
 
 /// DataFusion's aggregates that are [`sliding`].
-pub const SLIDING: [&str; 22] = [
+pub const SLIDING: [&str; 23] = [
+    ANY_VALUE,
     "count",
     "sum",
     "avg",
@@ -66,6 +68,8 @@ pub const SLIDING: [&str; 22] = [
     "regr_syy",
     "regr_sxy",
 ];
+
+const ANY_VALUE: &str = "any_value";
 
 /// An aggregate with the accumulators of the table above.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -285,8 +289,8 @@ impl AggregateUDFImpl for Sliding {
         match self.of_distinct(args.is_distinct) {
             Some(of) => Ok(Box::new(distinct::Distinct::new(of))),
             None => match (Variance::of_name(self.name()), Regression::of_name(self.name())) {
-                (Some(variance), _) => Ok(Box::new(variances::One::new(variance))),
-                (_, Some(regression)) => Ok(Box::new(regressions::One::new(regression))),
+                (Some(variance), _) => Ok(Box::new(variances::OfRows::new(variance))),
+                (_, Some(regression)) => Ok(Box::new(regressions::OfRows::new(regression))),
                 (None, None) => self.0.accumulator(args),
             },
         }
@@ -307,7 +311,7 @@ impl AggregateUDFImpl for Sliding {
         // DataFusion's sets of distinct values are not by group, though it says so.
         let is_set = args.is_distinct && (self.name() == "bit_xor" || self.of_distinct(true).is_some());
         let is_of_pairs = Regression::of_name(self.name()).is_some();
-        !is_set && !is_of_pairs && self.0.inner().groups_accumulator_supported(args)
+        !is_set && (is_of_pairs || self.name() == ANY_VALUE || self.0.inner().groups_accumulator_supported(args))
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
@@ -316,9 +320,11 @@ impl AggregateUDFImpl for Sliding {
         {
             return Ok(groups);
         }
-        match Variance::of_name(self.name()) {
-            Some(variance) => Ok(Box::new(variances::Groups::new(variance))),
-            None => match extremes::groups(self.name(), args.return_field.data_type()) {
+        match (Variance::of_name(self.name()), Regression::of_name(self.name())) {
+            (Some(variance), _) => Ok(Box::new(variances::OfGroups::new(variance))),
+            (_, Some(regression)) => Ok(Box::new(regressions::OfGroups::new(regression))),
+            (None, None) if self.name() == ANY_VALUE => Ok(any_values::groups(args.return_field.data_type())),
+            (None, None) => match extremes::groups(self.name(), args.return_field.data_type()) {
                 Some(groups) => Ok(groups),
                 None => self.0.inner().create_groups_accumulator(args),
             },

@@ -5,12 +5,10 @@
 //! large numbers that lie close together keep their digits. It is NaN as soon as a number is
 //! infinite or NaN.
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, UInt64Array};
-use datafusion::arrow::compute::{and, cast, is_not_null, prep_null_mask_filter};
-use datafusion::arrow::datatypes::{DataType, Float64Type, UInt64Type};
-use datafusion::common::ScalarValue;
+use super::float_states::{self, FloatState};
+use datafusion::arrow::array::{ArrayRef, AsArray, Float64Array, UInt64Array};
+use datafusion::arrow::datatypes::{Float64Type, UInt64Type};
 use datafusion::error::Result;
-use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use serac_values::SqlError;
 use std::sync::Arc;
 
@@ -46,16 +44,16 @@ impl Variance {
 
 /// The sums of a set of numbers.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+pub(super) struct Sums {
     count: u64,
     sum: f64,
     squares: f64,
 }
 
-impl Sums {
-    /// # Errors
-    /// 22003 where finite numbers have a sum that is not finite.
-    fn add(&mut self, number: f64) -> Result<()> {
+impl FloatState for Sums {
+    type Aggregate = Variance;
+
+    fn add(&mut self, [number, _]: [f64; 2]) -> Result<()> {
         let was_finite = self.sum.is_finite() && number.is_finite();
         self.count += 1;
         self.sum += number;
@@ -69,8 +67,6 @@ impl Sums {
         self.checked(was_finite)
     }
 
-    /// # Errors
-    /// 22003 where finite numbers have a sum that is not finite.
     fn merge(&mut self, other: &Self) -> Result<()> {
         if other.count == 0 {
             return Ok(());
@@ -88,6 +84,28 @@ impl Sums {
         self.checked(was_finite)
     }
 
+    fn columns(states: &[Self]) -> Vec<ArrayRef> {
+        vec![
+            Arc::new(UInt64Array::from_iter_values(states.iter().map(|sums| sums.count))),
+            Arc::new(Float64Array::from_iter_values(states.iter().map(|sums| sums.sum))),
+            Arc::new(Float64Array::from_iter_values(states.iter().map(|sums| sums.squares))),
+        ]
+    }
+
+    fn of_columns(columns: &[ArrayRef]) -> impl Iterator<Item = Self> + '_ {
+        let counts = columns[0].as_primitive::<UInt64Type>().values().iter();
+        let (sums, squares) = (columns[1].as_primitive::<Float64Type>(), columns[2].as_primitive::<Float64Type>());
+        let rows = counts.zip(sums.values()).zip(squares.values());
+        rows.map(|((count, sum), squares)| Self { count: *count, sum: *sum, squares: *squares })
+    }
+
+    fn results(variance: Variance, states: &[Self]) -> ArrayRef {
+        Arc::new(states.iter().map(|sums| variance.value(sums)).collect::<Float64Array>())
+    }
+}
+
+impl Sums {
+    /// Sums that are infinite: an error of finite numbers, and NaN of others.
     fn checked(&mut self, was_finite: bool) -> Result<()> {
         if self.sum.is_infinite() || self.squares.is_infinite() {
             if was_finite {
@@ -101,135 +119,10 @@ impl Sums {
     }
 }
 
-/// The numbers of a batch.
-fn numbers(values: &[ArrayRef]) -> Result<ArrayRef> {
-    Ok(cast(&values[0], &DataType::Float64)?)
-}
-
-/// The sums that a batch of states has.
-fn sums_of(states: &[ArrayRef]) -> impl Iterator<Item = Sums> + '_ {
-    let counts = states[0].as_primitive::<UInt64Type>().values().iter();
-    let (sums, squares) = (states[1].as_primitive::<Float64Type>(), states[2].as_primitive::<Float64Type>());
-    let rows = counts.zip(sums.values()).zip(squares.values());
-    rows.map(|((count, sum), squares)| Sums { count: *count, sum: *sum, squares: *squares })
-}
-
-/// The variance of all rows.
-#[derive(Debug)]
-pub(super) struct One {
-    variance: Variance,
-    sums: Sums,
-}
-
-impl One {
-    pub(super) fn new(variance: Variance) -> Self {
-        Self { variance, sums: Sums::default() }
-    }
-}
-
-impl Accumulator for One {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let numbers = numbers(values)?;
-        numbers.as_primitive::<Float64Type>().iter().flatten().try_for_each(|number| self.sums.add(number))
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(ScalarValue::Float64(self.variance.value(&self.sums)))
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self)
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let Sums { count, sum, squares } = self.sums;
-        Ok(vec![count.into(), sum.into(), squares.into()])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        sums_of(states).try_for_each(|sums| self.sums.merge(&sums))
-    }
-}
-
-/// The variances of groups.
-#[derive(Debug)]
-pub(super) struct Groups {
-    variance: Variance,
-    sums: Vec<Sums>,
-}
-
-impl Groups {
-    pub(super) fn new(variance: Variance) -> Self {
-        Self { variance, sums: Vec::new() }
-    }
-}
-
-/// The rows that count: those that a filter lets through, and that are not NULL.
-fn counted(numbers: &ArrayRef, filter: Option<&BooleanArray>) -> Result<BooleanArray> {
-    let known = is_not_null(numbers)?;
-    Ok(match filter {
-        Some(filter) if filter.null_count() > 0 => and(&prep_null_mask_filter(filter), &known)?,
-        Some(filter) => and(filter, &known)?,
-        None => known,
-    })
-}
-
-/// The states of sums.
-fn states(sums: &[Sums]) -> Vec<ArrayRef> {
-    vec![
-        Arc::new(UInt64Array::from_iter_values(sums.iter().map(|sums| sums.count))),
-        Arc::new(Float64Array::from_iter_values(sums.iter().map(|sums| sums.sum))),
-        Arc::new(Float64Array::from_iter_values(sums.iter().map(|sums| sums.squares))),
-    ]
-}
-
-impl GroupsAccumulator for Groups {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        groups: &[usize],
-        filter: Option<&BooleanArray>,
-        count: usize,
-    ) -> Result<()> {
-        self.sums.resize(count, Sums::default());
-        let numbers = numbers(values)?;
-        let counted = counted(&numbers, filter)?;
-        let numbers = numbers.as_primitive::<Float64Type>().values();
-        for row in counted.values().set_indices() {
-            self.sums[groups[row]].add(numbers[row])?;
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let sums = emit_to.take_needed(&mut self.sums);
-        Ok(Arc::new(sums.iter().map(|sums| self.variance.value(sums)).collect::<Float64Array>()))
-    }
-
-    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        Ok(states(&emit_to.take_needed(&mut self.sums)))
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
-        self.sums.resize(count, Sums::default());
-        sums_of(states).zip(groups).try_for_each(|(sums, group)| self.sums[*group].merge(&sums))
-    }
-
-    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let numbers = numbers(values)?;
-        let mut sums = vec![Sums::default(); numbers.len()];
-        let counted = counted(&numbers, filter)?;
-        let numbers = numbers.as_primitive::<Float64Type>().values();
-        for row in counted.values().set_indices() {
-            sums[row].add(numbers[row])?;
-        }
-        Ok(states(&sums))
-    }
-
-    fn size(&self) -> usize {
-        self.sums.capacity() * size_of::<Sums>()
-    }
-}
+/// The accumulator of all rows.
+pub(super) type OfRows = float_states::OfRows<Sums>;
+/// The accumulator of groups.
+pub(super) type OfGroups = float_states::OfGroups<Sums>;
 
 #[cfg(test)]
 mod tests {
@@ -237,7 +130,7 @@ mod tests {
 
     fn variance(numbers: &[f64]) -> f64 {
         let mut sums = Sums::default();
-        numbers.iter().for_each(|number| sums.add(*number).unwrap());
+        numbers.iter().for_each(|number| sums.add([*number; 2]).unwrap());
         Variance { of_population: true, is_deviation: false }.value(&sums).unwrap()
     }
 
@@ -259,8 +152,8 @@ mod tests {
     #[test]
     fn finite_numbers_of_an_infinite_sum_are_an_error() {
         let mut sums = Sums::default();
-        sums.add(f64::MAX).unwrap();
-        assert!(sums.add(-f64::MAX).is_err());
+        sums.add([f64::MAX; 2]).unwrap();
+        assert!(sums.add([-f64::MAX; 2]).is_err());
     }
 
     #[test]
@@ -269,7 +162,7 @@ mod tests {
         for cut in [0, 1, 50, 100] {
             let mut parts = [Sums::default(); 2];
             for (at, number) in numbers.iter().enumerate() {
-                parts[usize::from(at >= cut)].add(*number).unwrap();
+                parts[usize::from(at >= cut)].add([*number; 2]).unwrap();
             }
             let [mut all, rest] = parts;
             all.merge(&rest).unwrap();
