@@ -21,6 +21,7 @@
 //! | `filters`, `cross_joins`, `empty_branches` | DataFusion's `push_down_filter`, `eliminate_cross_join` and `propagate_empty_relation`, kept from what they would lose |
 //! | `subquery_errors` | errors of subqueries whose values nobody reads |
 //! | `date_comparisons` | dates compared with times, as dates |
+//! | `shifted_sums` | many sums of one integer with constants added |
 //! | `estimate`, `join_order` | cardinalities by samples and statistics, and the order of joins |
 //! | `outer_joins`, `join_modes` | outer joins that can be simpler ones; joins whose rows are not distributed |
 //! | `text_predicates` | predicates on texts below joins |
@@ -52,6 +53,7 @@ mod null_safe;
 mod outer_joins;
 mod repeated_keys;
 mod set_operations;
+mod shifted_sums;
 mod source_order;
 mod subquery_errors;
 mod text_predicates;
@@ -86,6 +88,7 @@ pub use null_safe::NullSafe;
 pub use outer_joins::OuterJoins;
 pub use repeated_keys::RepeatedKeys;
 pub use set_operations::SetOperations;
+pub use shifted_sums::ShiftedSums;
 pub use source_order::SourceOrder;
 pub use subquery_errors::SubqueryErrors;
 pub use text_predicates::TextPredicates;

@@ -9,7 +9,8 @@ use serac_query::optimizer::{
     Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, ComputedKeys, CrossJoins, DateComparisons,
     EmptyBranches, Filters, FloatCases, FloatZeros, GivenOrders, GroupingLevels, GroupingSets, GuardedBranches,
     InLists, JoinClaims, JoinModes, JoinOrder, LostOrders, NullSafe, Optimizing, OuterJoins, Physical, RepeatedKeys,
-    SetOperations, SourceOrder, SubqueryErrors, TextPredicates, Unnest, VolatileCalls, VolatileColumns, WindowKeys,
+    SetOperations, ShiftedSums, SourceOrder, SubqueryErrors, TextPredicates, Unnest, VolatileCalls, VolatileColumns,
+    WindowKeys,
 };
 use serac_query::packed_sort::PackedSort;
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
@@ -73,6 +74,7 @@ pub(super) static PASSES: &[Pass] = &[
     logical("simplify_expressions", Ours(|_| Arc::new(SmallConstants::default())), "Computes constants, now() among them, and simplifies expressions, some functions into others that can run."),
     logical("strict_nulls", Ours(|_| Arc::new(StrictNulls)), "Puts NULL in the place of strict calls of what has become NULL."),
     optional(logical("date_comparisons", Ours(|_| Arc::new(DateComparisons)), "Compares dates with dates in the place of times, so that indexes and zone maps serve.")),
+    optional(logical("shifted_sums", Ours(|_| Arc::new(ShiftedSums)), "Computes many sums of one integer with constants added from one sum.")),
     logical("replace_distinct_aggregate", DataFusion, "Makes aggregations of DISTINCT, which has no operator."),
     optional(logical("eliminate_join", DataFusion, "Drops joins that give nothing, or nothing more than one of their sides.")),
     logical("decorrelate_predicate_subquery", DataFusion, "Makes joins of IN and EXISTS over subqueries."),

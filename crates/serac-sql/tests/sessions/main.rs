@@ -18,6 +18,7 @@ mod failing_rows;
 mod files;
 mod frozen_scans;
 mod generated_columns;
+mod group_aggregates;
 mod grouping_oracle;
 mod grouping_sets;
 mod histories;

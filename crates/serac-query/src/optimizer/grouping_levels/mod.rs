@@ -55,7 +55,7 @@ impl Default for GroupingLevels {
 }
 
 /// Aggregates whose results do not depend on the order in which states are merged.
-const MERGED: [&str; 32] = [
+const MERGED: [&str; 33] = [
     "count",
     "sum",
     "avg",
@@ -88,6 +88,7 @@ const MERGED: [&str; 32] = [
     "numeric_var_pop",
     "numeric_stddev_samp",
     "numeric_stddev_pop",
+    "shifted_sums",
 ];
 
 /// Whether the states of an aggregate can be merged in any order, and more than once. An aggregate
