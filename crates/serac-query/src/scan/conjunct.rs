@@ -2,7 +2,7 @@
 //!
 //! A comparison of a number, date or short decimal column with a constant or another such column
 //! runs on the raw values with the operators' select kernels (decimals as scaled 64-bit integers).
-//! So does the key filter of a join. Other conjuncts are DataFusion expressions over just the
+//! So do a list of constants and the key filter of a join. Other conjuncts are DataFusion expressions over just the
 //! columns they name. They are evaluated on the words of a dictionary if a block has one
 //! ([`super::dictionary_predicate`]).
 
@@ -18,11 +18,13 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, Literal};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, InListExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
+use serac_operators::key_set::KeySet;
 use serac_operators::select::{Comparison, MAX_VIEW_CONSTANTS, positions_of, select, select_pairs, select_views};
 use serac_storage::types::PhysicalType;
 use serac_storage::{ColumnForm, ColumnId, ColumnType, TableSchema, Zone};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +34,21 @@ pub(super) enum Constant {
     Int64(i64),
 }
 
+impl From<Constant> for i64 {
+    fn from(constant: Constant) -> Self {
+        match constant {
+            Constant::Int16(v) => v.into(),
+            Constant::Int32(v) => v.into(),
+            Constant::Int64(v) => v,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Test {
     Compare(Comparison, Constant),
     CompareColumns(Comparison),
+    Among(Arc<Among>),
     Keys(Arc<KeyFilter>),
     Expression {
         expr: Arc<dyn PhysicalExpr>,
@@ -44,6 +57,35 @@ pub(super) enum Test {
         /// among.
         constants: Option<Vec<Vec<u8>>>,
     },
+}
+
+/// The constants that a column must be among.
+#[derive(Debug)]
+pub(super) struct Among {
+    /// Ascending and different.
+    list: Vec<i64>,
+    set: KeySet,
+}
+
+impl Among {
+    fn new(mut list: Vec<i64>) -> Self {
+        list.sort_unstable();
+        list.dedup();
+        let set = KeySet::new(std::slice::from_ref(&list));
+        Self { list, set }
+    }
+
+    fn has_any(&self, values: RangeInclusive<i64>) -> bool {
+        self.list.get(self.list.partition_point(|v| v < values.start())).is_some_and(|v| v <= values.end())
+    }
+
+    fn select<T: Copy + Into<i64>>(&self, values: &[T], nulls: Option<&NullBuffer>) -> Vec<u32> {
+        let mut positions = self.set.select(values, nulls);
+        if let KeySet::Bloom { .. } = self.set {
+            positions.retain(|&at| self.list.binary_search(&values[at as usize].into()).is_ok());
+        }
+        positions
+    }
 }
 
 /// A conjunct: the columns it needs, in which form, and the test.
@@ -123,6 +165,48 @@ fn compare_of(schema: &TableSchema, expr: &Arc<dyn PhysicalExpr>) -> Option<Conj
     Some(Conjunct::with(vec![(column.index(), form)], Test::Compare(comparison, constant), false))
 }
 
+/// The column and the constants of `=`, IN, and OR of these. NULL is equal to nothing.
+fn constants_among(
+    schema: &TableSchema,
+    expr: &Arc<dyn PhysicalExpr>,
+    constants: &mut Vec<i64>,
+) -> Option<(usize, ColumnForm)> {
+    let column_of = |expr: &Arc<dyn PhysicalExpr>| {
+        let index = expr.downcast_ref::<Column>()?.index();
+        let column_type = schema.columns.get(index)?.column_type;
+        let form = match column_type {
+            ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 | ColumnType::Date => ColumnForm::Arrow,
+            ColumnType::Decimal { precision, .. } if precision <= 18 => ColumnForm::Scaled64,
+            _ => return None,
+        };
+        Some((index, column_type, form))
+    };
+    if let Some(list) = expr.downcast_ref::<InListExpr>().filter(|list| !list.negated()) {
+        let (index, column_type, form) = column_of(list.expr())?;
+        for constant in list.list() {
+            let value = constant.downcast_ref::<Literal>()?.value();
+            if !value.is_null() {
+                constants.push(constant_of(column_type, value)?.0.into());
+            }
+        }
+        return Some((index, form));
+    }
+    let binary = expr.downcast_ref::<BinaryExpr>()?;
+    match binary.op() {
+        Operator::Eq => {
+            let conjunct = compare_of(schema, expr)?;
+            let Test::Compare(_, constant) = conjunct.test else { return None };
+            constants.push(constant.into());
+            Some(conjunct.columns[0])
+        }
+        Operator::Or => {
+            let left = constants_among(schema, binary.left(), constants)?;
+            Some(left).filter(|left| constants_among(schema, binary.right(), constants) == Some(*left))
+        }
+        _ => None,
+    }
+}
+
 /// The values of an integer-like column.
 enum Raw<'a> {
     Int16(&'a [i16]),
@@ -174,6 +258,10 @@ impl Conjunct {
         if let Some(compare) = compare_of(schema, expr) {
             return Ok(compare);
         }
+        let mut constants = Vec::new();
+        if let Some(column) = constants_among(schema, expr, &mut constants) {
+            return Ok(Self::with(vec![column], Test::Among(Arc::new(Among::new(constants))), false));
+        }
         let optional = expr.downcast_ref::<DynamicFilterPhysicalExpr>().is_some();
         let mut columns: Vec<usize> = collect_columns(expr).iter().map(Column::index).collect();
         columns.sort_unstable();
@@ -213,17 +301,14 @@ impl Conjunct {
         let zone = |at: usize| zone(ColumnId(self.columns[at].0 as u16));
         match &self.test {
             Test::Compare(comparison, constant) => {
-                let constant = match *constant {
-                    Constant::Int16(v) => v.into(),
-                    Constant::Int32(v) => v.into(),
-                    Constant::Int64(v) => v,
-                };
+                let constant = i64::from(*constant);
                 zone(0).is_some_and(|values| comparison.never_holds(values.min..=values.max, constant..=constant))
             }
             Test::CompareColumns(comparison) => match (zone(0), zone(1)) {
                 (Some(left), Some(right)) => comparison.never_holds(left.min..=left.max, right.min..=right.max),
                 _ => false,
             },
+            Test::Among(among) => zone(0).is_some_and(|values| !among.has_any(values.min..=values.max)),
             Test::Keys(filter) => match (zone(0), filter.keys()) {
                 (Some(zone), Some(keys)) => !keys.may_hold(zone.min, zone.max),
                 _ => false,
@@ -236,7 +321,7 @@ impl Conjunct {
     pub(super) fn rank(&self) -> f64 {
         let cost = match &self.test {
             Test::Compare(..) => 1.0,
-            Test::CompareColumns(..) | Test::Keys(_) => 2.0,
+            Test::CompareColumns(..) | Test::Among(_) | Test::Keys(_) => 2.0,
             Test::Expression { .. } => 8.0,
         };
         let left = if self.rows_in == 0 { 0.5 } else { self.rows_out as f64 / self.rows_in as f64 };
@@ -262,6 +347,15 @@ impl Conjunct {
                     (Raw::Int32(l), Raw::Int32(r)) => select_pairs(l, r, nulls.as_ref(), *comparison),
                     (Raw::Int64(l), Raw::Int64(r)) => select_pairs(l, r, nulls.as_ref(), *comparison),
                     _ => return Err(different_types()),
+                }
+            }
+            Test::Among(among) => {
+                let nulls = arrays[0].nulls();
+                match raw_of(&arrays[0]) {
+                    Raw::Int16(values) => among.select(values, nulls),
+                    Raw::Int32(values) => among.select(values, nulls),
+                    Raw::Int64(values) => among.select(values, nulls),
+                    Raw::Other => return Err(different_types()),
                 }
             }
             Test::Keys(filter) => {

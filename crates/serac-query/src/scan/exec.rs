@@ -57,7 +57,9 @@ const BLOCKS_IN_ORDER: usize = 4;
 /// The rows of a LIMIT that one thread reads.
 const FIRST_ROWS: usize = 8_192;
 /// Blocks sampled at planning to estimate how many rows the filters leave.
-const SAMPLED_BLOCKS: u64 = 3;
+const SAMPLED_BLOCKS: usize = 3;
+/// Blocks whose zone maps are compared with a filter for an estimate.
+const MAPPED_BLOCKS: usize = 64;
 
 /// The order in which a scan's partitions get its blocks.
 #[derive(Debug)]
@@ -399,20 +401,37 @@ pub(super) fn conjuncts_of(
     filters.iter().map(|filter| Conjunct::new(table.data.schema(), full_schema, filter)).collect()
 }
 
-/// The share of rows that the conjuncts leave, from a few blocks.
+/// The share of rows that the conjuncts leave: of the blocks that zone maps do not exclude, from a
+/// few of them.
 pub(super) fn sampled_share(table: &Table, snapshot: &Snapshot, conjuncts: &mut [Conjunct]) -> Result<f64> {
-    let blocks = u64::from(table.data.block_count());
-    let sampled = blocks.min(SAMPLED_BLOCKS);
+    let blocks = table.data.block_count();
+    let spread = |of: usize, most: usize| {
+        let taken = of.min(most);
+        (0..taken).map(move |i| (2 * i + 1) * of / (2 * taken))
+    };
+    let (mut possible, mut excluded, mut excluded_rows) = (Vec::new(), 0usize, 0usize);
+    for at in spread(blocks as usize, MAPPED_BLOCKS) {
+        let Some(reader) = table.data.read_block(snapshot, BlockNo(at as u32)) else { continue };
+        if conjuncts.iter().any(|conjunct| conjunct.excludes(|column| reader.zone(column))) {
+            excluded += 1;
+            excluded_rows += reader.visible().len();
+        } else {
+            possible.push(BlockNo(at as u32));
+        }
+    }
     let (mut seen, mut left) = (0usize, 0usize);
-    for i in 0..sampled {
-        let no = BlockNo(((2 * i + 1) * blocks / (2 * sampled)) as u32);
-        let Some(mut reader) = table.data.read_block(snapshot, no) else { continue };
+    for at in spread(possible.len(), SAMPLED_BLOCKS) {
+        let Some(mut reader) = table.data.read_block(snapshot, possible[at]) else { continue };
         seen += reader.visible().len();
         let visible = reader.visible().clone();
         left += filter_block(&mut reader, visible, conjuncts)?.0.len();
     }
     // A sample without remaining rows does not mean that no row is left.
-    Ok(if seen == 0 { 1.0 } else { (left as f64).max(0.5) / seen as f64 })
+    Ok(match seen {
+        0 if excluded_rows == 0 => 1.0,
+        0 => 0.5 / excluded_rows as f64,
+        _ => (left as f64).max(0.5) / seen as f64 * possible.len() as f64 / (possible.len() + excluded) as f64,
+    })
 }
 
 struct ScanStream {
