@@ -15,6 +15,7 @@ mod errors;
 mod explain;
 mod expression_indexes;
 mod failing_rows;
+mod few_values;
 mod files;
 mod frozen_scans;
 mod generated_columns;

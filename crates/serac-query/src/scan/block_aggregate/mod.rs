@@ -9,7 +9,8 @@
 //!   combination of values are the intersection of the values' bitvectors and the filter's, and
 //!   values are added under that mask. More combinations, or few rows, are group numbers by slot;
 //! - by one column of integers or dates that lie close together: the value less the smallest is the
-//!   group's number. Nothing is hashed.
+//!   group's number. Nothing is hashed;
+//! - by the values of columns that have few ([`values`]).
 //!
 //! A task for each partition of the scan shares its blocks. Each has its own groups, if there is
 //! memory for that, and they are merged as they are read. Conditions on the outcome (HAVING) are
@@ -18,6 +19,7 @@
 
 mod program;
 mod rule;
+mod values;
 mod worker;
 
 pub use rule::BlockAggregation;
@@ -50,15 +52,18 @@ use futures::future::{BoxFuture, FutureExt, Shared};
 use program::Compiled;
 use serac_engine::table::bitmap::BitmapReader;
 use serac_operators::aggregate::{Groups, Merged, States};
-use serac_storage::ColumnType;
+use serac_storage::{ColumnForm, ColumnType};
 use serac_values::SqlError;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use values::SharedNumbers;
 use worker::{Outside, Worker, overflow};
 
 /// Bytes of groups that all tasks together may have, so that each has its own; with more they share
 /// them.
 const OWN_BYTES: usize = 1 << 28;
+/// Groups by values that are expected at the most.
+const FEW_GROUPS: usize = 1_024;
 /// Blocks after which a task gives way to others.
 const BLOCKS_PER_TURN: usize = 16;
 
@@ -72,6 +77,12 @@ enum Grouping {
     Keys {
         column: usize,
         first: i64,
+        len: usize,
+    },
+    /// By the values of columns of the table, of which the most that are expected have numbers
+    /// below `len`.
+    Values {
+        columns: Vec<(usize, ColumnForm)>,
         len: usize,
     },
 }
@@ -123,9 +134,10 @@ struct Plan {
 #[derive(Debug)]
 struct Outcome {
     groups: Merged,
-    /// Groups with keys outside the expected range.
+    /// Groups with keys outside the expected range, or with more numbers than expected.
     outside: Option<(Vec<i64>, Merged)>,
     columns: Arc<[GroupColumn]>,
+    numbers: Option<Arc<SharedNumbers>>,
     _memory: MemoryReservation,
 }
 
@@ -142,6 +154,10 @@ pub struct BlockAggregateExec {
     running: Arc<OnceLock<Running>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+}
+
+fn without_numbers() -> DataFusionError {
+    DataFusionError::Internal("groups by values have lost their numbers".into())
 }
 
 fn shared_error(error: &Arc<DataFusionError>) -> DataFusionError {
@@ -171,6 +187,7 @@ impl BlockAggregateExec {
                 Grouping::Keys { column: a, first, len },
                 Grouping::Keys { column: b, first: other_first, len: other_len },
             ) => (a, first, len) == (b, other_first, other_len),
+            (Grouping::Values { columns: a, .. }, Grouping::Values { columns: b, .. }) => a == b,
             _ => false,
         };
         let scans = (self.scan(), other.scan());
@@ -202,6 +219,13 @@ impl BlockAggregateExec {
     fn run(&self, context: &TaskContext) -> Result<Running> {
         let (scan, plan) = (self.scan()?.clone(), self.plan.clone());
         let reservation = MemoryConsumer::new("BlockAggregate").register(context.memory_pool());
+        let numbers = match &self.plan.grouping {
+            Grouping::Values { columns, .. } => {
+                let memory = MemoryConsumer::new("BlockAggregate").register(context.memory_pool());
+                Some(Arc::new(SharedNumbers::new(columns.len(), memory)))
+            }
+            _ => None,
+        };
         let (metrics, session) = (self.metrics.clone(), SessionScans::of(context));
         let run = async move {
             let columns: Arc<[GroupColumn]> = match &plan.grouping {
@@ -222,7 +246,8 @@ impl BlockAggregateExec {
             let task = |partition: usize| {
                 let groups = if shared || partition == 0 { first.clone() } else { make() };
                 let mut blocks = BlockScan::new(&scan, partition, session.clone())?;
-                let mut worker = Worker::new(plan.clone(), columns.clone(), groups.clone(), outside.clone());
+                let mut worker =
+                    Worker::new(plan.clone(), columns.clone(), groups.clone(), outside.clone(), numbers.clone());
                 let time = MetricBuilder::new(&metrics).elapsed_compute(partition);
                 Ok::<_, DataFusionError>(async move {
                     loop {
@@ -251,7 +276,7 @@ impl BlockAggregateExec {
             // The last holder of shared groups reads them.
             let groups = Merged::new(parts.into_iter().filter_map(Arc::into_inner).collect());
             let outside = Arc::into_inner(outside).and_then(|outside| outside.into_groups(&plan.states));
-            Ok(Arc::new(Outcome { groups, outside, columns, _memory: reservation }))
+            Ok(Arc::new(Outcome { groups, outside, columns, numbers, _memory: reservation }))
         };
         Ok(run.map(|outcome: Result<_>| outcome.map_err(Arc::new)).boxed().shared())
     }
@@ -259,20 +284,34 @@ impl BlockAggregateExec {
 
 impl Plan {
     /// The number of groups with numbers. For keys, one for NULL and one for rows outside the range
-    /// follow those of the range.
+    /// follow those of the range. For values, one for rows with other numbers.
     fn group_count(&self, columns: &[GroupColumn]) -> usize {
         match &self.grouping {
             Grouping::Nothing => 1,
             Grouping::Bitmaps(_) => GroupColumn::combinations(columns),
             Grouping::Keys { len, .. } => len + 2,
+            Grouping::Values { len, .. } => len + 1,
         }
     }
 
     /// The columns by which groups are told apart, of these groups.
-    fn group_arrays(&self, outcome: &Outcome, numbers: &[usize], keys: impl Fn(usize) -> Option<i64>) -> Vec<ArrayRef> {
-        match &self.grouping {
+    fn group_arrays(
+        &self,
+        outcome: &Outcome,
+        numbers: &[usize],
+        keys: impl Fn(usize) -> Option<i64>,
+    ) -> Result<Vec<ArrayRef>> {
+        Ok(match &self.grouping {
             Grouping::Nothing => Vec::new(),
             Grouping::Bitmaps(_) => GroupColumn::values(&outcome.columns, numbers),
+            Grouping::Values { columns, .. } => {
+                let Some(values) = &outcome.numbers else { return Err(without_numbers()) };
+                let numbers: Vec<usize> =
+                    numbers.iter().filter_map(|&number| keys(number)).map(|n| n as usize).collect();
+                let types: Vec<&DataType> =
+                    self.schema.fields().iter().take(columns.len()).map(|f| f.data_type()).collect();
+                values.arrays(&numbers, &types)?
+            }
             Grouping::Keys { .. } => {
                 let keys = numbers.iter().map(|&number| keys(number));
                 vec![match self.schema.field(0).data_type() {
@@ -282,7 +321,7 @@ impl Plan {
                     _ => Arc::new(keys.collect::<Int64Array>()),
                 }]
             }
-        }
+        })
     }
 
     fn batch(&self, groups: &Merged, numbers: &[usize], mut arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
@@ -360,6 +399,7 @@ impl Plan {
             Grouping::Nothing => return Ok(if part == 0 { vec![vec![0]] } else { Vec::new() }),
             Grouping::Bitmaps(_) => outcome.groups.len(),
             Grouping::Keys { len, .. } => len + 1,
+            Grouping::Values { len, .. } => *len,
         };
         let cut = |part: usize| (len as u128 * part as u128 / parts as u128) as usize;
         let met = outcome.groups.met(cut(part)..cut(part + 1));
@@ -417,6 +457,11 @@ impl DisplayAs for BlockAggregateExec {
             }
             Grouping::Keys { first, len, .. } => {
                 write!(f, "{}: about {} to {}", self.plan.schema.field(0).name(), first, first + *len as i64 - 1)?;
+            }
+            Grouping::Values { columns, .. } => {
+                let fields = self.plan.schema.fields().iter().take(columns.len());
+                let names: Vec<_> = fields.map(|field| field.name().as_str()).collect();
+                f.write_str(&names.join(", "))?;
             }
         }
         let aggregates =
@@ -486,17 +531,17 @@ impl ExecutionPlan for BlockAggregateExec {
                     Some(numbers) => {
                         let key = |number: usize| match plan.grouping {
                             Grouping::Keys { first, len, .. } => (number < len).then(|| first + number as i64),
-                            _ => None,
+                            _ => Some(number as i64),
                         };
                         let arrays = plan.group_arrays(&outcome, &numbers, key);
-                        plan.batch(&outcome.groups, &numbers, arrays)
+                        arrays.and_then(|arrays| plan.batch(&outcome.groups, &numbers, arrays))
                     }
                     None if outside => {
                         outside = false;
                         let (keys, groups) = outcome.outside.as_ref()?;
                         let all: Vec<usize> = (0..keys.len()).collect();
                         let arrays = plan.group_arrays(&outcome, &all, |number| Some(keys[number]));
-                        plan.batch(groups, &all, arrays)
+                        arrays.and_then(|arrays| plan.batch(groups, &all, arrays))
                     }
                     None => return None,
                 };
@@ -518,6 +563,7 @@ impl ExecutionPlan for BlockAggregateExec {
             Grouping::Bitmaps(indexes) => {
                 Precision::Inexact(indexes.iter().map(|index| index.index().entries.value_count() as usize).product())
             }
+            Grouping::Values { .. } => Precision::Inexact(FEW_GROUPS),
             Grouping::Keys { len, .. } => Precision::Inexact(
                 self.scan().map_or(*len, |scan| len.min(&(scan.estimated_rows() as usize)).to_owned()),
             ),

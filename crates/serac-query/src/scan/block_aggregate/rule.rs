@@ -4,10 +4,12 @@ use super::super::exec::SeracScanExec;
 use super::super::group_columns::{column_of, indexes_of};
 use super::super::plan::replace_nodes;
 use super::program::{Compiled, Source};
+use super::values::form_of;
 use super::worker::MASKED_GROUPS;
-use super::{BlockAggregateExec, Grouping, Having, Output, Plan};
+use super::{BlockAggregateExec, FEW_GROUPS, Grouping, Having, Output, Plan};
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::{DataType, Date32Type, Int16Type, Int32Type, Int64Type, Schema};
+use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Operator;
@@ -24,8 +26,9 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode, Partitioning};
 use serac_engine::Table;
 use serac_operators::aggregate::States;
-use serac_storage::{BlockNo, ColumnId, ScanColumn, Snapshot};
+use serac_storage::{BlockNo, ColumnForm, ColumnId, ScanColumn, Snapshot};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Combinations of indexed values at the most.
@@ -41,6 +44,19 @@ const NUMBERS_PER_ROW: f64 = 8.0;
 const LARGEST_RANGE: u64 = 1 << 26;
 /// If joins filter the rows, so that their number cannot be estimated, at most this many.
 const LARGEST_RANGE_OF_JOINED: u64 = 1 << 20;
+/// Columns by whose values rows are grouped at the most, …
+const MOST_COLUMNS: usize = 8;
+/// … and rows that are grouped so at least.
+const FEWEST_ROWS: f64 = 16_384.0;
+/// Blocks that are looked at to find how many values columns have, …
+const BLOCKS_WITH_VALUES: u64 = 4;
+/// … and rows of each.
+const ROWS_WITH_VALUES: usize = 2_048;
+/// A group must have this many of the sampled rows on the average.
+const FEWEST_ROWS_OF_GROUP: usize = 4;
+/// Groups by values with numbers of their own: far more than are expected, of which those that are
+/// not there take no memory.
+const NUMBERED_GROUPS: usize = 65_536;
 /// Blocks that are looked at to find a column's range.
 const SAMPLED_BLOCKS: u32 = 8;
 
@@ -225,7 +241,7 @@ impl BlockAggregation {
             sums: compiled.sums.len(),
             extremes: smallest,
         };
-        if let (Grouping::Keys { len, .. }, Some(limit)) = (&grouping, self.memory_limit)
+        if let (Grouping::Keys { len, .. } | Grouping::Values { len, .. }, Some(limit)) = (&grouping, self.memory_limit)
             && len * states.words() * 8 > limit / 8
         {
             return Ok(None);
@@ -261,7 +277,10 @@ impl BlockAggregation {
         };
         match indexes {
             Some(indexes) if masked(&indexes) => Some(Grouping::Bitmaps(indexes)),
-            indexes => self.keys(first, source, compiled).or_else(|| indexes.map(Grouping::Bitmaps)),
+            indexes => {
+                let keys = self.keys(first, source, compiled);
+                keys.or_else(|| indexes.map(Grouping::Bitmaps)).or_else(|| values(first, source))
+            }
         }
     }
 
@@ -283,6 +302,48 @@ impl BlockAggregation {
         let (column, _) = compiled.column(source, key)?;
         Some(Grouping::Keys { column, first: low, len: len as usize })
     }
+}
+
+/// Grouping by columns that have few values, as far as samples say.
+fn values(first: &AggregateExec, source: &Source<'_>) -> Option<Grouping> {
+    let (by, scan) = (first.group_expr().expr(), source.scan);
+    if by.len() > MOST_COLUMNS || scan.estimated_rows() < FEWEST_ROWS {
+        return None;
+    }
+    let schema = first.schema();
+    let column = |(at, (expr, _)): (usize, &(Arc<dyn PhysicalExpr>, String))| {
+        let column = column_of(expr, source.projection, scan)?;
+        let column_type = scan.table().definition.columns.get(column)?.sql_type.column_type;
+        Some((column, form_of(column_type, schema.field(at).data_type())?))
+    };
+    let columns: Vec<_> = by.iter().enumerate().map(column).collect::<Option<_>>()?;
+    has_few(scan.table(), scan.snapshot(), &columns).then_some(Grouping::Values { columns, len: NUMBERED_GROUPS })
+}
+
+/// Whether columns seem to have few combinations of values: sampled blocks have few, and mostly the
+/// same ones.
+fn has_few(table: &Table, snapshot: &Snapshot, columns: &[(usize, ColumnForm)]) -> bool {
+    let columns = columns.iter().map(|&(at, form)| ScanColumn { id: ColumnId(at as u16), form });
+    let columns: Vec<ScanColumn> = columns.collect();
+    let blocks = u64::from(table.data.block_count());
+    let sampled = blocks.min(BLOCKS_WITH_VALUES);
+    let (mut all, mut of_blocks, mut rows) = (HashSet::new(), 0, 0);
+    for i in 0..sampled {
+        let no = BlockNo(((2 * i + 1) * blocks / (2 * sampled)) as u32);
+        let Some(mut reader) = table.data.read_block(snapshot, no) else { continue };
+        let visible = reader.visible().clone().first(ROWS_WITH_VALUES);
+        let Ok(arrays) = reader.columns(&columns, &visible) else { return false };
+        let fields = arrays.iter().map(|array| SortField::new(array.data_type().clone())).collect();
+        let Ok(keys) = RowConverter::new(fields).and_then(|converter| converter.convert_columns(&arrays)) else {
+            return false;
+        };
+        let own: HashSet<OwnedRow> = keys.iter().map(|key| key.owned()).collect();
+        of_blocks += own.len();
+        rows += visible.len();
+        all.extend(own);
+    }
+    let returns = sampled < 2 || all.len() * 10 <= of_blocks * 7;
+    returns && all.len() <= FEW_GROUPS && all.len() * FEWEST_ROWS_OF_GROUP <= rows
 }
 
 /// The computation of an aggregate; `None` if it is not supported.

@@ -3,6 +3,7 @@
 use super::super::exec::{BlockRows, BlockScan};
 use super::super::group_columns::{BlockGroups, GroupColumn};
 use super::program::Compiled;
+use super::values::{KnownNumbers, SharedNumbers};
 use super::{Grouping, Plan};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{
@@ -66,6 +67,15 @@ pub(super) struct Worker {
     widened: Vec<Vec<i64>>,
     scratch: Scratch,
     by_slot: BlockGroups,
+    /// For groups by values: the numbers of all tasks, those that this one has met, and those of
+    /// the block's rows.
+    numbers: Option<Arc<SharedNumbers>>,
+    known: KnownNumbers,
+    by_row: Vec<u32>,
+    /// The groups of a block that has few, with their rows; by group, one more than its place
+    /// there.
+    masks: Vec<(u32, Vec<u64>)>,
+    places: Vec<u8>,
     /// The ends of runs of equal keys.
     ends: Vec<u32>,
     runs: Vec<Run>,
@@ -111,11 +121,46 @@ fn all_ones(rows: usize) -> Vec<u64> {
     }
     bits
 }
-fn positions(bits: &[u64]) -> impl Iterator<Item = usize> {
+pub(super) fn positions(bits: &[u64]) -> impl Iterator<Item = usize> {
     bits.iter().enumerate().flat_map(|(i, &word)| {
         std::iter::successors((word != 0).then_some(word), |rest| Some(rest & (rest - 1)).filter(|rest| *rest != 0))
             .map(move |rest| i * 64 + rest.trailing_zeros() as usize)
     })
+}
+
+/// The groups of the wanted rows, with these as bits. False if there are more than
+/// [`MASKED_GROUPS`], or one of them is not below `len`.
+fn masks_of(
+    numbers: &[u32],
+    len: u32,
+    wanted: Option<&[u64]>,
+    masks: &mut Vec<(u32, Vec<u64>)>,
+    places: &mut Vec<u8>,
+) -> bool {
+    masks.drain(..).for_each(|(group, _)| places[group as usize] = 0);
+    let mut note = |row: usize| {
+        let group = numbers[row];
+        let at = group as usize;
+        if at >= places.len() {
+            if group >= len {
+                return false;
+            }
+            places.resize(at + 1, 0);
+        }
+        if places[at] == 0 {
+            if masks.len() == MASKED_GROUPS {
+                return false;
+            }
+            masks.push((group, vec![0; numbers.len().div_ceil(64)]));
+            places[at] = masks.len() as u8;
+        }
+        masks[usize::from(places[at]) - 1].1[row / 64] |= 1 << (row % 64);
+        true
+    };
+    match wanted {
+        None => (0..numbers.len()).all(note),
+        Some(wanted) => positions(wanted).all(&mut note),
+    }
 }
 
 /// For each set of columns that may be NULL, the rows without NULLs; `None` if all rows are.
@@ -251,24 +296,47 @@ impl Worker {
         columns: Arc<[GroupColumn]>,
         groups: Arc<Groups>,
         outside: Arc<Outside>,
+        numbers: Option<Arc<SharedNumbers>>,
     ) -> Self {
         let masked = match plan.grouping {
-            Grouping::Nothing => true,
+            Grouping::Nothing | Grouping::Values { .. } => true,
             Grouping::Bitmaps(_) => GroupColumn::combinations(&columns) <= MASKED_GROUPS,
             Grouping::Keys { .. } => false,
         };
         let widened = vec![Vec::new(); plan.compiled.columns.len()];
         let (scratch, by_slot, ends, runs, sums) = Default::default();
-        Self { plan, columns, groups, outside, masked, widened, scratch, by_slot, ends, runs, sums }
+        let (known, by_row, masks, places) = Default::default();
+        Self {
+            plan,
+            columns,
+            groups,
+            outside,
+            masked,
+            widened,
+            scratch,
+            by_slot,
+            numbers,
+            known,
+            by_row,
+            masks,
+            places,
+            ends,
+            runs,
+            sums,
+        }
     }
 
     /// Adds a block's rows.
     pub(super) fn add(&mut self, blocks: &mut BlockScan, no: BlockNo) -> Result<()> {
         let compiled = &self.plan.compiled;
-        let Some(BlockRows { no, slots, wanted, columns: arrays }) = blocks.rows(no, &compiled.columns, self.masked)?
-        else {
+        let read = match &self.plan.grouping {
+            Grouping::Values { columns, .. } => Cow::Owned([&compiled.columns[..], columns].concat()),
+            _ => Cow::Borrowed(&compiled.columns),
+        };
+        let Some(BlockRows { no, slots, wanted, columns: mut arrays }) = blocks.rows(no, &read, self.masked)? else {
             return Ok(());
         };
+        let by = arrays.split_off(compiled.columns.len());
         let columns = arrays.iter().zip(&mut self.widened);
         let columns = columns.map(|(array, widened)| integers(array, widened).map(Column::new));
         let columns: Vec<Column<'_>> = columns.collect::<Result<_>>()?;
@@ -307,6 +375,40 @@ impl Worker {
                     }
                 }
                 rows.add_runs(&self.groups, runs, u32::MAX, &mut self.sums)
+            }
+            Grouping::Values { len, .. } => {
+                let Some(shared) = &self.numbers else { return Err(super::without_numbers()) };
+                self.known.number(&by, wanted.as_deref(), shared, &mut self.by_row)?;
+                let numbers = &self.by_row;
+                if masks_of(numbers, len as u32, wanted.as_deref(), &mut self.masks, &mut self.places) {
+                    let mut masks = self.masks.iter();
+                    return masks.try_for_each(|(group, mask)| rows.add_bits(&self.groups, *group as usize, mask));
+                }
+                let ignored = len as u32;
+                let is_wanted = |row: usize| wanted.as_deref().is_none_or(|wanted| is_set(wanted, row));
+                let mut outside = Vec::new();
+                for (row, &number) in numbers.iter().enumerate() {
+                    let group = if !is_wanted(row) {
+                        ignored
+                    } else if number < ignored {
+                        number
+                    } else {
+                        outside.push(row);
+                        ignored
+                    };
+                    match runs.last_mut() {
+                        Some(last) if last.0 == group => last.1 = row as u32 + 1,
+                        _ => runs.push((group, row as u32 + 1)),
+                    }
+                }
+                rows.add_runs(&self.groups, runs, ignored, &mut self.sums)?;
+                if !outside.is_empty() {
+                    let mut groups = self.outside.0.lock();
+                    for row in outside {
+                        rows.add_outside(&mut groups, numbers[row].into(), row, &self.plan.states)?;
+                    }
+                }
+                Ok(())
             }
             Grouping::Keys { column, first, len } => {
                 let (null, ignored) = (len as u32, len as u32 + 1);

@@ -102,6 +102,12 @@ pub(super) fn filter_block(
     Ok((selection, loaded))
 }
 
+fn bits_of(slots: &[u32], all: usize) -> Vec<u64> {
+    let mut bits = vec![0; all.div_ceil(64)];
+    slots.iter().for_each(|&slot| bits[slot as usize / 64] |= 1 << (slot % 64));
+    bits
+}
+
 /// Rows of one block, on their way into an aggregation.
 pub(in crate::scan) struct BlockRows {
     pub(in crate::scan) no: BlockNo,
@@ -326,10 +332,18 @@ impl BlockScan {
         columns: &[(usize, ColumnForm)],
         bits: bool,
     ) -> Result<Option<BlockRows>> {
-        let rows = self.visit(no, bits, |_, reader, conjuncts, selection, wanted| {
-            let (selection, loaded) = filter_block(reader, selection, conjuncts)?;
+        let rows = self.visit(no, bits, |_, reader, conjuncts, all, wanted| {
+            let (mut selection, mut loaded) = filter_block(reader, all.clone(), conjuncts)?;
             if selection.is_empty() {
                 return Ok(None);
+            }
+            let mut wanted = wanted;
+            if let (true, Selection::All(slots), Selection::Positions(left)) = (bits, &all, &selection)
+                && left.len() * 2 > *slots as usize
+            {
+                // Reading what is not wanted costs less than copying the rest.
+                wanted = Some(bits_of(left, *slots as usize));
+                (selection, loaded) = (all, Vec::new());
             }
             let columns = load_missing(reader, columns, &selection, loaded)?;
             Ok(Some(BlockRows { no, slots: selection, wanted, columns }))
