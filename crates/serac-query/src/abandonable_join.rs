@@ -16,6 +16,7 @@
 //! come to such an operator in pieces, few at first.
 
 use crate::optimizer::operator_of;
+use crate::runtimes::{in_runtime, without_files};
 use crate::spilling_join::spilling;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, MutableArrayData, RecordBatch, RecordBatchOptions, make_array,
@@ -23,6 +24,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -34,6 +36,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 use futures::stream::poll_fn;
+use parking_lot::Mutex;
 use serac_numeric_functions::wanted::IsWanted;
 use std::any::Any;
 use std::fmt;
@@ -225,12 +228,39 @@ struct InTurns {
     wanted: IsWanted,
     /// Rows of the first piece in which batches come; `None` for whole batches.
     first_piece: Option<usize>,
+    files: Option<Files>,
+}
+
+/// Who may make temporary files. DataFusion's join of loops reads its inputs again when it spills,
+/// and gives rows twice. So it has no files, but its inputs have those of the query.
+#[derive(Clone, Debug)]
+enum Files {
+    Withheld(Runtime),
+    GivenBack(Runtime),
+}
+
+/// The runtime of the query, once the join runs.
+type Runtime = Arc<Mutex<Option<Arc<RuntimeEnv>>>>;
+
+impl Files {
+    fn context(&self, context: Arc<TaskContext>) -> Result<Arc<TaskContext>> {
+        match self {
+            Self::Withheld(runtime) => {
+                *runtime.lock() = Some(context.runtime_env());
+                without_files(&context)
+            }
+            Self::GivenBack(runtime) => Ok(match runtime.lock().clone() {
+                Some(runtime) => in_runtime(&context, runtime),
+                None => context,
+            }),
+        }
+    }
 }
 
 impl InTurns {
     /// The same of another plan.
     fn of(&self, plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(Self { plan, wanted: self.wanted.clone(), first_piece: self.first_piece })
+        Arc::new(Self { plan, wanted: self.wanted.clone(), first_piece: self.first_piece, files: self.files.clone() })
     }
 }
 
@@ -279,6 +309,10 @@ impl ExecutionPlan for InTurns {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let context = match &self.files {
+            Some(files) => files.context(context)?,
+            None => context,
+        };
         let rows = self.plan.execute(partition, context)?;
         let rows = match self.first_piece {
             Some(most) => in_pieces(rows, most),
@@ -324,20 +358,27 @@ fn with_wanted_filter(plan: &Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Resul
 /// A join that takes turns. The rows that it compares with those that it keeps also come in turns:
 /// the join may take many of them before it gives one.
 fn abandonable(join: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<Arc<dyn ExecutionPlan>> {
-    let of = |plan, first_piece| in_turns_of(plan, wanted, first_piece);
+    let runtime = join.is::<NestedLoopJoinExec>().then(Runtime::default);
+    let files = runtime.clone().map(Files::GivenBack);
+    let of = |plan, first_piece, files| in_turns_of(plan, wanted, first_piece, files);
     // The first input is the one that is kept; a merge keeps rows of both, and counts their bytes.
     let (is_hashed, is_merged) = (join.is::<HashJoinExec>(), join.is::<SortMergeJoinExec>());
-    let input = |(at, input): (usize, &Arc<dyn ExecutionPlan>)| match at == 1 || is_merged {
-        true => of(input.clone(), is_hashed.then_some(usize::MAX)),
+    let input = |(at, input): (usize, &Arc<dyn ExecutionPlan>)| match at == 1 || is_merged || files.is_some() {
+        true => of(input.clone(), is_hashed.then_some(usize::MAX), files.clone()),
         false => input.clone(),
     };
     let inputs = join.children().into_iter().enumerate().map(input).collect::<Vec<_>>();
     let join = replace_children_if_necessary(join, inputs)?;
-    Ok(of(spilling(&join)?.unwrap_or(join), None))
+    Ok(of(spilling(&join)?.unwrap_or(join), None, runtime.map(Files::Withheld)))
 }
 
-fn in_turns_of(plan: Arc<dyn ExecutionPlan>, wanted: &IsWanted, first_piece: Option<usize>) -> Arc<dyn ExecutionPlan> {
-    Arc::new(InTurns { plan, wanted: wanted.clone(), first_piece })
+fn in_turns_of(
+    plan: Arc<dyn ExecutionPlan>,
+    wanted: &IsWanted,
+    first_piece: Option<usize>,
+    files: Option<Files>,
+) -> Arc<dyn ExecutionPlan> {
+    Arc::new(InTurns { plan, wanted: wanted.clone(), first_piece, files })
 }
 
 /// Whether an operator itself calls functions.
@@ -371,7 +412,7 @@ pub fn while_wanted(plan: Arc<dyn ExecutionPlan>, wanted: &IsWanted) -> Result<A
             Some(join) => Transformed::yes(abandonable(join, wanted)?),
             None if has_calls(&node) && !node.children().is_empty() => {
                 let inputs = node.children().into_iter();
-                let inputs = inputs.map(|input| in_turns_of(input.clone(), wanted, Some(FIRST_ROWS))).collect();
+                let inputs = inputs.map(|input| in_turns_of(input.clone(), wanted, Some(FIRST_ROWS), None)).collect();
                 Transformed::yes(replace_children_if_necessary(node, inputs)?)
             }
             None => Transformed::no(node),

@@ -16,6 +16,7 @@ mod allocations;
 pub mod deep;
 pub mod optimizer;
 pub mod packed_sort;
+mod runtimes;
 pub mod scan;
 mod spilling_join;
 pub mod window;

@@ -1,12 +1,12 @@
 //! The memory that a join has claimed for its build side, before DataFusion's join asks for it.
 
+use crate::runtimes::in_runtime;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::utils::memory::estimate_memory_size;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -93,18 +93,7 @@ impl Claimed {
     pub(super) fn within(self: &Arc<Self>, context: &TaskContext) -> Arc<TaskContext> {
         let mut runtime = context.runtime_env().as_ref().clone();
         runtime.memory_pool = self.clone();
-        // A plan that runs looks no functions up.
-        let none = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        Arc::new(TaskContext::new(
-            context.task_id(),
-            context.session_id(),
-            context.session_config().clone(),
-            none.0,
-            none.1,
-            none.2,
-            none.3,
-            Arc::new(runtime),
-        ))
+        in_runtime(context, Arc::new(runtime))
     }
 
     /// The join has built its tables: gives back what it does not use.

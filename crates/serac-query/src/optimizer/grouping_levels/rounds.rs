@@ -22,14 +22,13 @@
 //! out. So keys that are nearly unique are hashed by the step above alone.
 
 use super::levels::{Levels, columns_of, one_row};
+use crate::runtimes::without_files;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::memory::MemorySourceConfig;
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
-use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder};
@@ -380,14 +379,6 @@ impl Rounds {
         };
         self.levels.shaped(batch, given, &self.levels.all[self.next])
     }
-}
-
-/// A context in which operators have no files, and fail where they would spill.
-fn without_files(context: &TaskContext) -> Result<Arc<TaskContext>> {
-    let no_files = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled).build()?;
-    let runtime = RuntimeEnv { disk_manager: Arc::new(no_files), ..context.runtime_env().as_ref().clone() };
-    let context = TaskContext::default().with_session_config(context.session_config().clone());
-    Ok(Arc::new(context.with_runtime(Arc::new(runtime))))
 }
 
 /// The bytes of the rows of a batch, which may be a piece of a larger one.
