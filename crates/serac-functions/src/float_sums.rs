@@ -48,6 +48,10 @@ pub fn sum_of_floats_overflows() -> DataFusionError {
 
 /// Whether one of the values is an infinite float.
 fn is_infinite(values: &ArrayRef) -> Result<bool> {
+    // The states of DISTINCT are lists.
+    if let Some(lists) = values.as_list_opt::<i32>() {
+        return is_infinite(lists.values());
+    }
     if !values.data_type().is_floating() {
         return Ok(false);
     }

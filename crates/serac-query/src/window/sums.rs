@@ -170,13 +170,16 @@ fn exact<T: Exact>(
     Ok(Arc::new(sums))
 }
 
-/// The sums of frames, and which of them are NULL; `None` if one is not known.
+/// Sums, and which of them are not NULL.
+type Sums<T> = (Vec<<T as ArrowPrimitiveType>::Native>, Option<NullBuffer>);
+
+/// The sums of frames; `None` if one is not known.
 fn finished<T: Exact>(
     frames: &FrameBounds,
     counts: &Counts<'_>,
     data_type: &DataType,
     sum: impl Fn(usize, usize, usize) -> Option<i128>,
-) -> Result<Option<(Vec<T::Native>, Option<NullBuffer>)>> {
+) -> Result<Option<Sums<T>>> {
     let rows = frames.starts.len();
     let mut results: Vec<T::Native> = Vec::with_capacity(rows);
     let mut are_there = BooleanBufferBuilder::new(rows);
@@ -219,11 +222,14 @@ pub(super) fn float_sums(
     let (mut older, mut newer, mut end) = (0, 0, 0);
     // The sum from each of the older rows on, the first row last.
     let mut from_older: Vec<f64> = Vec::new();
-    let (mut of_newer, mut has_infinite) = (0.0, false);
+    // Whether the rows before a chunk have an infinite value; the last row here that has one.
+    let (mut of_newer, mut before_is_infinite, mut last_infinite) = (0.0, false, None);
+    let mut has_infinite = false;
     for (row, (first, to)) in frames.iter().enumerate() {
         if row >= partition_end {
             partition_end = partitions.next().map_or(chunk.rows, |partition| partition.end);
-            (of_newer, has_infinite) = match row == 0 && chunk.continues {
+            last_infinite = None;
+            (of_newer, before_is_infinite) = match row == 0 && chunk.continues {
                 true => (last.of_floats, last.has_infinite),
                 false => (0.0, false),
             };
@@ -239,7 +245,9 @@ pub(super) fn float_sums(
         while end < to {
             if is_there(end) {
                 let value = numbers.value(end);
-                has_infinite |= value.is_infinite();
+                if value.is_infinite() {
+                    last_infinite = Some(end);
+                }
                 of_newer += value;
             }
             end += 1;
@@ -262,6 +270,7 @@ pub(super) fn float_sums(
         debug_assert!(older <= newer && newer <= end);
         let sum = from_older.last().copied().unwrap_or(0.0) + of_newer;
         let count = counts.of(row, first, to);
+        has_infinite = before_is_infinite || last_infinite.is_some_and(|at| at >= first);
         if sum.is_infinite() && !has_infinite && count > 0 {
             return Err(sum_of_floats_overflows());
         }

@@ -40,7 +40,7 @@ const OF_ROWS: [&str; 14] = [
 ];
 
 /// Aggregates and functions over frames.
-const OF_FRAMES: [&str; 30] = [
+const OF_FRAMES: [&str; 29] = [
     "count(*)",
     "count(o)",
     "count(t)",
@@ -70,11 +70,11 @@ const OF_FRAMES: [&str; 30] = [
     "last_value(o + q)",
     "max(o) FILTER (WHERE q > 1)",
     "sum(n) - min(n)",
-    "bool_and(q > 0)",
 ];
 
 /// Aggregates of whole partitions.
-const OF_PARTITIONS: [&str; 7] = [
+const OF_PARTITIONS: [&str; 8] = [
+    "bool_and(q > 0)",
     "bool_or(q > 2)",
     "bit_xor(o)",
     "round(var_pop(o)::numeric, 3)",
@@ -184,6 +184,9 @@ async fn session(rows: u32) -> Session {
 
 async fn compare(rng: &mut StdRng, rows_of_table: u32, statements: usize) -> usize {
     let mut session = session(rows_of_table).await;
+    // DataFusion's planner asserts in debug builds that windows have the same keys, also where they
+    // differ by the name alone that this pass gives one of them.
+    let disabled = "SET serac.disabled_passes = 'common_sub_expression_eliminate'";
     let mut in_chunks = 0;
     for _ in 0..statements {
         let partition = PARTITIONS.choose(rng).unwrap();
@@ -194,12 +197,12 @@ async fn compare(rng: &mut StdRng, rows_of_table: u32, statements: usize) -> usi
         }
         let filter = ["", " WHERE p < 5", " WHERE false"][rng.random_range(0..12usize).saturating_sub(9)];
         let sql = format!("SELECT id, t, {} FROM w{filter}", calls.join(", "));
+        run(&mut session, disabled).await;
         let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
         in_chunks += usize::from(plan.contains("WindowExec: "));
         let found = rows(&mut session, &sql).await;
-        run(&mut session, "SET serac.disabled_passes = 'window_chunks'").await;
+        run(&mut session, &format!("{}, window_chunks'", disabled.trim_end_matches('\''))).await;
         let expected = rows(&mut session, &sql).await;
-        run(&mut session, "RESET serac.disabled_passes").await;
         assert_eq!(found.len(), expected.len(), "{sql}");
         if let Some(at) = (0..found.len()).find(|at| found[*at] != expected[*at]) {
             panic!("{sql}: {}, not {}\n{plan}", found[at], expected[at]);
