@@ -70,7 +70,16 @@ fn without_test(expr: Expr) -> Expr {
 pub(super) fn keys(left: Expr, right: Expr, data_type: &DataType) -> Option<[(Expr, Expr); 2]> {
     let some = ScalarValue::new_default(data_type).ok()?;
     let value = |expr: &Expr| coalesce(vec![expr.clone(), lit(some.clone())]);
-    Some([(value(&left), value(&right)), (left.is_null(), right.is_null())])
+    Some([(value(&left), value(&right)), (operand(left).is_null(), operand(right).is_null())])
+}
+
+/// The expression below casts, which is NULL exactly where they are. A cast has its operand's name,
+/// so the tests of both could not stand in one projection.
+fn operand(expr: Expr) -> Expr {
+    match expr {
+        Expr::Cast(cast) => operand(*cast.expr),
+        other => other,
+    }
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
