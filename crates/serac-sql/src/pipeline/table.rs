@@ -89,7 +89,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(logical("filter_null_join_keys", DataFusion, "Filters NULLs from the keys of joins.")),
     optional(logical("eliminate_outer_join", DataFusion, "Makes inner joins of outer joins whose added rows a filter drops.")),
     optional(logical("outer_joins", Ours(|_| Arc::new(OuterJoins)), "Makes inner joins and anti-joins of outer joins whose added rows, or other rows, joins and filters above drop.")),
-    optional(logical("push_down_limit", DataFusion, "Brings limits down to what they limit.")),
+    logical("push_down_limit", DataFusion, "Brings limits down to what they limit, so that the order below them is kept."),
     logical("push_down_filter", Ours(|_| Arc::new(Filters::default())), "Brings filters down to the tables whose columns they name, in a form that does not tell 0 from -0."),
     logical("single_distinct_aggregation_to_group_by", DataFusion, "Makes a second grouping of a DISTINCT in aggregates, in which 0 and -0 are one value."),
     optional(logical("eliminate_group_by_constant", DataFusion, "Drops constants from groups.")),
