@@ -164,7 +164,10 @@ struct Sort {
 }
 
 impl Sort {
-    async fn run(self, mut input: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
+    async fn run(self, input: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
+        // What spills asks the input again after its end.
+        let schema = input.schema();
+        let mut input: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(schema, input.fuse()));
         let ranges = self.order.iter().map(|key| KeyRange::new(key.options)).collect();
         let mut rows = Rows { schema: self.schema.clone(), batches: Vec::new(), keys: Vec::new(), ranges };
         while let Some(batch) = input.next().await.transpose()? {

@@ -18,7 +18,7 @@ const ROWS_AT_ONCE: usize = 1 << 20;
 pub(super) trait Number: Copy + Ord + Default {
     fn of(number: u128) -> Self;
     /// The bits from `bit` on.
-    fn from_bit(self, bit: u32) -> usize;
+    fn bits_from(self, bit: u32) -> usize;
     /// The lowest bits.
     fn lowest(self, bits: u32) -> usize;
 }
@@ -28,7 +28,7 @@ impl Number for u64 {
         number as u64
     }
 
-    fn from_bit(self, bit: u32) -> usize {
+    fn bits_from(self, bit: u32) -> usize {
         self.checked_shr(bit).unwrap_or(0) as usize
     }
 
@@ -41,7 +41,7 @@ impl Number for u128 {
         number
     }
 
-    fn from_bit(self, bit: u32) -> usize {
+    fn bits_from(self, bit: u32) -> usize {
         self.checked_shr(bit).unwrap_or(0) as usize
     }
 
@@ -122,7 +122,7 @@ impl<N: Number> Sorted<N> {
         let part_bits = key_bits.min(MOST_PART_BITS).min(wanted);
         let first_bit = place_bits + key_bits - part_bits;
         let mut ends = vec![0; 1 << part_bits];
-        unsorted.iter().for_each(|number| ends[number.from_bit(first_bit)] += 1);
+        unsorted.iter().for_each(|number| ends[number.bits_from(first_bit)] += 1);
         let mut before = 0;
         let mut parts = Vec::with_capacity(ends.len());
         for end in &mut ends {
@@ -135,7 +135,7 @@ impl<N: Number> Sorted<N> {
         let mut numbers = vec![N::default(); count];
         for some in unsorted.chunks(ROWS_AT_ONCE) {
             for number in some {
-                let place = &mut ends[number.from_bit(first_bit)];
+                let place = &mut ends[number.bits_from(first_bit)];
                 numbers[*place] = *number;
                 *place += 1;
             }

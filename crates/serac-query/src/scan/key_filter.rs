@@ -105,8 +105,10 @@ impl ExecutionPlan for KeyFilterBuildExec {
                     return Ok(None);
                 };
                 // The keys themselves, and the set of them.
-                if reservation.try_grow(2 * 8 * batch.num_rows() * keys.len()).is_err() {
+                let bytes = 2 * 8 * batch.num_rows() * keys.len();
+                if noting.noted.is_some() && reservation.try_grow(bytes).is_err() {
                     noting.noted = None;
+                    reservation.free();
                 }
                 for ((key, _), noted) in keys.iter().zip(noting.noted.iter_mut().flatten()) {
                     note_keys(&key.evaluate(&batch)?.into_array(batch.num_rows())?, noted);

@@ -24,12 +24,15 @@ use std::sync::Arc;
 /// Columns of a plan, and which of the keys each of them is.
 pub(super) type Keys = Vec<(usize, usize)>;
 
+/// A scan in the place of another, of which these columns are keys.
+pub(super) type Replace<'a> = dyn Fn(&SeracScanExec, &[(usize, usize)]) -> Option<SeracScanExec> + 'a;
+
 /// The plan with the results of `replace` in place of the scans that the paths of `keys` lead to.
 /// `None` if there is none.
 pub(super) fn replace_scans(
     plan: &Arc<dyn ExecutionPlan>,
     keys: &[(usize, usize)],
-    replace: &dyn Fn(&SeracScanExec, &[(usize, usize)]) -> Option<SeracScanExec>,
+    replace: &Replace<'_>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(scan) = plan.downcast_ref::<SeracScanExec>() {
         return Ok(replace(scan, keys).map(|scan| Arc::new(scan) as _));

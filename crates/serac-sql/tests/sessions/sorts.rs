@@ -100,7 +100,7 @@ async fn rows_that_do_not_fit_are_sorted_on_disk() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_keys_are_sorted() {
     let mut session = Session::new(&in_memory());
-    let sql = "SELECT a FROM (SELECT a, a * -1 AS b, a::NUMERIC(38,0) * 100000000000000000000 AS c FROM (
+    let sql = "SELECT a FROM (SELECT a, a * -1 AS b, a::NUMERIC(38,0) * 10000000000000000000 AS c FROM (
         SELECT (x::BIGINT * 48271 % 65537 - 30000) * 140737488355327 AS a FROM generate_series(1, 1000) AS g (x)) AS q) AS q
         ORDER BY c, b, a";
     let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
