@@ -2,9 +2,9 @@
 //!
 //! A comparison of a number, date or short decimal column with a constant or another such column
 //! runs on the raw values with the operators' select kernels (decimals as scaled 64-bit integers).
-//! So do a list of constants and the key filter of a join. Other conjuncts are DataFusion expressions over just the
-//! columns they name. They are evaluated on the words of a dictionary if a block has one
-//! ([`super::dictionary_predicate`]).
+//! So do a list of constants and the key filter of a join. Other conjuncts are DataFusion
+//! expressions over just the columns they name. They are evaluated on the words of a dictionary if
+//! a block has one ([`super::dictionary_predicate`]).
 
 use super::dictionary_predicate::constants_of;
 use super::join_keys::KeyFilter;

@@ -2,10 +2,11 @@
 //!
 //! DataFusion finds out which scans a join's dynamic filter reaches. [`key_path`] finds those that
 //! it does not: because columns share a name, or because a join below has the key on both sides. If
-//! all keys are integers or dates, [`KeyFilterPushdown`] uses our filter instead. [`KeyFilterBuildExec`], in the build side, notes the keys that pass by. When
-//! all partitions have ended, they become a [`KeySet`](serac_operators::key_set::KeySet). From then
-//! on the scan tests its rows against it before it reads other columns. A filter that never becomes
-//! known (a build side that is given up half-way) lets all rows pass; the join decides in any case.
+//! all keys are integers or dates, [`KeyFilterPushdown`] uses our filter instead.
+//! [`KeyFilterBuildExec`], in the build side, notes the keys that pass by. When all partitions have
+//! ended, they become a [`KeySet`](serac_operators::key_set::KeySet). From then on the scan tests
+//! its rows against it before it reads other columns. A filter that never becomes known (a build
+//! side that is given up half-way) lets all rows pass; the join decides in any case.
 //!
 //! If the scan has a bitmap index on the key, a filter keeps the keys themselves, too, up to as
 //! many as the scan would look up (the CUBIT join, §F). The scan then takes the union of their

@@ -2,8 +2,8 @@
 //!
 //! Batches come in and are held as pieces until their rows can be computed. That is at once if all
 //! functions look back only; at the next row that is no peer; when the rows near them are there; or
-//! once the partition has ended and there are enough rows. Columns of the input go out as they came, and are copied only to join
-//! small pieces.
+//! once the partition has ended and there are enough rows. Columns of the input go out as they
+//! came, and are copied only to join small pieces.
 
 use super::chunk::{Chunk, LastRow, Piece};
 use super::extremes::{LastExtreme, extremes};
@@ -208,8 +208,8 @@ impl Windows {
             [_] => 0,
             _ => pieces.iter().flat_map(|piece| &piece.values).map(|values| bytes_of(values)).sum(),
         };
-        // Bounds of frames, numbers of partitions, and for each function its results, most of them of
-        // up to 16 bytes, and what it takes to find them.
+        // Bounds of frames, numbers of partitions, and for each function its results, most of them
+        // of up to 16 bytes, and what it takes to find them.
         let of_rows = rows * (8 * plan.frames.len() + 8 + 32 * plan.functions.len());
         self.reservation.try_grow(of_values + of_rows)?;
         let own: Vec<&Piece> = pieces.iter().collect();
