@@ -1,5 +1,5 @@
 //! mode, percentile_disc and percentile_cont: the accumulators of many groups, which
-//! [`super::aggregates`] uses for one group, too.
+//! [`super::aggregates`](mod@super::aggregates) uses for one group, too.
 //!
 //! The values of a group are put in order only as far as the result asks for: a value at a place is
 //! selected, and the most frequent one needs a sort. A state is the list of the values of a group.
