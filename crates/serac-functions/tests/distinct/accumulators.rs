@@ -171,7 +171,7 @@ fn states_are_those_of_one_group() {
         let mut one: Box<dyn Accumulator> = with_args(values.data_type(), DataType::Int64, make).unwrap();
         one.update_batch(&[values.slice(0, 3)]).unwrap();
         let mut many = counts(values.data_type());
-        many.update_batch(&[values.clone()], &[0, 0, 0, 1, 1, 1], None, 2).unwrap();
+        many.update_batch(std::slice::from_ref(&values), &[0, 0, 0, 1, 1, 1], None, 2).unwrap();
         let state = one.state().unwrap()[0].to_array().unwrap();
         many.merge_batch(&[state], &[1], 2).unwrap();
         let states = many.state(EmitTo::All).unwrap();
@@ -188,7 +188,7 @@ fn memory_is_counted_and_given_back() {
         let empty = many.size();
         for batch in 0..40 {
             let of_rows = vec![batch; values.len()];
-            many.update_batch(&[values.clone()], &of_rows, None, batch + 1).unwrap();
+            many.update_batch(std::slice::from_ref(&values), &of_rows, None, batch + 1).unwrap();
         }
         let least = 40 * 256 * (4 + values.data_type().primitive_width().unwrap_or(2));
         assert!(many.size() > empty + least, "{}: {} bytes", values.data_type(), many.size());
@@ -222,9 +222,9 @@ fn distinct_numbers_are_added_by_group() {
         };
         let (mut direct, mut merged) = (make(), make());
         for _ in 0..2 {
-            direct.update_batch(&[values.clone()], &groups, Some(&filter), 3).unwrap();
+            direct.update_batch(std::slice::from_ref(values), &groups, Some(&filter), 3).unwrap();
         }
-        let each = direct.convert_to_state(&[values.clone()], Some(&filter)).unwrap();
+        let each = direct.convert_to_state(std::slice::from_ref(values), Some(&filter)).unwrap();
         merged.merge_batch(&each, &groups, 3).unwrap();
         let first = direct.state(EmitTo::First(1)).unwrap();
         merged.merge_batch(&first, &[0], 3).unwrap();
