@@ -67,7 +67,7 @@ impl OrderedSet {
         }
     }
 
-    /// What is picked, and the order of the values.
+    /// The places that are picked, and the order of the values.
     fn pick(&self, args: &AccumulatorArgs) -> Result<(Pick, SortOptions)> {
         let Some(order) = args.order_bys.first() else {
             let message = format!("WITHIN GROUP is required for ordered-set aggregate {}", self.name());

@@ -1,4 +1,4 @@
-//! What accumulators of groups share that keep values: the rows that count, and states that are
+//! Accumulators of groups that keep values share this: the rows that count, and states that are
 //! lists with the values of a group.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray};

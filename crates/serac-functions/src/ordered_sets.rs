@@ -109,7 +109,7 @@ pub(super) fn groups(
     }
 }
 
-/// What is computed of the values.
+/// The place that an aggregate picks, and the order in which it puts the values.
 struct Shape {
     pick: Pick,
     is_descending: bool,

@@ -28,7 +28,7 @@ struct ShiftedSums {
     signature: Signature,
 }
 
-/// What is computed.
+/// The sums that the aggregate computes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Shape {
     /// The type of the values, and of the values with a constant added.
@@ -170,7 +170,7 @@ impl AggregateUDFImpl for ShiftedSums {
     }
 }
 
-/// What is known of a set of values.
+/// The count, the sum and the extremes of a set of values.
 #[derive(Clone, Copy, Debug)]
 struct Total {
     count: i64,

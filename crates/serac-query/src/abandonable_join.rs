@@ -231,7 +231,7 @@ struct InTurns {
     files: Option<Files>,
 }
 
-/// Who may make temporary files. DataFusion's join of loops reads its inputs again when it spills,
+/// The temporary files of a join of loops. DataFusion's join reads its inputs again when it spills,
 /// and gives rows twice. So it has no files, but its inputs have those of the query.
 #[derive(Clone, Debug)]
 enum Files {

@@ -164,7 +164,7 @@ pub(super) struct Computed {
 /// The functions of an operator.
 #[derive(Debug)]
 pub(super) struct WindowPlan {
-    /// What is evaluated for each row: keys and arguments, each once.
+    /// The expressions of each row: keys and arguments, each once.
     pub(super) expressions: Vec<Arc<dyn PhysicalExpr>>,
     /// The keys of partitions, as places of expressions.
     pub(super) partition_by: Vec<usize>,

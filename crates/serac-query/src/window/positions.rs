@@ -43,7 +43,7 @@ pub(super) fn shifted(chunk: &Chunk, values: &ArrayRef, distance: i64, default: 
     }
 }
 
-/// What is known of the last partition, for a chunk with more of its rows.
+/// The state of the last partition, for a chunk with more of its rows.
 #[derive(Default)]
 pub(super) struct LastNth {
     /// Rows of the partition so far.
