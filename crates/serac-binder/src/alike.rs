@@ -21,6 +21,11 @@ pub(crate) fn alike(left: &Expr, right: &Expr) -> bool {
             && Pairs::default().are_expressions(left, right)
 }
 
+/// Whether both give the same rows.
+pub(crate) fn alike_plans(left: &LogicalPlan, right: &LogicalPlan) -> bool {
+    Pairs::default().are_plans(left, right)
+}
+
 /// The columns of one plan that stand for those of another.
 #[derive(Default)]
 struct Pairs(HashMap<Column, Column>);
@@ -95,6 +100,11 @@ fn is_same_kind(left: &LogicalPlan, right: &LogicalPlan) -> bool {
             one.fetch == other.fetch && directions(one) == directions(other)
         }
         (P::Unnest(one), P::Unnest(other)) => one.options == other.options,
+        (P::Limit(one), P::Limit(other)) => {
+            (one.skip.is_some(), one.fetch.is_some()) == (other.skip.is_some(), other.fetch.is_some())
+        }
+        // A query of WITH.
+        (P::Extension(one), P::Extension(other)) => Arc::ptr_eq(&one.node, &other.node),
         (P::Distinct(Distinct::All(_)), P::Distinct(Distinct::All(_)))
         | (P::Projection(_), P::Projection(_))
         | (P::Filter(_), P::Filter(_))
@@ -102,7 +112,6 @@ fn is_same_kind(left: &LogicalPlan, right: &LogicalPlan) -> bool {
         | (P::Window(_), P::Window(_))
         | (P::Union(_), P::Union(_))
         | (P::Values(_), P::Values(_))
-        | (P::Limit(_), P::Limit(_))
         | (P::Subquery(_), P::Subquery(_)) => true,
         _ => false,
     }

@@ -15,7 +15,7 @@ use crate::statement::BoundPart;
 use crate::types::is_registered;
 use datafusion::common::Column;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlanBuilder, ScalarUDF, WindowUDF};
+use datafusion::logical_expr::{AggregateUDF, Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, WindowUDF};
 use serac_parser::tree;
 use serac_pg::TypeId;
 use std::cell::{Cell, RefCell};
@@ -42,6 +42,8 @@ pub(crate) struct Binder<'e> {
     pub(crate) lacks_marks: Cell<bool>,
     /// The queries of WITH that can be seen, the nearest last.
     pub(crate) tables: RefCell<Vec<Rc<WithTable>>>,
+    /// Subqueries in FROM, as they are and as they are read.
+    pub(crate) subqueries: RefCell<Vec<(LogicalPlan, LogicalPlan)>>,
     /// The parts that run before the rest of the statement.
     pub(crate) done_before: RefCell<Vec<BoundPart>>,
     /// The query that is bound next is the statement itself, whose WITH may have changes.
@@ -76,6 +78,7 @@ impl<'e> Binder<'e> {
             marks_rows: false,
             lacks_marks: Cell::new(false),
             tables: RefCell::default(),
+            subqueries: RefCell::default(),
             done_before: RefCell::default(),
             is_top: Cell::new(false),
             claims: RefCell::default(),

@@ -91,6 +91,16 @@ pub enum LentImplementation {
     Rows,
 }
 
+/// When a query of WITH is computed once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// If it is named several times, and that is worthwhile.
+    Worthwhile,
+    /// In any case, without regard to the conditions of those that read it: AS MATERIALIZED, and
+    /// queries with volatile functions.
+    Always,
+}
+
 /// The binder's questions to the session.
 pub trait Environment {
     /// The relation of a name.
@@ -235,6 +245,14 @@ pub trait Environment {
     /// The rows that the last run of a recursive query has given, under its name in the plan.
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         let _ = (name, schema);
+        None
+    }
+
+    /// The plan of a query of WITH, so marked that all places that name it can have the rows of one
+    /// computation. It refers to no query around it.
+    /// `None` if each place computes it.
+    fn shared_query(&self, name: &str, plan: &LogicalPlan, sharing: Sharing) -> Option<LogicalPlan> {
+        let _ = (name, plan, sharing);
         None
     }
 

@@ -91,7 +91,8 @@ impl Binder<'_> {
             TableKind::Relation { relation, alias, sample: None } => self.relation(relation, alias.as_ref()),
             TableKind::Relation { .. } => Err(BindError::unsupported("TABLESAMPLE", NO_PLACE)),
             TableKind::Query { query, alias, .. } => {
-                let selected = self.query(query, outer)?.closed()?;
+                let mut selected = self.query(query, outer)?.closed()?;
+                self.shared_with_alike(&mut selected, item_name(alias.as_ref()))?;
                 self.named(selected, ScopeItem::named(item_name(alias.as_ref())), alias.as_ref())
             }
             TableKind::Join { left, joins } => {

@@ -94,7 +94,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 pub use definition::{
     Definition, DefinitionText, Place, bind_definition, columns_of_definition, sequences_of_definition,
 };
-pub use environment::{Environment, FileCall, LentFunction, LentImplementation, Relation, TimeField};
+pub use environment::{Environment, FileCall, LentFunction, LentImplementation, Relation, Sharing, TimeField};
 pub use error::{BindError, Result, StatementError};
 pub use expression::{type_of, type_with_modifiers};
 use serac_parser::tree;

@@ -1,13 +1,15 @@
 //! Queries: WITH, VALUES, ORDER BY and LIMIT.
 
+use crate::alike::alike_plans;
 use crate::binder::Binder;
 use crate::blanks::{keeps_blanks, read, with_blanks};
 use crate::bound::Bound;
 use crate::change::{has_returning, is_change};
+use crate::environment::Sharing;
 use crate::error::{BindError, NO_PLACE, Result, StatementError};
 use crate::limits::LEVELS_OF_QUERY;
 use crate::plan_parts::values_plan;
-use crate::plan_parts::{is_volatile, rows_of, sorted};
+use crate::plan_parts::{free, is_volatile, rows_of, sorted};
 use crate::scope::{Context, Outer, Scope, ScopeColumn};
 use crate::selected::{Selected, WithTable};
 use crate::statement::{OutputColumn, PartBody};
@@ -128,9 +130,57 @@ impl Binder<'_> {
         if is_first {
             selected = self.done_first(selected)?;
         }
-        // Only volatile functions show whether it is computed once.
-        let is_volatile = is_volatile(&selected.plan)?;
+        let is_volatile = self.shared(&mut selected, table, is_first)?;
         Ok(WithTable::new(&table.name.name, selected, relations + 1, levels, is_volatile))
+    }
+
+    /// Lets the places that name a query of WITH share its rows, if they can. Only volatile
+    /// functions show whether it is computed once. Gives whether it may have other rows at each
+    /// place.
+    pub(crate) fn shared(&self, selected: &mut Selected, table: &CommonTable, is_first: bool) -> Result<bool> {
+        let is_volatile = is_volatile(&selected.plan)?;
+        let sharing = match (is_volatile, table.materialized) {
+            (_, Some(true)) | (true, _) => Sharing::Always,
+            (false, Some(false)) => return Ok(false),
+            (false, None) => Sharing::Worthwhile,
+        };
+        // Its rows are there already, or differ from one row of a query around it to the next, or
+        // from one run of a recursive query's term to the next.
+        let is_in_term = self.tables.borrow().iter().any(|table| table.is_of_term);
+        let can_share = !is_first && !is_in_term && free(&selected.plan).is_empty();
+        let shared = can_share.then(|| self.environment.shared_query(&table.name.name, &selected.plan, sharing));
+        Ok(match shared.flatten() {
+            Some(shared) => {
+                selected.plan = shared;
+                false
+            }
+            None => is_volatile,
+        })
+    }
+
+    /// Lets a subquery in FROM share the rows of others that are the same.
+    pub(crate) fn shared_with_alike(&self, selected: &mut Selected, name: &str) -> Result<()> {
+        let is_in_term = self.tables.borrow().iter().any(|table| table.is_of_term);
+        if is_in_term || !is_costly(&selected.plan) || !free(&selected.plan).is_empty() || is_volatile(&selected.plan)?
+        {
+            return Ok(());
+        }
+        let mut known = self.subqueries.borrow_mut();
+        let of_names = |plan: &LogicalPlan| -> Vec<String> {
+            plan.schema().fields().iter().map(|field| field.name().clone()).collect()
+        };
+        let found = known
+            .iter()
+            .find(|(plan, _)| of_names(plan) == of_names(&selected.plan) && alike_plans(plan, &selected.plan));
+        if let Some((_, shared)) = found {
+            selected.plan = shared.clone();
+        } else if known.len() < MOST_SUBQUERIES
+            && let Some(shared) = self.environment.shared_query(name, &selected.plan, Sharing::Worthwhile)
+        {
+            known.push((selected.plan.clone(), shared.clone()));
+            selected.plan = shared;
+        }
+        Ok(())
     }
 
     /// The rows of a query without its WITH and its locking clauses.
@@ -491,6 +541,23 @@ pub(crate) fn without_search(table: &CommonTable) -> Result<()> {
         (Some(_), _) => Err(BindError::unsupported("SEARCH of a recursive query", NO_PLACE)),
         (_, Some(_)) => Err(BindError::unsupported("CYCLE of a recursive query", NO_PLACE)),
         _ => Ok(()),
+    }
+}
+
+/// Subqueries of FROM that are compared with later ones.
+const MOST_SUBQUERIES: usize = 32;
+
+/// Whether a plan may take longer than reading its rows again, from where they are kept.
+fn is_costly(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => is_costly(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_costly(&alias.input),
+        LogicalPlan::Filter(filter) => is_costly(&filter.input),
+        LogicalPlan::Sort(sort) => is_costly(&sort.input),
+        LogicalPlan::TableScan(_) | LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => false,
+        // A query of WITH, or one that was found to be the same as another.
+        LogicalPlan::Extension(_) => false,
+        _ => true,
     }
 }
 

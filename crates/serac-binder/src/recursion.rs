@@ -8,7 +8,6 @@ use crate::binder::Binder;
 use crate::error::{BindError, NO_PLACE, Result};
 use crate::from::rename;
 use crate::limits::STACK;
-use crate::plan_parts::is_volatile;
 use crate::query::without_search;
 use crate::scope::Outer;
 use crate::selected::{Selected, WithTable};
@@ -235,7 +234,6 @@ impl Binder<'_> {
         }
         let (recursive, own) = self.recursive_term(name, &selected, last, outer)?;
         let recursive = self.of_same_types(name, &selected, recursive)?;
-        let is_volatile = is_volatile(&selected.plan)? || is_volatile(&recursive.plan)?;
         if !operator.all {
             // Equal rows are left out by their bytes.
             let schema = selected.plan.schema();
@@ -259,7 +257,8 @@ impl Binder<'_> {
         if is_first {
             selected = self.done_first(selected)?;
         }
-        Ok(WithTable::new(name, selected, relations + 1, levels, is_volatile && !is_first))
+        let is_volatile = self.shared(&mut selected, table, is_first)?;
+        Ok(WithTable::new(name, selected, relations + 1, levels, is_volatile))
     }
 
     /// The term that reads the rows of the query, and the name under which it reads them.

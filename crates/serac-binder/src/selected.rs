@@ -151,7 +151,7 @@ pub(crate) struct WithTable {
     pub(crate) relations: usize,
     /// The depth.
     pub(crate) levels: usize,
-    /// It may give other rows each time.
+    /// It may give other rows at each place that names it.
     pub(crate) is_volatile: bool,
     /// It is a change without RETURNING, whose rows cannot be read.
     pub(crate) is_silent: bool,

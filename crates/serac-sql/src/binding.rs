@@ -38,8 +38,8 @@ use datafusion::logical_expr::{
 use futures::FutureExt;
 use serac_binder::{
     BindError, BoundBody, BoundPart, BoundQuery, BoundStatement, ColumnOrigin, Definition, DefinitionText, Environment,
-    FileCall, Generation, IndexPart, LentFunction, OutputColumn, Place, Relation, StatementError, Target, TimeField,
-    UniqueIndex, arrow_type, dimensions, is_registered, of_dimensions, type_of_arrow,
+    FileCall, Generation, IndexPart, LentFunction, OutputColumn, Place, Relation, Sharing, StatementError, Target,
+    TimeField, UniqueIndex, arrow_type, dimensions, is_registered, of_dimensions, type_of_arrow,
 };
 use serac_engine::catalog::definition::{ColumnDefinition, KeyDefinition};
 use serac_engine::json::normalized;
@@ -50,6 +50,7 @@ use serac_functions::{StyledFunctions, cast_of_text, cast_value, is_endless_part
 use serac_parser::tree::{Expr as Tree, Ident, Name, Query, Span, StatementKind, TypeName};
 use serac_pg::{ArrayText, ModifiedType, Signature, TypeId};
 use serac_query::scan::{CTID_COLUMN, HiddenColumns, Readable, SeracTable};
+use serac_query::shared;
 use serac_values::TimeStyle;
 use serac_values::free_numbers::{of_list_parameter, of_parameter};
 use serac_values::texts_as_times::{is_relative, is_time};
@@ -368,7 +369,8 @@ pub(crate) fn of_one_table(
         }
         statement => statement,
     };
-    let bound = serac_binder::bind_statement(&session, statement, &source.types()).ok()?;
+    let mut bound = serac_binder::bind_statement(&session, statement, &source.types()).ok()?;
+    settle(bound.plans_mut()).ok()?;
     bound.parts.is_empty().then(|| named(bound, source, postgresql_names))
 }
 
@@ -395,13 +397,27 @@ async fn bound_statement(state: &SessionState, shared: &Arc<SessionEnv>, source:
     let session = InSession::knowing(state, shared, source, serac_binder::relations_of_statement(statement)).await?;
     let session = InSession { dimensions, values: source.arguments().values.clone(), ..session };
     let mut bound = known(serac_binder::bind_statement(&session, statement, &source.types()), source)?;
-    for plan in bound.plans_mut() {
-        check_size(plan)?;
-    }
+    settle(bound.plans_mut())?;
     if let Some(kept) = kept {
         kept.keep(shared, source.types(), &bound)?;
     }
     Ok(bound)
+}
+
+/// Takes the marks of queries that are named once away.
+///
+/// # Errors
+/// 0A000 if a query with volatile functions is named in plans that run one after the other.
+fn settle(plans: Vec<&mut LogicalPlan>) -> Result<()> {
+    let mut volatile = HashSet::new();
+    for plan in plans {
+        check_size(plan)?;
+        if !shared::volatile_queries(plan)?.into_iter().all(|query| volatile.insert(query)) {
+            return Err(SqlError::unsupported("a volatile query of WITH that several parts of a statement name"));
+        }
+        *plan = shared::settled(std::mem::take(plan))?;
+    }
+    Ok(())
 }
 
 /// The columns of a statement's result and its plans, line by line.
@@ -456,9 +472,7 @@ async fn bound(state: &SessionState, shared: &Arc<SessionEnv>, source: &Source) 
     let values = source.arguments().values.clone();
     let session = InSession { dimensions, values, ..session.with_parts(source.parts()) };
     let mut bound = known(serac_binder::bind_query(&session, query, &source.types(), source.may_change()), source)?;
-    for plan in bound.parts.iter_mut().flat_map(BoundPart::plans_mut).map(|plan| &*plan).chain([&bound.plan]) {
-        check_size(plan)?;
-    }
+    settle(bound.parts.iter_mut().flat_map(BoundPart::plans_mut).chain([&mut bound.plan]).collect())?;
     if let Some(kept) = kept {
         let BoundQuery { parts, plan, columns, parameters } = bound.clone();
         kept.keep(
@@ -1114,6 +1128,14 @@ impl Environment for InSession<'_> {
 
     fn work_table(&self, name: &str, schema: SchemaRef) -> Option<Arc<dyn TableSource>> {
         Some(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn shared_query(&self, name: &str, plan: &LogicalPlan, sharing: Sharing) -> Option<LogicalPlan> {
+        let sharing = match sharing {
+            Sharing::Worthwhile => shared::Sharing::Worthwhile,
+            Sharing::Always => shared::Sharing::Always,
+        };
+        Some(shared::shared(name, plan.clone(), sharing))
     }
 
     fn operate(&self, operator: Operator, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr, BindError> {

@@ -17,6 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use serac_binder::{arrow_type, is_registered, type_of_arrow};
 use serac_engine::catalog::definition::{ColumnDefinition, SqlType};
 use serac_pg::{ModifiedType, TypeId};
+use serac_query::shared::{anew, volatile_queries};
 use serac_storage::ColumnType;
 use serac_values::assignment::stored_type;
 use std::borrow::Cow;
@@ -112,7 +113,12 @@ impl TableProvider for QueryView {
     }
 
     fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
-        self.table.get_logical_plan()
+        let plan = self.table.get_logical_plan()?;
+        match volatile_queries(&plan) {
+            Ok(queries) if queries.is_empty() => Some(plan),
+            // Each place that names the view computes them for itself.
+            _ => anew(plan.into_owned()).ok().map(Cow::Owned),
+        }
     }
 
     fn supports_filters_pushdown(

@@ -42,6 +42,7 @@ use serac_parser::tree::Expr;
 use serac_pg::TypeId;
 use serac_query::abandonable_join::{Wanted, count_calls, while_wanted};
 use serac_query::scan::{SeracScanExec, SeracTable};
+use serac_query::shared::SharedScanExec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -141,7 +142,7 @@ fn is_short(plan: &Arc<dyn ExecutionPlan>, threads: usize) -> bool {
         match &plan.children()[..] {
             // Each row of an UNNEST may become many.
             _ if is_file_scan(plan) || is_frame_scan(plan) || is_foreign_scan(plan) => None,
-            _ if plan.is::<UnnestExec>() => None,
+            _ if plan.is::<UnnestExec>() || plan.is::<SharedScanExec>() => None,
             [] => {
                 let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()).ok()?;
                 statistics.num_rows.get_value().map(|rows| (*rows).max(1))

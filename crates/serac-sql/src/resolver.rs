@@ -23,7 +23,9 @@ use futures::FutureExt;
 use serac_engine::DEFAULT_SCHEMA;
 use serac_engine::Table;
 use serac_engine::security::{Columns, Object, Privilege};
+use serac_query::optimizer::has_volatile;
 use serac_query::scan::{HiddenColumns, SeracTable, denied};
+use serac_query::shared::{self, Sharing, volatile_queries};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -180,6 +182,10 @@ pub(crate) async fn table_of(
             None => field.clone(),
         });
         query.columns = Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()));
+    }
+    // Each place that names a volatile view computes it for itself, as in PostgreSQL.
+    if !has_volatile(&query.plan) && volatile_queries(&query.plan)?.is_empty() {
+        query.plan = shared::shared(name, query.plan, Sharing::Worthwhile);
     }
     Ok(Some(Arc::new(QueryView::new(query, definition.query.clone()))))
 }

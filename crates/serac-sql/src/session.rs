@@ -148,7 +148,7 @@ impl Session {
         let scan_progress = Arc::new(ScanProgress::default());
         config.set_extension(scan_progress.clone());
         let runtime = RuntimeEnv { memory_pool: work_memory.clone(), ..db.runtime.as_ref().clone() };
-        let resources = Resources { work_memory: work_memory.clone(), memory_limit: db.memory_limit };
+        let resources = Resources::new(work_memory.clone());
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))

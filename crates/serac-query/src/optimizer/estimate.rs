@@ -7,6 +7,7 @@
 //! ([`distinct_of`]): asking twice at each join would cost time exponential in the depth.
 
 use crate::scan::SeracTable;
+use crate::shared::SharedTable;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::{Column, JoinType};
 use datafusion::logical_expr::{Aggregate, Distinct, Expr, Join, LogicalPlan, TableScan};
@@ -23,11 +24,18 @@ fn scanned<T>(scan: &TableScan, f: impl FnOnce(&SeracTable) -> T) -> Option<T> {
     provider.downcast_ref::<SeracTable>().map(f)
 }
 
+fn of_shared<T>(scan: &TableScan, f: impl FnOnce(&SharedTable) -> T) -> Option<T> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    provider.downcast_ref::<SharedTable>().map(f)
+}
+
 /// Rows that `plan` gives.
 pub(super) fn rows(plan: &LogicalPlan) -> f64 {
     match plan {
         LogicalPlan::TableScan(scan) => {
-            let rows = scanned(scan, |table| table.estimated_rows(&scan.filters)).unwrap_or(UNKNOWN_ROWS);
+            let of_query = || of_shared(scan, |table| rows(table.plan()));
+            let rows = scanned(scan, |table| table.estimated_rows(&scan.filters)).or_else(of_query);
+            let rows = rows.unwrap_or(UNKNOWN_ROWS);
             scan.fetch.map_or(rows, |fetch| rows.min(fetch as f64))
         }
         LogicalPlan::Filter(filter) => rows(&filter.input) * UNKNOWN_SELECTIVITY,
@@ -143,7 +151,11 @@ pub(super) fn distinct_of(plan: &LogicalPlan, rows: f64, expr: &Expr) -> f64 {
 /// The different values of a table's column on which `column` rests, and the table's rows.
 fn domain(plan: &LogicalPlan, column: &Column) -> Option<(f64, f64)> {
     match plan {
-        LogicalPlan::TableScan(scan) => scanned(scan, |table| table.distinct_values(&column.name)).flatten(),
+        LogicalPlan::TableScan(scan) => {
+            let of_query = |table: &SharedTable| domain(table.plan(), &table.column(&column.name)?);
+            let of_table = scanned(scan, |table| table.distinct_values(&column.name)).flatten();
+            of_table.or_else(|| of_shared(scan, of_query).flatten())
+        }
         LogicalPlan::SubqueryAlias(alias) => {
             let at = alias.schema.index_of_column(column).ok()?;
             let (qualifier, field) = alias.input.schema().qualified_field(at);

@@ -12,6 +12,7 @@
 //!       Sort(y)                                      Sort(y)
 //! ```
 
+use crate::shared::Shared;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, Result};
@@ -84,7 +85,11 @@ impl GivenOrders {
             LogicalPlan::SubqueryAlias(alias) => &alias.input,
             LogicalPlan::Filter(filter) => &filter.input,
             LogicalPlan::Limit(limit) => &limit.input,
-            _ => return Ok(None),
+            // A query that is computed once lacks columns for the keys. This place computes its own.
+            plan => match Shared::of(plan).filter(|shared| !shared.is_certain()) {
+                Some(shared) => return self.ordered(shared.input()),
+                None => return Ok(None),
+            },
         };
         let Some((input, keys)) = self.ordered(input)? else { return Ok(None) };
         let input = Arc::new(input);

@@ -22,6 +22,7 @@
 //! | `subquery_errors` | errors of subqueries whose values nobody reads |
 //! | `date_comparisons` | dates compared with times, as dates |
 //! | `shifted_sums` | many sums of one integer with constants added |
+//! | `single_distinct` | no sums of sums that have another type |
 //! | `estimate`, `join_order` | cardinalities by samples and statistics, and the order of joins |
 //! | `outer_joins`, `join_modes` | outer joins that can be simpler ones; joins whose rows are not distributed |
 //! | `text_predicates` | predicates on texts below joins |
@@ -54,6 +55,7 @@ mod outer_joins;
 mod repeated_keys;
 mod set_operations;
 mod shifted_sums;
+mod single_distinct;
 mod source_order;
 mod subquery_errors;
 mod text_predicates;
@@ -76,8 +78,10 @@ pub use filters::Filters;
 pub use float_cases::FloatCases;
 pub use float_zeros::FloatZeros;
 pub use given_orders::GivenOrders;
+pub(crate) use grouping_levels::MERGED;
 pub use grouping_levels::{GroupingLevels, GroupingLevelsExec, RoundLimits};
 pub use grouping_sets::GroupingSets;
+pub(crate) use guarded_branches::has_hazard;
 pub use guarded_branches::{GuardedBranches, unguarded, with_guarded_branches};
 pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_claims::JoinClaims;
@@ -89,11 +93,13 @@ pub use outer_joins::OuterJoins;
 pub use repeated_keys::RepeatedKeys;
 pub use set_operations::SetOperations;
 pub use shifted_sums::ShiftedSums;
+pub use single_distinct::SingleDistinct;
 pub use source_order::SourceOrder;
 pub use subquery_errors::SubqueryErrors;
 pub use text_predicates::TextPredicates;
 pub use true_keys::TrueKeys;
 pub use unnest::Unnest;
+pub(crate) use unnest::{is_repeatable, subquery_of};
 pub use volatile_calls::VolatileCalls;
-pub use volatile_columns::{Planner, VolatileColumns};
+pub use volatile_columns::{Planner, VolatileColumns, has_volatile};
 pub use window_keys::WindowKeys;

@@ -6,6 +6,7 @@
 //! the inserts, and people rely on it.
 
 use crate::scan::SeracScanExec;
+use crate::shared::{SharedQueryExec, WithExec};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -50,7 +51,9 @@ fn kept(plan: Arc<dyn ExecutionPlan>, is_seen: bool) -> Result<Arc<dyn Execution
         || plan.is::<UnnestExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<CooperativeExec>()
-        || plan.is::<OutputRequirementExec>();
+        || plan.is::<OutputRequirementExec>()
+        || plan.is::<WithExec>()
+        || plan.is::<SharedQueryExec>();
     let numbers = plan.is::<BoundedWindowAggExec>() || plan.is::<WindowAggExec>();
     let collects = plan.downcast_ref::<AggregateExec>().is_some_and(collects_in_order)
         || numbers && plan.required_input_ordering().iter().all(Option::is_none);

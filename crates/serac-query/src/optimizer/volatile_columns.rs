@@ -15,6 +15,7 @@
 //! Limits are brought below it, and so are filters on other columns. In the physical plan it is an
 //! operator that passes rows on, so that no rule there makes one of the projections either.
 
+use crate::shared::{Shared, planned};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
@@ -43,9 +44,17 @@ pub(super) fn is_volatile(expr: &Expr) -> bool {
     expr.exists(is_part).unwrap_or(true)
 }
 
-/// Whether there is a volatile function anywhere in a plan.
-pub(super) fn has_volatile(plan: &LogicalPlan) -> bool {
-    plan.exists(|plan| Ok(computes_volatile(plan))).unwrap_or(true)
+/// Whether there is a volatile function anywhere in a plan, but in queries that are computed once.
+pub fn has_volatile(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let walked = plan.apply(|plan| {
+        if Shared::of(plan).is_some_and(Shared::is_certain) {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        found |= computes_volatile(plan);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found || walked.is_err()
 }
 
 /// Whether an operator's own expressions have a volatile function.
@@ -186,7 +195,11 @@ impl Planner {
 #[async_trait]
 impl QueryPlanner for Planner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        Self::of_physical_plans().create_physical_plan(plan, session).await
+        let planner = Self::of_physical_plans();
+        match planned(plan, session).await? {
+            Some(initial) => planner.optimize_physical_plan(initial, session, |_, _| {}),
+            None => planner.create_physical_plan(plan, session).await,
+        }
     }
 }
 

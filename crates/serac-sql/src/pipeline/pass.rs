@@ -2,6 +2,7 @@
 
 use crate::work_memory::WorkMemory;
 use serac_query::optimizer::{Analyzing, Optimizing, Physical};
+use serac_query::shared::LogicalRules;
 use std::sync::Arc;
 
 /// The form that a pass works on.
@@ -73,6 +74,12 @@ impl Pass {
 pub(crate) struct Resources {
     /// The memory of the session's queries.
     pub(crate) work_memory: Arc<WorkMemory>,
-    /// Bytes that all queries may use; `None` for no limit.
-    pub(crate) memory_limit: Option<usize>,
+    /// The rules for logical plans, once all are made, without the one that works with them.
+    pub(crate) logical_rules: LogicalRules,
+}
+
+impl Resources {
+    pub(crate) fn new(work_memory: Arc<WorkMemory>) -> Self {
+        Self { work_memory, logical_rules: LogicalRules::default() }
+    }
 }

@@ -1,7 +1,7 @@
 //! The rules of a session, and the view of all passes.
 
 use crate::pipeline::pass::{Origin, Pass, Resources, Work};
-use crate::pipeline::table::PASSES;
+use crate::pipeline::table::{PASSES, WITH_QUERIES};
 use datafusion::arrow::array::{BooleanArray, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::error::ArrowError;
 use datafusion::execution::SessionStateBuilder;
@@ -22,6 +22,7 @@ pub(crate) struct Rules {
 impl Rules {
     /// The rules of the table, without those of these names.
     pub(crate) fn new(resources: &Resources, disabled: &[&str]) -> Self {
+        let resources = &Resources::new(resources.work_memory.clone());
         let passes = || PASSES.iter().filter(|pass| !disabled.contains(&pass.name));
         let analyzer = passes().filter_map(|pass| match &pass.work {
             Work::Analyzer(origin) => Some((pass.name, origin)),
@@ -38,9 +39,13 @@ impl Rules {
         let analyzer = made(analyzer, Analyzer::new().rules, |rule| rule.name(), resources);
         let logical = made(logical, Optimizer::new().rules, |rule| rule.name(), resources);
         let physical = made(physical, PhysicalOptimizer::new().rules, |rule| rule.name(), resources);
+        let logical: Vec<Optimizing> = logical.into_iter().map(TrueKeys::of).map(AskingRule::of).collect();
+        // The pass does not work with itself, which would keep it forever.
+        let others = logical.iter().filter(|rule| rule.name() != WITH_QUERIES).cloned().collect();
+        let _ = resources.logical_rules.set(others);
         Self {
             analyzer: analyzer.into_iter().map(AskingAnalyzer::of).collect(),
-            logical: logical.into_iter().map(TrueKeys::of).map(AskingRule::of).collect(),
+            logical,
             physical: physical.into_iter().map(AskingPhysical::of).collect(),
         }
     }
@@ -122,7 +127,7 @@ mod tests {
     fn rules_have_the_names_of_their_passes() {
         let work_memory =
             Arc::new(WorkMemory::new(Arc::new(datafusion::execution::memory_pool::UnboundedMemoryPool::default())));
-        let resources = Resources { work_memory, memory_limit: None };
+        let resources = Resources::new(work_memory);
         let rules = Rules::new(&resources, &[]);
         assert_eq!(rules.analyzer.iter().map(|rule| rule.name()).collect::<Vec<_>>(), names(Stage::Analyzer));
         assert_eq!(rules.logical.iter().map(|rule| rule.name()).collect::<Vec<_>>(), names(Stage::Logical));

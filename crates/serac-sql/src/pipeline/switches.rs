@@ -68,8 +68,7 @@ impl SessionEnv {
         if *self.disabled_passes.read() == disabled {
             return Ok(());
         }
-        let memory_limit = self.sql.memory_limit;
-        let resources = Resources { work_memory: self.work_memory.clone(), memory_limit };
+        let resources = Resources::new(self.work_memory.clone());
         let rules = Rules::new(&resources, &disabled);
         self.change_state(|state| {
             let session_id = state.session_id().to_owned();

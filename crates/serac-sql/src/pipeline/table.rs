@@ -9,11 +9,13 @@ use serac_query::optimizer::{
     Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, ComputedKeys, CrossJoins, DateComparisons,
     EmptyBranches, Filters, FloatCases, FloatZeros, GivenOrders, GroupingLevels, GroupingSets, GuardedBranches,
     InLists, JoinClaims, JoinModes, JoinOrder, LostOrders, NullSafe, Optimizing, OuterJoins, Physical, RepeatedKeys,
-    SetOperations, ShiftedSums, SourceOrder, SubqueryErrors, TextPredicates, Unnest, VolatileCalls, VolatileColumns,
-    WindowKeys,
+    SetOperations, ShiftedSums, SingleDistinct, SourceOrder, SubqueryErrors, TextPredicates, Unnest, VolatileCalls,
+    VolatileColumns, WindowKeys,
 };
 use serac_query::packed_sort::PackedSort;
+use serac_query::radix_aggregate::RadixAggregation;
 use serac_query::scan::{BitmapAggregation, BitmapCounts, BitmapJoin, BlockAggregation, ByNames, KeyFilterPushdown};
+use serac_query::shared::{SharedQueries, WithQueries};
 use serac_query::window::WindowChunks;
 use serac_remote::RemoteSummaries;
 use std::sync::Arc;
@@ -35,6 +37,9 @@ const fn optional(pass: Pass) -> Pass {
     Pass { is_optional: true, ..pass }
 }
 
+/// The pass that optimizes the queries of WITH by the other rules.
+pub(super) const WITH_QUERIES: &str = "with_queries";
+
 /// All passes, in the order in which they work. The passes of the logical stage repeat while they
 /// change the plan, at most `datafusion.optimizer.max_passes` times.
 #[rustfmt::skip]
@@ -50,6 +55,7 @@ pub(super) static PASSES: &[Pass] = &[
     analyzer("type_coercion", DataFusion, "Casts the operands and arguments whose types do not fit."),
     analyzer("set_operations", Ours(|_| Arc::new(SetOperations)), "Numbers the copies of rows for EXCEPT ALL and INTERSECT ALL."),
     analyzer("given_orders", Ours(|_| Arc::new(GivenOrders::default())), "Gives aggregates and windows over a sorted subquery its order."),
+    optional(analyzer("shared_queries", Ours(|_| Arc::new(SharedQueries)), "Finds queries of WITH and views that are named several times and take longer than to keep their rows.")),
     analyzer("repeated_keys", Ours(|_| Arc::new(RepeatedKeys)), "Drops sort keys of aggregates that stand twice, which accumulators would take for more."),
     analyzer("casts", Ours(|_| Arc::new(Casts)), "Makes functions of the casts that mean something else in DataFusion."),
     analyzer("patterns", Ours(|_| Arc::new(Patterns)), "Puts PostgreSQL's regular expressions in the words of those that are run."),
@@ -68,10 +74,12 @@ pub(super) static PASSES: &[Pass] = &[
     // Logical plans: how they are computed. Three rules of DataFusion's list are left out:
     // `optimize_unions`, `extract_leaf_expressions` and `push_down_leaf_projections`. They read a
     // field of a row below a projection that gives another column its name.
+    logical(WITH_QUERIES, Ours(|resources| Arc::new(WithQueries::new(resources.logical_rules.clone()))), "Puts scans of their rows in the places of queries of WITH that are computed once."),
     logical("constant_errors", Ours(|_| Arc::new(ConstantErrors)), "Finds the errors of constants, for which no row needs to ask."),
     logical("rewrite_set_comparison", DataFusion, "Makes EXISTS of ANY and ALL over subqueries."),
     optional(logical("unions_to_filter", DataFusion, "Makes one filter of a union of filters over one input.")),
     logical("simplify_expressions", Ours(|_| Arc::new(SmallConstants::default())), "Computes constants, now() among them, and simplifies expressions, some functions into others that can run."),
+    logical("float_cases", Ours(|_| Arc::new(FloatCases)), "Lets 0 and -0 be equal in lists that have been made of equalities."),
     logical("strict_nulls", Ours(|_| Arc::new(StrictNulls)), "Puts NULL in the place of strict calls of what has become NULL."),
     optional(logical("date_comparisons", Ours(|_| Arc::new(DateComparisons)), "Compares dates with dates in the place of times, so that indexes and zone maps serve.")),
     optional(logical("shifted_sums", Ours(|_| Arc::new(ShiftedSums)), "Computes many sums of one integer with constants added from one sum.")),
@@ -91,7 +99,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(logical("outer_joins", Ours(|_| Arc::new(OuterJoins)), "Makes inner joins and anti-joins of outer joins whose added rows, or other rows, joins and filters above drop.")),
     logical("push_down_limit", DataFusion, "Brings limits down to what they limit, so that the order below them is kept."),
     logical("push_down_filter", Ours(|_| Arc::new(Filters::default())), "Brings filters down to the tables whose columns they name, in a form that does not tell 0 from -0."),
-    logical("single_distinct_aggregation_to_group_by", DataFusion, "Makes a second grouping of a DISTINCT in aggregates, in which 0 and -0 are one value."),
+    logical("single_distinct_aggregation_to_group_by", Around(SingleDistinct::around), "Makes a second grouping of a DISTINCT in aggregates, in which 0 and -0 are one value."),
     optional(logical("eliminate_group_by_constant", DataFusion, "Drops constants from groups.")),
     optional(logical("common_sub_expression_eliminate", DataFusion, "Computes what stands twice in an operator once.")),
     optional(logical("text_predicates", Ours(|_| Arc::new(TextPredicates)), "Tests predicates on texts below joins that would carry the texts for nothing else.")),
@@ -137,7 +145,8 @@ pub(super) static PASSES: &[Pass] = &[
     optional(physical("bitmap_join", Ours(|_| Arc::new(BitmapJoin)), "Answers semi- and anti-joins with few keys from bitmap indexes.")),
     optional(physical("key_filter_pushdown", Ours(|_| Arc::new(KeyFilterPushdown)), "Tells the scans of a join's probe side which keys the other side has.")),
     optional(physical("bitmap_counts", Ours(|_| Arc::new(BitmapCounts)), "Counts from bitmap indexes alone.")),
-    optional(physical("block_aggregation", Ours(|resources| Arc::new(BlockAggregation { memory_limit: resources.memory_limit })), "Aggregates numbers on the blocks, without batches.")),
+    optional(physical("block_aggregation", Ours(|resources| Arc::new(BlockAggregation { memory: resources.work_memory.clone() })), "Aggregates numbers on the blocks, without batches.")),
     optional(physical("bitmap_aggregation", Ours(|_| Arc::new(BitmapAggregation)), "Groups by columns with bitmap indexes without reading them.")),
+    optional(physical("radix_aggregation", Ours(|_| Arc::new(RadixAggregation)), "Groups by many groups in buckets that fit into the cache.")),
     optional(physical("packed_sort", Ours(|_| Arc::new(PackedSort)), "Sorts numbers and times as numbers that hold the keys and the place of a row.")),
 ];

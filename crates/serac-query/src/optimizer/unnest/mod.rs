@@ -31,9 +31,10 @@ mod push;
 mod shapes;
 mod volatile;
 
-pub(super) use self::outer::subquery_of;
+pub(crate) use self::outer::subquery_of;
 use self::outer::{free, has_subquery, refers_below};
 use self::push::{Domain, Pushed, join_on_domain};
+pub(crate) use self::shapes::is_repeatable;
 use super::volatile_columns::has_volatile;
 use crate::deep;
 use datafusion::common::config::ConfigOptions;

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use std::sync::Arc;
 
 /// The subquery that an expression is.
-pub(in super::super) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+pub(crate) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     match expr {
         Expr::ScalarSubquery(subquery)
         | Expr::Exists(Exists { subquery, .. })

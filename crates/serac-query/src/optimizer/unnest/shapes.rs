@@ -2,6 +2,7 @@
 //! the same rows each time they run.
 
 use super::outer::{free, has_subquery, lateral, refers, refers_below, subquery_of};
+use crate::shared::Shared;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::source_as_provider;
@@ -193,7 +194,7 @@ pub(super) fn gives_one_row(plan: &LogicalPlan) -> bool {
 }
 
 /// Whether two runs in one snapshot give the same values of these columns (of all without them).
-pub(super) fn is_repeatable(plan: &LogicalPlan, columns: Option<&[Column]>) -> bool {
+pub(crate) fn is_repeatable(plan: &LogicalPlan, columns: Option<&[Column]>) -> bool {
     let mut steady = true;
     let _ = plan.apply_expressions(|expr| {
         steady &= !expr.is_volatile();
@@ -246,7 +247,10 @@ pub(super) fn is_repeatable(plan: &LogicalPlan, columns: Option<&[Column]>) -> b
         | LogicalPlan::Unnest(_)
         | LogicalPlan::Subquery(_)
         | LogicalPlan::Distinct(Distinct::All(_)) => plan.inputs().iter().all(|input| is_repeatable(input, None)),
-        _ => false,
+        plan => match Shared::of(plan) {
+            Some(shared) => shared.is_certain() || is_repeatable(shared.input(), None),
+            None => false,
+        },
     }
 }
 
