@@ -234,7 +234,7 @@ impl Sort {
         self.reservation.free();
         let all = stream::iter(rows.batches.into_iter().map(Ok)).chain(input);
         let all: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(schema.clone(), all));
-        let all: Arc<dyn PartitionStream> = Arc::new(Given { schema: schema.clone(), rows: Mutex::new(Some(all)) });
+        let all: Arc<dyn PartitionStream> = Arc::new(Given::new(all));
         let all = StreamingTableExec::try_new(schema, vec![all], None, [], false, None)?;
         let sorted = SortExec::new(self.order.clone(), Arc::new(all)).execute(0, self.context.clone())?;
         let schema = self.schema.clone();
@@ -244,9 +244,15 @@ impl Sort {
 }
 
 /// Rows that are read once.
-struct Given {
+pub(crate) struct Given {
     schema: SchemaRef,
     rows: Mutex<Option<SendableRecordBatchStream>>,
+}
+
+impl Given {
+    pub(crate) fn new(rows: SendableRecordBatchStream) -> Self {
+        Self { schema: rows.schema(), rows: Mutex::new(Some(rows)) }
+    }
 }
 
 impl fmt::Debug for Given {

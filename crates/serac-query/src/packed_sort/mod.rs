@@ -20,6 +20,7 @@ mod exec;
 mod keys;
 mod sorted;
 
+pub(crate) use exec::Given;
 pub use exec::PackedSortExec;
 
 use datafusion::common::Result;
