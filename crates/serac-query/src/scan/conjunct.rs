@@ -1,29 +1,32 @@
 //! One conjunct of a scan's filter.
 //!
-//! A comparison of a number, date or short decimal column with a constant or another such column
-//! runs on the raw values with the operators' select kernels (decimals as scaled 64-bit integers).
-//! So do a list of constants and the key filter of a join. Other conjuncts are DataFusion
-//! expressions over just the columns they name. They are evaluated on the words of a dictionary if
-//! a block has one ([`super::dictionary_predicate`]).
+//! A comparison of a number, date, time, timestamp or short decimal column with a constant or
+//! another such column runs on the raw values with the operators' select kernels (decimals as scaled
+//! 64-bit integers). So do a list of constants, the key filter of a join, and the bound of a top-k.
+//! Other conjuncts are DataFusion expressions over just the columns they name. They are evaluated on
+//! the words of a dictionary if a block has one ([`super::dictionary_predicate`]).
 
 use super::dictionary_predicate::constants_of;
 use super::join_keys::KeyFilter;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, GenericByteViewArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::datatypes::{
-    ByteViewType, DataType, Date32Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef,
+    ByteViewType, DataType, Date32Type, Int16Type, Int32Type, Int64Type, Schema, SchemaRef, Time64MicrosecondType,
+    TimeUnit, TimestampMicrosecondType,
 };
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, InListExpr, Literal};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, Column, DynamicFilterPhysicalExpr, InListExpr, IsNullExpr, Literal,
+};
 use datafusion::physical_expr::utils::collect_columns;
 use serac_operators::key_set::KeySet;
 use serac_operators::select::{Comparison, MAX_VIEW_CONSTANTS, positions_of, select, select_pairs, select_views};
 use serac_storage::types::PhysicalType;
-use serac_storage::{ColumnForm, ColumnId, ColumnType, TableSchema, Zone};
+use serac_storage::{BlockReader, ColumnForm, ColumnId, ColumnType, TableSchema};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -47,6 +50,8 @@ impl From<Constant> for i64 {
 #[derive(Clone, Debug)]
 pub(super) enum Test {
     Compare(Comparison, Constant),
+    /// The comparison holds, or the value is NULL.
+    CompareOrNull(Comparison, Constant),
     CompareColumns(Comparison),
     Among(Arc<Among>),
     Keys(Arc<KeyFilter>),
@@ -96,6 +101,7 @@ pub(super) struct Conjunct {
     /// A filter that a join or a top-k found at run time. It only saves work: the join or top-k
     /// applies it again.
     pub(super) optional: bool,
+    changing: Option<Box<Changing>>,
     rows_in: usize,
     rows_out: usize,
 }
@@ -122,11 +128,29 @@ fn constant_of(column_type: ColumnType, value: &ScalarValue) -> Option<(Constant
         (ColumnType::Int32, ScalarValue::Int32(Some(v))) => plain(Constant::Int32(*v)),
         (ColumnType::Int64, ScalarValue::Int64(Some(v))) => plain(Constant::Int64(*v)),
         (ColumnType::Date, ScalarValue::Date32(Some(v))) => plain(Constant::Int32(*v)),
+        (ColumnType::Time, ScalarValue::Time64Microsecond(Some(v))) => plain(Constant::Int64(*v)),
+        (ColumnType::Timestamp { utc }, ScalarValue::TimestampMicrosecond(Some(v), zone)) if utc == zone.is_some() => {
+            plain(Constant::Int64(*v))
+        }
         (ColumnType::Decimal { precision, scale }, ScalarValue::Decimal128(Some(v), _, s))
             if precision <= 18 && *s == scale =>
         {
             Some((Constant::Int64(i64::try_from(*v).ok()?), ColumnForm::Scaled64))
         }
+        _ => None,
+    }
+}
+
+/// The form in which values of a type are compared as integers; `None` if they are not.
+fn form_of(column_type: ColumnType) -> Option<ColumnForm> {
+    match column_type {
+        ColumnType::Int16
+        | ColumnType::Int32
+        | ColumnType::Int64
+        | ColumnType::Date
+        | ColumnType::Time
+        | ColumnType::Timestamp { .. } => Some(ColumnForm::Arrow),
+        ColumnType::Decimal { precision, .. } if precision <= 18 => Some(ColumnForm::Scaled64),
         _ => None,
     }
 }
@@ -137,11 +161,7 @@ fn compare_columns_of(schema: &TableSchema, binary: &BinaryExpr, comparison: Com
     if column_type != schema.columns.get(right.index())?.column_type {
         return None;
     }
-    let form = match column_type {
-        ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 | ColumnType::Date => ColumnForm::Arrow,
-        ColumnType::Decimal { precision, .. } if precision <= 18 => ColumnForm::Scaled64,
-        _ => return None,
-    };
+    let form = form_of(column_type)?;
     Some(Conjunct::with(vec![(left.index(), form), (right.index(), form)], Test::CompareColumns(comparison), false))
 }
 
@@ -174,12 +194,7 @@ fn constants_among(
     let column_of = |expr: &Arc<dyn PhysicalExpr>| {
         let index = expr.downcast_ref::<Column>()?.index();
         let column_type = schema.columns.get(index)?.column_type;
-        let form = match column_type {
-            ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64 | ColumnType::Date => ColumnForm::Arrow,
-            ColumnType::Decimal { precision, .. } if precision <= 18 => ColumnForm::Scaled64,
-            _ => return None,
-        };
-        Some((index, column_type, form))
+        Some((index, column_type, form_of(column_type)?))
     };
     if let Some(list) = expr.downcast_ref::<InListExpr>().filter(|list| !list.negated()) {
         let (index, column_type, form) = column_of(list.expr())?;
@@ -221,8 +236,89 @@ fn raw_of(array: &ArrayRef) -> Raw<'_> {
         DataType::Int32 => Raw::Int32(array.as_primitive::<Int32Type>().values()),
         DataType::Date32 => Raw::Int32(array.as_primitive::<Date32Type>().values()),
         DataType::Int64 => Raw::Int64(array.as_primitive::<Int64Type>().values()),
+        DataType::Time64(TimeUnit::Microsecond) => Raw::Int64(array.as_primitive::<Time64MicrosecondType>().values()),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            Raw::Int64(array.as_primitive::<TimestampMicrosecondType>().values())
+        }
         _ => Raw::Other,
     }
+}
+
+/// The positions of the values for which the comparison holds.
+fn select_compared(array: &ArrayRef, comparison: Comparison, constant: Constant) -> Result<Vec<u32>> {
+    let nulls = array.nulls();
+    match (raw_of(array), constant) {
+        (Raw::Int16(values), Constant::Int16(v)) => Ok(select(values, nulls, comparison, v)),
+        (Raw::Int32(values), Constant::Int32(v)) => Ok(select(values, nulls, comparison, v)),
+        (Raw::Int64(values), Constant::Int64(v)) => Ok(select(values, nulls, comparison, v)),
+        _ => Err(different_types()),
+    }
+}
+
+/// The bound of a column that a condition needs: if the condition is true, the comparison of the
+/// column with the constant is, or the value is NULL.
+#[derive(Clone, Copy)]
+struct Bound {
+    column: (usize, ColumnForm),
+    comparison: Comparison,
+    constant: Constant,
+    or_null: bool,
+}
+
+impl Bound {
+    /// The bound that a filter of a top-k has for its first key; its columns are places in `columns`.
+    ///
+    /// ```text
+    /// a < 7                      a < 7
+    /// a < 7 OR a = 7 AND b < 9   a <= 7
+    /// a IS NULL OR a < 7         a < 7, or NULL
+    /// ```
+    fn of(schema: &TableSchema, columns: &[usize], expr: &Arc<dyn PhysicalExpr>) -> Option<Self> {
+        let binary = expr.downcast_ref::<BinaryExpr>()?;
+        let column_of = |expr: &Arc<dyn PhysicalExpr>| columns.get(expr.downcast_ref::<Column>()?.index()).copied();
+        let (left, right) = (binary.left(), binary.right());
+        match binary.op() {
+            Operator::And => Self::of(schema, columns, left).or_else(|| Self::of(schema, columns, right)),
+            Operator::Or => {
+                if let Some(null) = left.downcast_ref::<IsNullExpr>() {
+                    let bound = Self::of(schema, columns, right)?;
+                    return (column_of(null.arg())? == bound.column.0).then_some(Self { or_null: true, ..bound });
+                }
+                Self::of(schema, columns, left)?.or(Self::of(schema, columns, right)?)
+            }
+            operator => {
+                let (comparison, column) = (comparison_of(*operator)?, column_of(left)?);
+                let column_type = schema.columns.get(column)?.column_type;
+                let (constant, form) = constant_of(column_type, right.downcast_ref::<Literal>()?.value())?;
+                Some(Self { column: (column, form), comparison, constant, or_null: false })
+            }
+        }
+    }
+
+    /// The bound that is needed if one of two is.
+    fn or(self, other: Self) -> Option<Self> {
+        if self.column != other.column || i64::from(self.constant) != i64::from(other.constant) {
+            return None;
+        }
+        use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual};
+        let comparison = match (self.comparison, other.comparison) {
+            (a, b) if a == b => a,
+            (Less | LessOrEqual, Equal | LessOrEqual) => LessOrEqual,
+            (Greater | GreaterOrEqual, Equal | GreaterOrEqual) => GreaterOrEqual,
+            _ => return None,
+        };
+        Some(Self { comparison, or_null: self.or_null || other.or_null, ..self })
+    }
+}
+
+/// A filter that an operator above changes while it runs.
+#[derive(Clone, Debug)]
+struct Changing {
+    filter: Arc<dyn PhysicalExpr>,
+    generation: u64,
+    /// The columns of the whole filter, and its test.
+    columns: Vec<(usize, ColumnForm)>,
+    test: Test,
 }
 
 /// The positions of the views of a column that equal one of the constants; `None` if views do not
@@ -245,7 +341,7 @@ fn different_types() -> DataFusionError {
 
 impl Conjunct {
     fn with(columns: Vec<(usize, ColumnForm)>, test: Test, optional: bool) -> Self {
-        Self { columns, test, optional, rows_in: 0, rows_out: 0 }
+        Self { columns, test, optional, changing: None, rows_in: 0, rows_out: 0 }
     }
 
     /// The conjunct that leaves the rows whose `column` may be among a join's keys.
@@ -285,8 +381,32 @@ impl Conjunct {
             _ => None,
         };
         let schema = Arc::new(arrow.project(&columns)?);
-        let columns = columns.into_iter().map(|c| (c, ColumnForm::Arrow)).collect();
-        Ok(Self::with(columns, Test::Expression { expr, schema, constants }, optional))
+        let columns: Vec<_> = columns.into_iter().map(|c| (c, ColumnForm::Arrow)).collect();
+        let test = Test::Expression { expr: expr.clone(), schema, constants };
+        let changing = optional
+            .then(|| Box::new(Changing { filter: expr, generation: 0, columns: columns.clone(), test: test.clone() }));
+        Ok(Self { changing, ..Self::with(columns, test, optional) })
+    }
+
+    /// Takes the bound of a filter that has changed, if it has one.
+    pub(super) fn refresh(&mut self, schema: &TableSchema) {
+        let Some(changing) = &mut self.changing else { return };
+        let Some(filter) = changing.filter.downcast_ref::<DynamicFilterPhysicalExpr>() else { return };
+        let generation = filter.snapshot_generation();
+        if std::mem::replace(&mut changing.generation, generation) == generation {
+            return;
+        }
+        let columns: Vec<usize> = changing.columns.iter().map(|(column, _)| *column).collect();
+        let bound = filter.current().ok().and_then(|filter| Bound::of(schema, &columns, &filter));
+        (self.columns, self.test) = match bound {
+            Some(Bound { column, comparison, constant, or_null: false }) => {
+                (vec![column], Test::Compare(comparison, constant))
+            }
+            Some(Bound { column, comparison, constant, or_null: true }) => {
+                (vec![column], Test::CompareOrNull(comparison, constant))
+            }
+            None => (changing.columns.clone(), changing.test.clone()),
+        };
     }
 
     /// Whether the conjunct need not be tested any more: it is optional and keeps nearly
@@ -295,14 +415,19 @@ impl Conjunct {
         self.optional && self.rows_in >= TRIAL_ROWS && self.rows_out * 10 > self.rows_in * 8
     }
 
-    /// Whether no value between the smallest and the largest of its column in a block can qualify:
-    /// the block's zone map holds for all its rows.
-    pub(super) fn excludes(&self, zone: impl Fn(ColumnId) -> Option<Zone>) -> bool {
-        let zone = |at: usize| zone(ColumnId(self.columns[at].0 as u16));
+    /// Whether no row of a block can qualify, by the smallest and the largest value of its column.
+    pub(super) fn excludes(&self, reader: &BlockReader<'_>) -> bool {
+        let column = |at: usize| ColumnId(self.columns[at].0 as u16);
+        let zone = |at: usize| reader.zone(column(at));
         match &self.test {
             Test::Compare(comparison, constant) => {
                 let constant = i64::from(*constant);
                 zone(0).is_some_and(|values| comparison.never_holds(values.min..=values.max, constant..=constant))
+            }
+            Test::CompareOrNull(comparison, constant) => {
+                let constant = i64::from(*constant);
+                zone(0).is_some_and(|values| comparison.never_holds(values.min..=values.max, constant..=constant))
+                    && !reader.may_have_nulls(column(0))
             }
             Test::CompareColumns(comparison) => match (zone(0), zone(1)) {
                 (Some(left), Some(right)) => comparison.never_holds(left.min..=left.max, right.min..=right.max),
@@ -320,7 +445,7 @@ impl Conjunct {
     /// Cost per row that it excludes, by the rows so far: conjuncts run in ascending order of this.
     pub(super) fn rank(&self) -> f64 {
         let cost = match &self.test {
-            Test::Compare(..) => 1.0,
+            Test::Compare(..) | Test::CompareOrNull(..) => 1.0,
             Test::CompareColumns(..) | Test::Among(_) | Test::Keys(_) => 2.0,
             Test::Expression { .. } => 8.0,
         };
@@ -331,14 +456,14 @@ impl Conjunct {
     /// The positions, among `rows` rows, at which the conjunct holds; `None` if it holds for all.
     pub(super) fn select(&mut self, arrays: Vec<ArrayRef>, rows: usize) -> Result<Option<Vec<u32>>> {
         let positions = match &self.test {
-            Test::Compare(comparison, constant) => {
-                let nulls = arrays[0].nulls();
-                match (raw_of(&arrays[0]), *constant) {
-                    (Raw::Int16(values), Constant::Int16(v)) => select(values, nulls, *comparison, v),
-                    (Raw::Int32(values), Constant::Int32(v)) => select(values, nulls, *comparison, v),
-                    (Raw::Int64(values), Constant::Int64(v)) => select(values, nulls, *comparison, v),
-                    _ => return Err(different_types()),
+            Test::Compare(comparison, constant) => select_compared(&arrays[0], *comparison, *constant)?,
+            Test::CompareOrNull(comparison, constant) => {
+                let mut positions = select_compared(&arrays[0], *comparison, *constant)?;
+                if let Some(nulls) = arrays[0].nulls().filter(|nulls| nulls.null_count() > 0) {
+                    positions.extend((0..rows as u32).filter(|row| nulls.is_null(*row as usize)));
+                    positions.sort_unstable();
                 }
+                positions
             }
             Test::CompareColumns(comparison) => {
                 let nulls = NullBuffer::union(arrays[0].nulls(), arrays[1].nulls());

@@ -412,7 +412,7 @@ pub(super) fn sampled_share(table: &Table, snapshot: &Snapshot, conjuncts: &mut 
     let (mut possible, mut excluded, mut excluded_rows) = (Vec::new(), 0usize, 0usize);
     for at in spread(blocks as usize, MAPPED_BLOCKS) {
         let Some(reader) = table.data.read_block(snapshot, BlockNo(at as u32)) else { continue };
-        if conjuncts.iter().any(|conjunct| conjunct.excludes(|column| reader.zone(column))) {
+        if conjuncts.iter().any(|conjunct| conjunct.excludes(&reader)) {
             excluded += 1;
             excluded_rows += reader.visible().len();
         } else {

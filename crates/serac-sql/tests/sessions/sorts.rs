@@ -1,9 +1,6 @@
 //! Random sorts by packed keys give the order that DataFusion's sort gives.
 
-use crate::support::{batches, in_memory, run, text};
-use datafusion::arrow::array::{Array, AsArray};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
+use crate::support::{batches, in_memory, lines, run, text};
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use serac_engine::Database;
@@ -11,37 +8,20 @@ use serac_sql::{Session, SqlDatabase, SqlOptions};
 
 const KEYS: [&str; 13] = ["i", "s", "b", "f", "r", "n", "m", "d", "t", "u", "i > 3", "i % 3 + s", "id / 8192"];
 
-/// The rows as they come.
-async fn rows(session: &mut Session, sql: &str) -> Vec<String> {
-    let mut rows = Vec::new();
-    for batch in batches(session, sql).await {
-        let columns: Vec<_> = batch.columns().iter().map(|column| cast(column, &DataType::Utf8).unwrap()).collect();
-        let value = |column: &dyn Array, row| match column.is_null(row) {
-            true => "NULL".to_owned(),
-            false => column.as_string::<i32>().value(row).to_owned(),
-        };
-        rows.extend(
-            (0..batch.num_rows())
-                .map(|row| columns.iter().map(|column| value(column, row)).collect::<Vec<_>>().join("|")),
-        );
-    }
-    rows
-}
-
 async fn session(options: &SqlOptions, rows: u32) -> Session {
     let mut session = Session::new(&SqlDatabase::new(Database::in_memory().unwrap(), options).unwrap());
     run(
         &mut session,
         &format!(
             "CREATE TABLE k (id BIGINT PRIMARY KEY, i INTEGER, s SMALLINT, b BIGINT, f DOUBLE PRECISION, r REAL,
-                n NUMERIC(10,2), m NUMERIC(38,0), d DATE, t TIME, u TIMESTAMP, x TEXT);
+                n NUMERIC(10,2), m NUMERIC(38,0), d DATE, t TIME, u TIMESTAMP, x TEXT, z BIGINT);
             INSERT INTO k SELECT g, nullif(g * 7919 % 101, 7), g % 5, (g::BIGINT * 48271 % 65537) * 140737488355327,
                 CASE g % 13 WHEN 0 THEN 'NaN' WHEN 1 THEN NULL WHEN 2 THEN '-0' WHEN 3 THEN 0
                     WHEN 4 THEN 'Infinity' ELSE (g * 5 % 17) / 4.0 - 2 END,
                 (g % 8) / 2.0, nullif(g * 37 % 1013, 5) / 4.0 - 100,
                 (g % 7 - 3) * 9876543210987654321098765432109876543::NUMERIC,
                 DATE '2024-01-01' + (g * 3 % 29)::INTEGER, TIME '00:00' + (g * 17 % 1440) * INTERVAL '1 minute',
-                TIMESTAMP '2024-01-01' + (g * 11 % 97) * INTERVAL '1 hour', nullif('T' || g % 7, 'T0')
+                TIMESTAMP '2024-01-01' + (g * 11 % 97) * INTERVAL '1 hour', nullif('T' || g % 7, 'T0'), g
             FROM generate_series(1, {rows}) AS s (g); ANALYZE"
         ),
     )
@@ -70,9 +50,9 @@ async fn packed_keys_give_the_same_order() {
             let sql = format!("SELECT id, x, f FROM k ORDER BY {}{limit}", keys.join(", "));
             let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
             packed += usize::from(plan.contains("PackedSortExec"));
-            let found = rows(&mut session, &sql).await;
+            let found = lines(&batches(&mut session, &sql).await);
             run(&mut session, "SET serac.disabled_passes = 'packed_sort'").await;
-            let expected = rows(&mut session, &sql).await;
+            let expected = lines(&batches(&mut session, &sql).await);
             run(&mut session, "RESET serac.disabled_passes").await;
             assert_eq!(found.len(), expected.len(), "{sql}");
             if let Some(at) = (0..found.len()).find(|at| found[*at] != expected[*at]) {
@@ -93,7 +73,7 @@ async fn rows_that_do_not_fit_are_sorted_on_disk() {
             SELECT g::BIGINT * 48271 % 1048573 AS x FROM generate_series(1, 1000000) AS s (g)) AS q) AS q";
     run(&mut session, "SET serac.disabled_passes = 'window_chunks'").await;
     assert!(text(&mut session, &format!("EXPLAIN {sql}")).await.contains("PackedSortExec"));
-    assert_eq!(rows(&mut session, sql).await, ["1000000|1"]);
+    assert_eq!(lines(&batches(&mut session, sql).await), ["1000000|1"]);
 }
 
 /// Keys of more than 128 bits are DataFusion's, too.
@@ -105,7 +85,45 @@ async fn long_keys_are_sorted() {
         ORDER BY c, b, a";
     let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
     assert!(plan.contains("PackedSortExec"), "{plan}");
-    let found = rows(&mut session, sql).await;
+    let found = lines(&batches(&mut session, sql).await);
     assert_eq!(found.len(), 1000);
     assert!(found.is_sorted_by_key(|value| value.parse::<i64>().unwrap()));
+}
+
+/// The bound that a top-k finds leaves out no row that belongs to the first ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_rows_are_those_of_the_whole_order() {
+    let mut rng = serac_testing::rng();
+    let times = if serac_testing::stress() { 30 } else { 1 };
+    let mut session = session(&SqlOptions { threads: Some(2), ..SqlOptions::default() }, 60_000).await;
+    for change in [
+        "SELECT 1",
+        "FREEZE TABLE k",
+        "UPDATE k SET u = NULL, i = -1 WHERE id % 4999 = 0; DELETE FROM k WHERE id % 7 = 1",
+    ] {
+        run(&mut session, change).await;
+        for _ in 0..8 * times {
+            let key_count = rng.random_range(1..3);
+            let keys: Vec<String> = KEYS
+                .choose_multiple(&mut rng, key_count)
+                .map(|key| {
+                    let (direction, nulls) = (rng.random_range(0..3), rng.random_range(0..3));
+                    format!("{key}{}{}", ["", " ASC", " DESC"][direction], ["", " NULLS FIRST", " NULLS LAST"][nulls])
+                })
+                .chain(["id".to_owned()])
+                .collect();
+            let condition =
+                ["", "", " WHERE x <> 'T3'", " WHERE u > '2024-01-02 10:00'", " WHERE t BETWEEN '01:00' AND '02:00'"];
+            let condition = condition.choose(&mut rng).unwrap();
+            let limit = rng.random_range(1..60);
+            let sql = format!("SELECT * FROM k{condition} ORDER BY {}", keys.join(", "));
+            let mut expected = lines(&batches(&mut session, &sql).await);
+            expected.truncate(limit);
+            assert_eq!(lines(&batches(&mut session, &format!("{sql} LIMIT {limit}")).await), expected, "{sql}");
+        }
+    }
+    // Zone maps say that other blocks have none of the first rows.
+    run(&mut session, "FREEZE TABLE k").await;
+    let plan = text(&mut session, "EXPLAIN ANALYZE SELECT * FROM k ORDER BY z LIMIT 10").await;
+    assert!(!plan.contains("blocks_skipped=0"), "{plan}");
 }

@@ -170,6 +170,13 @@ impl<'s> BlockReader<'s> {
         self.block.frozen().and_then(|block| block.zone(column))
     }
 
+    /// Whether a column may be NULL in the block: false if it is known not to be, in any row.
+    pub fn may_have_nulls(&self, column: ColumnId) -> bool {
+        // Damage is reported to a reader of the values.
+        let block = self.block.frozen().filter(|block| block.check(column).is_ok());
+        block.is_none_or(|block| block.column(column).has_nulls())
+    }
+
     /// A column's codes and words, in a frozen block that keeps it as a dictionary.
     pub fn dictionary(&self, column: ColumnId) -> Option<ColumnDictionary> {
         let column_type = self.schema.columns[column.0 as usize].column_type;

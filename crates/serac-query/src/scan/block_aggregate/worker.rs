@@ -128,6 +128,19 @@ pub(super) fn positions(bits: &[u64]) -> impl Iterator<Item = usize> {
     })
 }
 
+/// The least and the greatest value of the rows whose bits are set.
+fn extremes_of(values: &[i64], mask: &[u64]) -> Option<(i64, i64)> {
+    let both = |(least, greatest): (i64, i64), value: &i64| (least.min(*value), greatest.max(*value));
+    let mut found = (i64::MAX, i64::MIN);
+    for (values, &word) in values.chunks(64).zip(mask) {
+        found = match word {
+            u64::MAX => values.iter().fold(found, both),
+            _ => positions(&[word]).map(|row| &values[row]).fold(found, both),
+        };
+    }
+    Some(found).filter(|(least, greatest)| least <= greatest)
+}
+
 /// The groups of the wanted rows, with these as bits. False if there are more than
 /// [`MASKED_GROUPS`], or one of them is not below `len`.
 fn masks_of(
@@ -212,8 +225,10 @@ impl Rows<'_> {
             }
         }
         for (extreme, &(column, set)) in self.compiled.extremes.iter().enumerate() {
-            let values = self.columns[column].values();
-            positions(&masked(set)).for_each(|row| groups.note(extreme, group, values[row]));
+            if let Some((least, greatest)) = extremes_of(self.columns[column].values(), &masked(set)) {
+                groups.note(extreme, group, least);
+                groups.note(extreme, group, greatest);
+            }
         }
         Ok(())
     }

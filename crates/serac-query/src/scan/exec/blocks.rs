@@ -249,8 +249,8 @@ impl BlockScan {
             return Ok(None);
         }
         let Some(mut reader) = scan.table.data.read_block(&scan.snapshot, no) else { return Ok(None) };
-        let excludes =
-            |conjunct: &Conjunct| conjunct.excludes(|column| reader.zone(column)) || conjunct.finds_no_word(&reader);
+        self.conjuncts.iter_mut().for_each(|conjunct| conjunct.refresh(scan.table.data.schema()));
+        let excludes = |conjunct: &Conjunct| conjunct.excludes(&reader) || conjunct.finds_no_word(&reader);
         if self.conjuncts.iter().any(excludes) {
             self.blocks_skipped.add(1);
             return Ok(None);

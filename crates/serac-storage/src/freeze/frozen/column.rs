@@ -92,6 +92,11 @@ impl FrozenColumn {
         }
     }
 
+    /// Whether a slot is NULL.
+    pub(crate) fn has_nulls(&self) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.null_count() > 0)
+    }
+
     pub(super) fn heap_bytes(&self) -> usize {
         match &self.encoding {
             Encoding::Plain(_) => 0,
