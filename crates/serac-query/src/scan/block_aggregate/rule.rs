@@ -12,6 +12,7 @@ use datafusion::arrow::datatypes::{DataType, Date32Type, Int16Type, Int32Type, I
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, ScalarValue};
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -63,11 +64,11 @@ const SAMPLED_BLOCKS: u32 = 8;
 /// Computes aggregations over scans block by block, if all aggregates are of numbers that it knows;
 /// the header of `scan::block_aggregate` describes it. An aggregation that a query has twice (a
 /// common table expression that is used twice) is computed once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct BlockAggregation {
-    /// Memory of queries, if it is limited. Then a range of keys is used only if its groups take a
-    /// small part of it.
-    pub memory_limit: Option<usize>,
+    /// The memory of the session's queries. If it is limited, a range of keys is used only if its
+    /// groups take a small part of it.
+    pub memory: Arc<dyn MemoryPool>,
 }
 
 impl PhysicalOptimizerRule for BlockAggregation {
@@ -241,7 +242,8 @@ impl BlockAggregation {
             sums: compiled.sums.len(),
             extremes: smallest,
         };
-        if let (Grouping::Keys { len, .. } | Grouping::Values { len, .. }, Some(limit)) = (&grouping, self.memory_limit)
+        if let (Grouping::Keys { len, .. } | Grouping::Values { len, .. }, MemoryLimit::Finite(limit)) =
+            (&grouping, self.memory.memory_limit())
             && len * states.words() * 8 > limit / 8
         {
             return Ok(None);
