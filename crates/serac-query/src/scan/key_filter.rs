@@ -1,8 +1,8 @@
 //! Key filters: a hash join tells the scans of its probe side which keys its build side has.
 //!
 //! DataFusion finds out which scans a join's dynamic filter reaches. [`key_path`] finds those that
-//! it does not: because columns share a name, or because a join below has the key on both sides. If
-//! all keys are integers or dates, [`KeyFilterPushdown`] uses our filter instead.
+//! it does not: because columns share a name, or because a join below has the key on both sides.
+//! [`KeyFilterPushdown`] uses our filters instead, for those keys that are integers or dates.
 //! [`KeyFilterBuildExec`], in the build side, notes the keys that pass by. When all partitions have
 //! ended, they become a [`KeySet`](serac_operators::key_set::KeySet). From then on the scan tests
 //! its rows against it before it reads other columns. A filter that never becomes known (a build
@@ -165,8 +165,9 @@ fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let build_keys: Vec<_> = join.on().iter().map(|(build, _)| build.clone()).collect();
     let of_key_type =
         |key: &Arc<dyn PhysicalExpr>| key.data_type(&build_schema).is_ok_and(|data_type| is_key_type(&data_type));
-    if join.null_aware || join.null_equality() != NullEquality::NullEqualsNothing || !build_keys.iter().all(of_key_type)
-    {
+    let is_known: Vec<bool> = build_keys.iter().map(of_key_type).collect();
+    let (all_known, none_known) = (!is_known.contains(&false), !is_known.contains(&true));
+    if join.null_aware || join.null_equality() != NullEquality::NullEqualsNothing || none_known {
         return Ok(None);
     }
     // Below the distribution of rows: all of these partitions end before any of those above, so
@@ -176,7 +177,7 @@ fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let partitions = noted.output_partitioning().partition_count();
     let filters: Vec<_> = build_keys.iter().map(|_| Arc::new(KeyFilter::new(partitions))).collect();
     let probe = join.right().clone().transform_up(|plan| {
-        let scan = plan.downcast_ref::<SeracScanExec>();
+        let scan = plan.downcast_ref::<SeracScanExec>().filter(|_| all_known);
         Ok(match scan.and_then(|scan| Some((scan, scan_keys(scan, id)?))) {
             Some((scan, columns)) => {
                 let key_filters = columns.into_iter().zip(filters.iter().cloned());
@@ -186,6 +187,7 @@ fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         })
     })?;
     let columns: key_path::Keys = (join.on().iter().enumerate())
+        .filter(|(key, _)| is_known[*key])
         .filter_map(|(key, (_, probe))| Some((probe.downcast_ref::<Column>()?.index(), key)))
         .collect();
     let with_filters = |scan: &SeracScanExec, keys: &[(usize, usize)]| {
@@ -202,7 +204,8 @@ fn push_down(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         None if probe.transformed => probe.data,
         None => return Ok(None),
     };
-    let keys = build_keys.into_iter().zip(filters).collect();
+    let keys = build_keys.into_iter().zip(filters).zip(is_known);
+    let keys = keys.filter(|(_, is_known)| *is_known).map(|(key, _)| key).collect();
     let mut build: Arc<dyn ExecutionPlan> = Arc::new(KeyFilterBuildExec { input: noted.clone(), keys });
     if let Some(dealt) = dealt {
         build = Arc::new(RepartitionExec::try_new(build, dealt.partitioning().clone())?);
