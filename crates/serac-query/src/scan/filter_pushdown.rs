@@ -2,11 +2,12 @@
 //!
 //! DataFusion's rules hand filters, and the dynamic filters of joins and sorts, from node to node
 //! and find their columns by name. By name, that may be another column: if two columns of joined
-//! tables have one name, if the inputs of a union call it otherwise, or if an aggregation groups by
-//! an expression that has the name of a column below. While a rule works, [`ByNames`] puts a
+//! tables have one name, also where one of them goes no further, if the inputs of a union call it
+//! otherwise, or if an aggregation groups by an expression that has the name of a column below. While a rule works, [`ByNames`] puts a
 //! [`Barrier`] above such nodes, which filters that name such a column do not pass.
 
 use crate::optimizer::Physical;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -75,12 +76,22 @@ fn columns_by_name(node: &dyn ExecutionPlan) -> HashSet<usize> {
         *counts.entry(field.name()).or_default() += 1;
     }
     let (union, aggregate) = (node.downcast_ref::<UnionExec>(), node.downcast_ref::<AggregateExec>());
+    // The inputs of a join: a column that it leaves out may have the name of another that it gives.
+    let inputs: Vec<SchemaRef> = match (union, &node.children()[..]) {
+        (None, inputs @ [_, _, ..]) => inputs.iter().map(|input| input.schema()).collect(),
+        _ => Vec::new(),
+    };
+    let in_inputs_once =
+        |name: &str| inputs.iter().flat_map(|input| input.fields()).filter(|field| field.name() == name).count() <= 1;
     let is_plain = |&at: &usize| {
         let name = schema.field(at).name();
         let in_inputs = |union: &UnionExec| union.inputs().iter().all(|input| input.schema().field(at).name() == name);
         let grouped = aggregate.and_then(|aggregate| aggregate.group_expr().expr().get(at));
         let is_column = |expr: &Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().is_some_and(|c| c.name() == name);
-        counts[name.as_str()] == 1 && union.is_none_or(in_inputs) && grouped.is_none_or(|(expr, _)| is_column(expr))
+        counts[name.as_str()] == 1
+            && in_inputs_once(name)
+            && union.is_none_or(in_inputs)
+            && grouped.is_none_or(|(expr, _)| is_column(expr))
     };
     (0..schema.fields().len()).filter(is_plain).collect()
 }
