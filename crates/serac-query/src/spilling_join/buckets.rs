@@ -1,11 +1,12 @@
 //! Rows divided by a hash of their join keys, in files.
 
 use super::BUCKETS;
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::interleave_record_batch;
-use datafusion::common::Result;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
+use datafusion::common::{NullEquality, Result};
 use datafusion::execution::SpillFile;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::physical_expr::PhysicalExpr;
@@ -69,6 +70,8 @@ fn begun(manager: &SpillManager) -> Result<InProgressFile> {
 /// Divides rows.
 pub(super) struct BucketWriter {
     keys: Vec<Arc<dyn PhysicalExpr>>,
+    /// Whether rows with a NULL among their keys have no partner, so that any bucket will do.
+    nulls_are_alone: bool,
     state: RandomState,
     manager: SpillManager,
     memory: MemoryReservation,
@@ -86,12 +89,14 @@ impl BucketWriter {
     /// Divides by `keys`. `divisions`: how often that has been done with these rows.
     pub(super) fn new(
         keys: Vec<Arc<dyn PhysicalExpr>>,
+        nulls: NullEquality,
         divisions: u32,
         manager: SpillManager,
         pool: &Arc<dyn MemoryPool>,
     ) -> Self {
         Self {
             keys,
+            nulls_are_alone: nulls == NullEquality::NullEqualsNothing,
             state: RandomState::with_seed(FIRST_SEED + u64::from(divisions)),
             manager,
             memory: MemoryConsumer::new("rows of a join on their way to files").register(pool),
@@ -132,10 +137,19 @@ impl BucketWriter {
         self.hashes.clear();
         self.hashes.resize(rows, 0);
         create_hashes(&keys, &self.state, &mut self.hashes)?;
+        let alone = match self.nulls_are_alone {
+            true => {
+                keys.iter().fold(None, |nulls, key| NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref()))
+            }
+            false => None,
+        };
         let number = self.batches.len();
         for (row, hash) in self.hashes.iter().enumerate() {
-            // The highest bits of the product depend on all bits.
-            let bucket = (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BUCKETS.ilog2())) as usize;
+            let bucket = match &alone {
+                Some(nulls) if nulls.is_null(row) => (number + row) % BUCKETS,
+                // The highest bits of the product depend on all bits.
+                _ => (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BUCKETS.ilog2())) as usize,
+            };
             self.places[bucket].push((number, row));
             self.rows[bucket] += 1;
         }

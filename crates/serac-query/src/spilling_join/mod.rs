@@ -7,7 +7,7 @@
 //!   that it cannot fail for want of it. Nothing else differs from DataFusion's join.
 //! - It does not fit: this is a Grace join. The rows of both sides are divided by a hash of their
 //!   keys into files of [`BUCKETS`] buckets ([`buckets`]). Rows with equal keys are in buckets of
-//!   the same number. So each pair of buckets is a join of its own, of any type. Its build side is
+//!   the same number; those with NULL among their keys have no partner and are in all of them. So each pair of buckets is a join of its own, of any type. Its build side is
 //!   a fraction of the whole; where that does not fit, either, it is divided again by another hash.
 //! - Rows with one key stay together however often they are divided. A bucket that division does
 //!   not make smaller is joined in *chunks*: as many rows of the build side as fit, with all rows
@@ -290,7 +290,8 @@ impl Run {
             Side::Left => (self.join.left(), on.map(|(left, _)| left.clone()).collect()),
             Side::Right => (self.join.right(), on.map(|(_, right)| right.clone()).collect()),
         };
-        BucketWriter::new(keys, self.divisions(), self.manager(input.schema()), self.context.memory_pool())
+        let nulls = self.join.null_equality();
+        BucketWriter::new(keys, nulls, self.divisions(), self.manager(input.schema()), self.context.memory_pool())
     }
 
     /// Bytes of the table over so many rows of the build side.
