@@ -1,17 +1,16 @@
 //! `CASE x WHEN y …` of floats. Arrow's kernels compare these floats by their bits, and so -0.0 and
 //! 0.0 differ. So the expression becomes `CASE WHEN x = y …`, unless `x` may be another value each
 //! time. The values of IN are handled the same way: if the list may have a zero, all of them go
-//! through [`one_zero`].
+//! through [`one_zero`]. DataFusion makes such lists of equalities, too.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Case, InList};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
-use datafusion::optimizer::AnalyzerRule;
-use serac_functions::one_zero;
-use serac_functions::rewrite_typed;
+use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
+use serac_functions::{has_one_zero, has_part, one_zero, rewrite_typed};
 
 /// Rewrites CASE and IN over floats. Comes after types are coerced.
 #[derive(Debug)]
@@ -44,7 +43,11 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let when_then = when_then_expr.into_iter().map(|(value, then)| (condition(value), then)).collect();
             Ok(Transformed::yes(Expr::Case(Case::new(None, when_then, else_expr))))
         }
-        Expr::InList(list) if list.list.iter().any(may_be_zero) && list.expr.get_type(schema)?.is_floating() => {
+        Expr::InList(list)
+            if list.list.iter().any(may_be_zero)
+                && !has_one_zero(&list.expr)
+                && list.expr.get_type(schema)?.is_floating() =>
+        {
             let items = list.list.into_iter().map(one_zero).collect();
             let within = InList::new(Box::new(one_zero(*list.expr)), items, list.negated);
             Ok(Transformed::yes(Expr::InList(within)))
@@ -60,5 +63,29 @@ impl AnalyzerRule for FloatCases {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_typed(plan, is_ours, rewrite)
+    }
+}
+
+/// After the equalities of a column have become a list.
+impl OptimizerRule for FloatCases {
+    fn name(&self) -> &str {
+        "float_cases"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        None
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let is_list = |expr: &Expr| matches!(expr, Expr::InList(list) if !has_one_zero(&list.expr));
+        let mut found = false;
+        plan.apply_with_subqueries(|plan| {
+            found = has_part(plan, is_list);
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        match found {
+            true => rewrite_typed(plan, is_ours, rewrite).map(Transformed::yes),
+            false => Ok(Transformed::no(plan)),
+        }
     }
 }
