@@ -970,6 +970,9 @@ impl Binder<'_> {
             let parts = vec![(known("sum")?, exprs.clone()), (known("count")?, exprs)];
             return Ok((parts, Some(Finish::IntervalQuotient)));
         }
+        if name == "sum" && result == TypeId::FLOAT4 {
+            return Ok((vec![(known("sum")?, exprs)], Some(Finish::Real)));
+        }
         let function = match result == TypeId::NUMERIC && (is_free || !matches!(name, "sum" | "min" | "max")) {
             true if is_distinct => return Err(distinct(name)),
             true => of_numbers(name)
@@ -1031,6 +1034,7 @@ impl Binder<'_> {
             None => Ok(calls.swap_remove(0)),
             Some(Finish::Function(function)) => Ok(function.call(calls)),
             Some(Finish::WithoutBlanks) => Ok(without_blanks(calls.swap_remove(0))),
+            Some(Finish::Real) => Ok(cast(calls.swap_remove(0), DataType::Float32)),
             Some(Finish::IntervalQuotient) => {
                 let count = cast(calls.swap_remove(1), DataType::Float64);
                 self.environment.operate(Operator::Divide, calls.swap_remove(0), count, schema)
@@ -1158,6 +1162,8 @@ pub(crate) enum Finish {
     IntervalQuotient,
     /// The first as a CHAR without a length.
     WithoutBlanks,
+    /// The first, a DOUBLE PRECISION, as a REAL: REALs are added in twice their precision.
+    Real,
 }
 
 #[cfg(test)]

@@ -18,6 +18,12 @@ pub(super) trait FloatState: Clone + Copy + Debug + Default + Send + Sync + 'sta
     /// The aggregates that are computed of the sums.
     type Aggregate: Clone + Copy + Debug + Send + Sync + 'static;
 
+    /// A row as an aggregate needs it: one that only counts rows has no sum that may overflow.
+    fn needed(aggregate: Self::Aggregate, row: [f64; 2]) -> [f64; 2] {
+        let _ = aggregate;
+        row
+    }
+
     /// Adds a row: the arguments in their order. The second repeats the first if there is one only.
     ///
     /// # Errors
@@ -90,7 +96,7 @@ impl<S: FloatState> OfRows<S> {
 
 impl<S: FloatState> Accumulator for OfRows<S> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        Rows::new(values, None)?.each(|_, row| self.state.add(row))
+        Rows::new(values, None)?.each(|_, row| self.state.add(S::needed(self.aggregate, row)))
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
@@ -132,7 +138,7 @@ impl<S: FloatState> GroupsAccumulator for OfGroups<S> {
         total: usize,
     ) -> Result<()> {
         self.states.resize(total, S::default());
-        Rows::new(values, filter)?.each(|at, row| self.states[groups[at]].add(row))
+        Rows::new(values, filter)?.each(|at, row| self.states[groups[at]].add(S::needed(self.aggregate, row)))
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
@@ -150,7 +156,7 @@ impl<S: FloatState> GroupsAccumulator for OfGroups<S> {
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let mut states = vec![S::default(); values[0].len()];
-        Rows::new(values, filter)?.each(|at, row| states[at].add(row))?;
+        Rows::new(values, filter)?.each(|at, row| states[at].add(S::needed(self.aggregate, row)))?;
         Ok(S::columns(&states))
     }
 

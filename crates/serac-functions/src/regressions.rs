@@ -99,6 +99,10 @@ pub(super) struct Sums {
 impl FloatState for Sums {
     type Aggregate = Regression;
 
+    fn needed(aggregate: Regression, row: [f64; 2]) -> [f64; 2] {
+        if aggregate == Regression::Count { [0.0; 2] } else { row }
+    }
+
     /// The first argument is y.
     fn add(&mut self, [y, x]: [f64; 2]) -> Result<()> {
         let before = *self;
