@@ -157,8 +157,15 @@ fn condition(expr: Expr, schema: &DFSchema, is_conjunct: bool) -> Result<Expr> {
                 true => is_conjunct && free(plan).is_empty() && is_column(&within.expr),
                 false => is_simple(plan),
             };
+            // Below OR, DataFusion takes a column without a qualifier for two columns: that of its
+            // mark join, and that of the subquery.
+            let is_taken_twice = !is_conjunct && plan.schema().qualified_field(0).0.is_none();
             if simple && !has_subquery(&within.expr) {
-                return Ok(expr);
+                match is_taken_twice {
+                    false => return Ok(expr),
+                    true if free(plan).is_empty() => return with_qualifier(within),
+                    true => {}
+                }
             }
             match comparison(&expr, schema)? {
                 Some((comparison, negated)) => comparison.condition(negated),
@@ -171,6 +178,12 @@ fn condition(expr: Expr, schema: &DFSchema, is_conjunct: bool) -> Result<Expr> {
         },
         other => in_value(other, schema),
     }
+}
+
+/// IN over a column that has a qualifier.
+fn with_qualifier(within: &InSubquery) -> Result<Expr> {
+    let plan = LogicalPlanBuilder::from(within.subquery.subquery.as_ref().clone()).alias("__serac_in")?.build()?;
+    Ok(Expr::InSubquery(InSubquery::new(within.expr.clone(), subquery(plan), within.negated)))
 }
 
 /// An expression whose value matters.
