@@ -6,7 +6,7 @@
 //! | values | set |
 //! |---|---|
 //! | of one fixed width | a hash set of the values' bits ([`Bits`]) |
-//! | texts, bytes, booleans | the pairs interned as a grouping by two columns ([`Interned`]) |
+//! | texts, bytes, booleans, rows | the pairs interned as a grouping by two columns ([`Interned`]) |
 //!
 //! Both zeros are one value, and so is every NaN. NULL is not counted. A state is the list of the
 //! values of a group, as DataFusion's accumulators have it.
@@ -42,6 +42,7 @@ pub(super) fn is_counted(of: &DataType) -> bool {
     match of {
         Interval(_) | Null | DataType::Float16 => false,
         Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView | Boolean | FixedSizeBinary(_) => true,
+        DataType::Struct(fields) => !fields.is_empty() && fields.iter().all(|field| is_counted(field.data_type())),
         other => other.is_primitive(),
     }
 }
