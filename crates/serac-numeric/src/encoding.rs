@@ -69,18 +69,20 @@ impl Finite {
         let fill = (4 - self.scale % 4) % 4;
         let mut rest = self.unscaled.small()?.unsigned_abs().checked_mul(10u128.pow(fill))?;
         let mut weight = -i64::from((self.scale + fill) / 4);
-        while rest % 10_000 == 0 {
-            rest /= 10_000;
-            weight += 1;
-        }
         let mut groups = Vec::with_capacity(4);
+        let mut put = |group: u16| match group {
+            0 if groups.is_empty() => weight += 1,
+            group => groups.push(group),
+        };
+        // Division of 128 bits takes several times as long.
         while rest > u128::from(u64::MAX) {
-            groups.push(u16::try_from(rest % 10_000).ok()?);
-            rest /= 10_000;
+            let others = rest / 10_000;
+            put(u16::try_from(rest - others * 10_000).ok()?);
+            rest = others;
         }
         let mut rest = u64::try_from(rest).ok()?;
         while rest > 0 {
-            groups.push(u16::try_from(rest % 10_000).ok()?);
+            put(u16::try_from(rest % 10_000).ok()?);
             rest /= 10_000;
         }
         groups.reverse();

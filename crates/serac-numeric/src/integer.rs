@@ -96,7 +96,10 @@ impl Integer {
     /// The number of decimal digits; 1 for zero.
     pub(crate) fn digits(&self) -> u32 {
         match &self.0 {
-            Kind::Small(small) => small.unsigned_abs().checked_ilog10().map_or(1, |log| log + 1),
+            Kind::Small(small) => match u64::try_from(small.unsigned_abs()) {
+                Ok(short) => short.checked_ilog10().map_or(1, |log| log + 1),
+                Err(_) => small.unsigned_abs().ilog10() + 1,
+            },
             Kind::Big(big) => {
                 // The number is between two powers of two. It is compared with a power of ten only
                 // if that lies between them, too.
@@ -114,7 +117,13 @@ impl Integer {
     /// The magnitude without `digits` digits at the end. The rest must fit into 128 bits.
     pub(crate) fn magnitude_without(&self, digits: u32) -> u128 {
         match &self.0 {
-            Kind::Small(small) => small.unsigned_abs() / small_power(digits).map_or(u128::MAX, i128::unsigned_abs),
+            Kind::Small(small) => {
+                let power = small_power(digits).map_or(u128::MAX, i128::unsigned_abs);
+                match (u64::try_from(small.unsigned_abs()), u64::try_from(power)) {
+                    (Ok(short), Ok(power)) => (short / power).into(),
+                    _ => small.unsigned_abs() / power,
+                }
+            }
             Kind::Big(big) => (big.magnitude() / power_of_ten(digits).magnitude()).to_u128().unwrap_or(u128::MAX),
         }
     }
@@ -169,7 +178,10 @@ impl Integer {
     /// 0.
     pub(crate) fn divided(&self, other: &Self) -> (Self, Self) {
         match (self.small(), other.small()) {
-            (Some(left), Some(right)) if left != i128::MIN => (Self::from(left / right), Self::from(left % right)),
+            (Some(left), Some(right)) if left != i128::MIN => {
+                let (quotient, remainder) = divided_small(left, right);
+                (Self::from(quotient), Self::from(remainder))
+            }
             _ => {
                 let (quotient, remainder) = self.to_big().div_rem(&other.to_big());
                 (Self::from(quotient), Self::from(remainder))
@@ -179,6 +191,14 @@ impl Integer {
 
     /// The quotient, halves away from zero. `other` is not 0.
     pub(crate) fn divided_rounded(&self, other: &Self) -> Self {
+        if let (Some(left), Some(right)) = (self.small(), other.small())
+            && left != i128::MIN
+        {
+            let (quotient, remainder) = divided_small(left, right);
+            let is_up = remainder.unsigned_abs() >= right.unsigned_abs() - remainder.unsigned_abs();
+            // There is a remainder, so the quotient is at most half of the greatest number.
+            return Self::from(if is_up { quotient + left.signum() * right.signum() } else { quotient });
+        }
         let (quotient, remainder) = self.divided(other);
         let twice = remainder.absolute().times(&Self::from(2i128));
         if twice.compare(&other.absolute()) == Ordering::Less {
@@ -298,6 +318,17 @@ impl Integer {
         };
         Self::from(BigInt::from_biguint(sign, magnitude))
     }
+}
+
+/// The quotient, towards zero, and the remainder. `left` is not the least number, and `right` is
+/// not 0.
+fn divided_small(left: i128, right: i128) -> (i128, i128) {
+    // Division of 128 bits takes several times as long.
+    let quotient = match (i64::try_from(left), i64::try_from(right)) {
+        (Ok(left), Ok(right)) if left != i64::MIN => (left / right).into(),
+        _ => left / right,
+    };
+    (quotient, left - quotient * right)
 }
 
 fn sign(big: &BigInt) -> i32 {

@@ -182,7 +182,7 @@ impl Finite {
         let wanted = u32::try_from(self.exponent().rem_euclid(4) + 1).unwrap_or(1) + 4;
         let both = match digits.checked_sub(wanted) {
             Some(rest) => self.unscaled.magnitude_without(rest),
-            None => self.unscaled.magnitude_without(0) * 10u128.pow(wanted - digits),
+            None => self.unscaled.magnitude_without(0) * u128::from(10u32.pow(wanted - digits)),
         };
         let both = u32::try_from(both).unwrap_or(0);
         (both / 10_000, both)
