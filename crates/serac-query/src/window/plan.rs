@@ -1,5 +1,6 @@
 //! What an operator computes: the functions of its windows, as far as they are known here.
 
+use crate::optimizer::MERGED;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Volatility, WindowFrame, WindowFrameBound, WindowFrameUnits};
@@ -181,43 +182,6 @@ pub(super) struct WindowPlan {
     /// Whether a function or a frame asks where peers begin.
     pub(super) needs_peers: bool,
 }
-
-/// Aggregates of a partition that may take its rows all at once. Those that list values, or depend
-/// on their order, are not among them.
-const OF_PARTITION: [&str; 32] = [
-    "count",
-    "sum",
-    "avg",
-    "min",
-    "max",
-    "bool_and",
-    "bool_or",
-    "bit_and",
-    "bit_or",
-    "bit_xor",
-    "var_samp",
-    "var_pop",
-    "stddev",
-    "stddev_pop",
-    "covar_samp",
-    "covar_pop",
-    "corr",
-    "regr_slope",
-    "regr_intercept",
-    "regr_count",
-    "regr_r2",
-    "regr_avgx",
-    "regr_avgy",
-    "regr_sxx",
-    "regr_syy",
-    "regr_sxy",
-    "numeric_sum",
-    "numeric_avg",
-    "numeric_var_samp",
-    "numeric_var_pop",
-    "numeric_stddev_samp",
-    "numeric_stddev_pop",
-];
 
 /// Whether the least and the greatest value of a type are found here.
 fn has_extremes(data_type: &DataType) -> bool {
@@ -458,7 +422,7 @@ impl WindowPlan {
             && !aggregate.ignore_nulls()
             && aggregate.order_bys().is_empty()
             && function.signature().volatility == Volatility::Immutable;
-        let Some(frame) = frame_of(frame).filter(|_| is_plain && OF_PARTITION.contains(&function.name())) else {
+        let Some(frame) = frame_of(frame).filter(|_| is_plain && MERGED.contains(&function.name())) else {
             return Ok(None);
         };
         if frame.is_partition() {

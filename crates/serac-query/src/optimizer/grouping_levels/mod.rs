@@ -54,8 +54,9 @@ impl Default for GroupingLevels {
     }
 }
 
-/// Aggregates whose results do not depend on the order in which states are merged.
-const MERGED: [&str; 33] = [
+/// Aggregates whose results do not depend on the order of rows, nor on that in which states are
+/// merged. Those that list values are not among them.
+pub(crate) const MERGED: [&str; 33] = [
     "count",
     "sum",
     "avg",
