@@ -212,6 +212,9 @@ enum Benchmark {
 }
 
 fn main() -> Result<(), String> {
+    // As `serac` does: `mi_option_purge_delay` in `mimalloc.h`, in milliseconds.
+    // SAFETY: the program has started no other thread yet, and the option is a number.
+    unsafe { libmimalloc_sys::mi_option_set(15, 1000) };
     let arguments = Arguments::parse();
     let mut report = report::Report::new(arguments.json);
     match arguments.benchmark {

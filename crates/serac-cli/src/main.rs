@@ -295,6 +295,7 @@ async fn show_blocks(mut session: FolderSession, table: &str, watch: bool) -> Re
 }
 
 fn main() -> ExitCode {
+    memory::keep_freed();
     let arguments = Arguments::parse_from(with_options_behind(std::env::args_os().collect()));
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
