@@ -7,7 +7,7 @@
 use crate::duckdb::{self, ask, compare, rows_of};
 use crate::peer::Peer;
 use crate::report::{Report, median};
-use crate::setup::{Folder, resident_bytes, text};
+use crate::setup::{Folder, freeze, resident_bytes, text};
 use indicatif::ProgressBar;
 use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlOptions, StatementResult};
@@ -17,9 +17,6 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-
-/// The time that freezing a table may wait for transactions.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -56,6 +53,10 @@ pub struct AnalyticsArguments {
     /// Compare with DuckDB ("duckdb").
     #[arg(long)]
     peer: Option<String>,
+    /// Megabytes that the queries of each engine may take; beyond them they spill or fail. DuckDB's
+    /// tables are in a file then, whose pages it may let go.
+    #[arg(long)]
+    memory_limit: Option<usize>,
     /// Bytes of a row in memory and on the disk in place of timings.
     #[arg(long)]
     space: bool,
@@ -93,6 +94,18 @@ impl AnalyticsArguments {
         self.peer.as_ref().map(start).transpose()
     }
 
+    /// An answer and its time; of a query that fails within the limit of memory, no number.
+    fn within_limit<T>(&self, query: &Query, asked: Result<(T, f64), String>) -> Result<(Option<T>, f64), String> {
+        match asked {
+            Ok((answer, time)) => Ok((Some(answer), time)),
+            Err(error) if self.memory_limit.is_some() => {
+                eprintln!("{}: {error}", query.name);
+                Ok((None, f64::NAN))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn runtime(&self) -> Result<Runtime, String> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(self.threads).enable_all().build().map_err(text)
     }
@@ -105,7 +118,8 @@ impl AnalyticsArguments {
             ..StorageOptions::default()
         };
         let database = Database::open_with(options).map_err(text)?;
-        let options = SqlOptions { threads: Some(self.threads), ..SqlOptions::default() };
+        let memory_limit = self.memory_limit.map(|megabytes| megabytes << 20);
+        let options = SqlOptions { threads: Some(self.threads), memory_limit, ..SqlOptions::default() };
         let db = SqlDatabase::new(database.clone(), &options).map_err(text)?;
         let bar = ProgressBar::new(workload.tables.iter().map(|table| table.rows).sum());
         for table in &workload.tables {
@@ -117,17 +131,9 @@ impl AnalyticsArguments {
                 bar.inc(batch.num_rows() as u64);
             }
             txn.commit().map_err(text)?;
-            database.storage().run_gc();
-            let (frozen, blocks) = database.storage().freeze_table(&target.data, PATIENCE);
-            if frozen != blocks {
-                return Err(format!("{frozen} of {blocks} blocks of {} are frozen", table.name));
-            }
+            freeze(&database, &target)?;
         }
         bar.finish_and_clear();
-        // Replaced memory is freed two epochs later.
-        for _ in 0..3 {
-            database.storage().run_gc();
-        }
         Ok(db)
     }
 }
@@ -163,6 +169,23 @@ impl Ours<'_> {
     }
 }
 
+/// Puts the peer's tables into a file, and limits its memory.
+fn limit(peer: &mut Peer, folder: &Path, megabytes: usize) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(text)?;
+    let (file, spilled) = (folder.join("peer.duckdb"), folder.join("spilled"));
+    for statement in [
+        format!("ATTACH '{}' AS disk", file.display()),
+        "COPY FROM DATABASE memory TO disk".to_owned(),
+        "USE disk".to_owned(),
+        "DETACH memory".to_owned(),
+        format!("SET temp_directory = '{}'", spilled.display()),
+        format!("SET memory_limit = '{megabytes}MiB'"),
+    ] {
+        peer.ask(&format!("control {statement}"))?;
+    }
+    Ok(())
+}
+
 /// The same of the peer.
 fn ask_peer(peer: &mut Peer, query: &Query) -> Result<(Value, f64), String> {
     match query.answer {
@@ -178,6 +201,10 @@ pub fn run(arguments: &AnalyticsArguments, report: &mut Report) -> Result<(), St
     }
     let runtime = arguments.runtime()?;
     let mut peer = if arguments.explain { None } else { arguments.start_peer(&workload)? };
+    let folder = Folder::new("analytics");
+    if let (Some(peer), Some(megabytes)) = (&mut peer, arguments.memory_limit) {
+        limit(peer, &folder.0, megabytes)?;
+    }
     let db = arguments.load(&workload, None, &runtime)?;
     let mut ours = Ours { session: Session::new(&db), runtime: &runtime };
     let (mut logs, mut count, mut differences) = ((0.0, 0.0), 0, Vec::new());
@@ -194,12 +221,12 @@ pub fn run(arguments: &AnalyticsArguments, report: &mut Report) -> Result<(), St
         }
         let (mut here, mut there) = (Vec::new(), Vec::new());
         for run in 0..=arguments.runs {
-            let (rows, time) = ours.ask(query)?;
+            let (rows, time) = arguments.within_limit(query, ours.ask(query))?;
             here.push(time);
             let Some(peer) = &mut peer else { continue };
-            let (answer, time) = ask_peer(peer, query)?;
+            let (answer, time) = arguments.within_limit(query, ask_peer(peer, query))?;
             there.push(time);
-            if run == 0 {
+            if let (0, Some(rows), Some(answer)) = (run, rows, answer) {
                 let mut compared = compare(&query.name, &rows, &answer);
                 if let Some(sums) = query.sums() {
                     let (results, _) = ours.execute(&sums)?;
@@ -210,13 +237,19 @@ pub fn run(arguments: &AnalyticsArguments, report: &mut Report) -> Result<(), St
         }
         let here = median(here.split_off(1));
         let mut figures = vec![("query", json!(query.name)), ("serac ms", json!(here))];
+        let mut of_both = here;
         if peer.is_some() {
             let there = median(there.split_off(1));
             figures.extend([("duckdb ms", json!(there)), ("ratio", json!(here / there))]);
-            logs.1 += there.ln();
+            of_both += there;
+            if of_both.is_finite() {
+                logs.1 += there.ln();
+            }
         }
-        logs.0 += here.ln();
-        count += 1;
+        if of_both.is_finite() {
+            logs.0 += here.ln();
+            count += 1;
+        }
         report.row(&figures);
     }
     if count > 0 {

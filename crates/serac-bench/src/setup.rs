@@ -11,7 +11,7 @@ use serac_workload::tpcc;
 use serac_workload::tpch::TABLES;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The catalog of a storage with one table.
 pub struct OneTable(pub TableSchema);
@@ -44,6 +44,24 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// How long a table may take to be frozen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Freezes all blocks of a table, and frees what they replace.
+pub fn freeze(database: &Database, table: &Table) -> Result<(), String> {
+    let storage = database.storage();
+    storage.run_gc();
+    let (frozen, blocks) = storage.freeze_table(&table.data, PATIENCE);
+    if frozen != blocks {
+        return Err(format!("{frozen} of {blocks} blocks of {} are frozen", table.definition.name));
+    }
+    // Replaced memory is freed two epochs later.
+    for _ in 0..3 {
+        storage.run_gc();
+    }
+    Ok(())
 }
 
 /// Nullable columns c0, c1, … of one type.

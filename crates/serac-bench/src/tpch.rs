@@ -4,7 +4,7 @@
 use crate::duckdb::{self, ask, compare, rows_of};
 use crate::peer::Peer;
 use crate::report::{Report, median};
-use crate::setup::{resident_bytes, text};
+use crate::setup::{freeze, resident_bytes, text};
 use arrow::array::RecordBatch;
 use indicatif::ProgressBar;
 use serac_engine::Database;
@@ -160,6 +160,10 @@ pub fn run(arguments: &TpchArguments, report: &mut Report) -> Result<(), String>
     let options = SqlOptions { threads: Some(arguments.threads), ..SqlOptions::default() };
     let db = SqlDatabase::new(database, &options).map_err(text)?;
     load_all(&db, arguments.sf, &runtime)?;
+    for table in TABLES {
+        let loaded = db.database().catalog().table("public", table.name).map_err(text)?.clone();
+        freeze(db.database(), &loaded)?;
+    }
     let mut peer = if arguments.peer_first { None } else { arguments.start_peer()? };
     if arguments.bitmap_indexes {
         make_indexes(&db, &runtime, report)?;
