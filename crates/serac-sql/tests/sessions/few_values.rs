@@ -3,10 +3,7 @@
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
-use crate::support::{batches, run, text};
-use datafusion::arrow::array::{Array, AsArray};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
+use crate::support::{run, sorted_lines, text};
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use serac_engine::Database;
@@ -34,23 +31,6 @@ const LISTS: [&str; 8] = [
     "b IN (9000000000000000000, -9000000000000000000, 3)",
     "i IN (NULL, NULL)",
 ];
-
-async fn rows(session: &mut Session, sql: &str) -> Vec<String> {
-    let mut rows = Vec::new();
-    for batch in batches(session, sql).await {
-        let columns: Vec<_> = batch.columns().iter().map(|column| cast(column, &DataType::Utf8).unwrap()).collect();
-        let value = |column: &dyn Array, row| match column.is_null(row) {
-            true => "NULL".to_owned(),
-            false => column.as_string::<i32>().value(row).to_owned(),
-        };
-        rows.extend(
-            (0..batch.num_rows())
-                .map(|row| columns.iter().map(|column| value(column, row)).collect::<Vec<_>>().join("|")),
-        );
-    }
-    rows.sort();
-    rows
-}
 
 async fn table(rows: u32, format: &str) -> Session {
     let options = SqlOptions { threads: Some(2), ..SqlOptions::default() };
@@ -107,9 +87,9 @@ async fn groups_of_few_values_are_those_of_hashing() {
             };
             let plan = text(&mut session, &format!("EXPLAIN {}", sql(&filter))).await;
             on_blocks += usize::from(plan.contains("BlockAggregateExec: by=["));
-            let found = rows(&mut session, &sql(&filter)).await;
+            let found = sorted_lines(&mut session, &sql(&filter)).await;
             run(&mut session, "SET serac.disabled_passes = 'block_aggregation'").await;
-            let expected = rows(&mut session, &sql(&format!("coalesce({filter}, FALSE)"))).await;
+            let expected = sorted_lines(&mut session, &sql(&format!("coalesce({filter}, FALSE)"))).await;
             run(&mut session, "RESET serac.disabled_passes").await;
             assert_eq!(found, expected, "{format}, {change}: {}", sql(&filter));
         }
@@ -134,8 +114,8 @@ async fn more_values_than_were_expected_are_all_there() {
     let grouped = "SELECT k, sum(v) AS v, count(*) AS n FROM many GROUP BY k";
     let plan = text(&mut session, &format!("EXPLAIN {grouped}")).await;
     assert!(plan.contains("BlockAggregateExec: by=[k]"), "the sample has few values: {plan}");
-    let found = rows(&mut session, sql).await;
+    let found = sorted_lines(&mut session, sql).await;
     run(&mut session, "SET serac.disabled_passes = 'block_aggregation'").await;
-    assert_eq!(found, rows(&mut session, sql).await);
+    assert_eq!(found, sorted_lines(&mut session, sql).await);
     assert_eq!(found[0].split('|').next(), Some("85010"));
 }

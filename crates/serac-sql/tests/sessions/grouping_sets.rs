@@ -1,9 +1,6 @@
 //! Random GROUP BY with ROLLUP, CUBE and GROUPING SETS gives the rows of one GROUP BY for each set.
 
-use crate::support::{batches, in_memory, refused, run, text};
-use datafusion::arrow::array::{Array, AsArray};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
+use crate::support::{in_memory, refused, run, sorted_lines, text};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -49,23 +46,6 @@ const LISTED: [&str; 3] = [
     "array_to_string(array_agg(id ORDER BY id DESC), ' ')",
     "percentile_disc(0.5) WITHIN GROUP (ORDER BY i)",
 ];
-
-async fn rows(session: &mut Session, sql: &str) -> Vec<String> {
-    let mut rows = Vec::new();
-    for batch in batches(session, sql).await {
-        let columns: Vec<_> = batch.columns().iter().map(|column| cast(column, &DataType::Utf8).unwrap()).collect();
-        let value = |column: &dyn Array, row| match column.is_null(row) {
-            true => "NULL".to_owned(),
-            false => column.as_string::<i32>().value(row).to_owned(),
-        };
-        rows.extend(
-            (0..batch.num_rows())
-                .map(|row| columns.iter().map(|column| value(column, row)).collect::<Vec<_>>().join("|")),
-        );
-    }
-    rows.sort_unstable();
-    rows
-}
 
 /// The sets of a clause, as places of keys, and the clause.
 fn clause(rng: &mut StdRng, keys: &[&str]) -> (Vec<Vec<usize>>, String) {
@@ -156,10 +136,10 @@ async fn sets_give_the_rows_of_one_group_by_each() {
         let (grouped, union) = queries(&mut rng, source);
         let plan = text(&mut session, &format!("EXPLAIN {grouped}")).await;
         in_levels += usize::from(plan.contains("GroupingLevelsExec"));
-        let expected = rows(&mut session, &union).await;
-        assert_eq!(rows(&mut session, &grouped).await, expected, "{grouped}");
+        let expected = sorted_lines(&mut session, &union).await;
+        assert_eq!(sorted_lines(&mut session, &grouped).await, expected, "{grouped}");
         run(&mut session, "SET serac.disabled_passes = 'grouping_levels'").await;
-        assert_eq!(rows(&mut session, &grouped).await, expected, "{grouped}, without the pass");
+        assert_eq!(sorted_lines(&mut session, &grouped).await, expected, "{grouped}, without the pass");
         run(&mut session, "RESET serac.disabled_passes").await;
     }
     assert!(in_levels > 40, "{in_levels} plans have levels");
@@ -173,7 +153,7 @@ async fn many_groups_take_no_more_memory_than_there_is() {
     let sql = "SELECT count(*), sum(n) FROM (SELECT count(*) AS n, sum(x) AS s, max(x::TEXT) AS m \
         FROM generate_series(1, 100000) AS g (x) GROUP BY ROLLUP (x % 7, x % 1000, x)) AS q";
     assert!(text(&mut session, &format!("EXPLAIN {sql}")).await.contains("GroupingLevelsExec"));
-    assert_eq!(rows(&mut session, sql).await, ["107008|400000"]);
+    assert_eq!(sorted_lines(&mut session, sql).await, ["107008|400000"]);
 }
 
 /// States for which there is no memory to merge them are handed on, and levels leave memory to the
@@ -190,7 +170,7 @@ async fn levels_need_no_more_memory_than_there_is() {
     let sql = "SELECT count(*), sum(n), max(m) FROM (SELECT count(*) AS n, max(d) AS m FROM t \
         GROUP BY ROLLUP (c, b, a)) AS q";
     assert!(text(&mut session, &format!("EXPLAIN {sql}")).await.contains("GroupingLevelsExec"));
-    assert_eq!(rows(&mut session, sql).await, ["180001|240000|text of 9999"]);
+    assert_eq!(sorted_lines(&mut session, sql).await, ["180001|240000|text of 9999"]);
 }
 
 /// Levels are made for a long time without any row that comes out of the query.

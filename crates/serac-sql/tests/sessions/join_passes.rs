@@ -3,10 +3,7 @@
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 
-use crate::support::{in_memory, run, text};
-use datafusion::arrow::array::{Array, AsArray};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
+use crate::support::{in_memory, lines, run, text};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -21,18 +18,7 @@ async fn rows(session: &mut Session, sql: &str) -> Result<Vec<String>, String> {
     let Some(StatementResult::Rows { batches, .. }) = results.into_iter().next_back() else {
         panic!("{sql} gives rows")
     };
-    let mut rows = Vec::new();
-    for batch in batches {
-        let columns: Vec<_> = batch.columns().iter().map(|column| cast(column, &DataType::Utf8).unwrap()).collect();
-        let value = |column: &dyn Array, row: usize| match column.is_null(row) {
-            true => "NULL".to_owned(),
-            false => column.as_string::<i32>().value(row).to_owned(),
-        };
-        rows.extend(
-            (0..batch.num_rows())
-                .map(|row| columns.iter().map(|column| value(column, row)).collect::<Vec<_>>().join("|")),
-        );
-    }
+    let mut rows = lines(&batches);
     rows.sort_unstable();
     Ok(rows)
 }

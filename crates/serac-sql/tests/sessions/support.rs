@@ -1,6 +1,8 @@
 //! Databases, and results of statements, for the other modules of this folder.
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use serac_engine::Database;
 use serac_sql::{Session, SqlDatabase, SqlError, SqlOptions, StatementResult};
@@ -43,4 +45,25 @@ pub(crate) async fn batches(session: &mut Session, sql: &str) -> Vec<RecordBatch
 /// The rows of the last statement as a drawn table.
 pub(crate) async fn text(session: &mut Session, sql: &str) -> String {
     pretty_format_batches(&batches(session, sql).await).unwrap().to_string()
+}
+
+/// The rows of batches as texts, with bars between the values.
+pub(crate) fn lines(batches: &[RecordBatch]) -> Vec<String> {
+    let of_batch = |batch: &RecordBatch| {
+        let columns: Vec<_> = batch.columns().iter().map(|column| cast(column, &DataType::Utf8).unwrap()).collect();
+        let value = |column: &dyn Array, row: usize| match column.is_null(row) {
+            true => "NULL".to_owned(),
+            false => column.as_string::<i32>().value(row).to_owned(),
+        };
+        let line = |row| columns.iter().map(|column| value(column, row)).collect::<Vec<_>>().join("|");
+        (0..batch.num_rows()).map(line).collect::<Vec<_>>()
+    };
+    batches.iter().flat_map(of_batch).collect()
+}
+
+/// The rows of the last statement as [`lines`], in the order of texts.
+pub(crate) async fn sorted_lines(session: &mut Session, sql: &str) -> Vec<String> {
+    let mut lines = lines(&batches(session, sql).await);
+    lines.sort_unstable();
+    lines
 }

@@ -1,10 +1,7 @@
 //! Random window functions give what they give without the operator that computes many partitions
 //! at once.
 
-use crate::support::{batches, in_memory, refused, run, text};
-use datafusion::arrow::array::{Array, AsArray};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
+use crate::support::{in_memory, refused, run, sorted_lines, text};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -83,23 +80,6 @@ const OF_PARTITIONS: [&str; 8] = [
     "round(regr_slope(n, q)::numeric, 3)",
     "avg(r)",
 ];
-
-async fn rows(session: &mut Session, sql: &str) -> Vec<String> {
-    let mut rows = Vec::new();
-    for batch in batches(session, sql).await {
-        let columns: Vec<_> = batch.columns().iter().map(|column| cast(column, &DataType::Utf8).unwrap()).collect();
-        let value = |column: &dyn Array, row| match column.is_null(row) {
-            true => "NULL".to_owned(),
-            false => column.as_string::<i32>().value(row).to_owned(),
-        };
-        rows.extend(
-            (0..batch.num_rows())
-                .map(|row| columns.iter().map(|column| value(column, row)).collect::<Vec<_>>().join("|")),
-        );
-    }
-    rows.sort_unstable();
-    rows
-}
 
 /// A frame, and whether it depends on the order of equal rows.
 fn frame(rng: &mut StdRng) -> (String, bool) {
@@ -200,9 +180,9 @@ async fn compare(rng: &mut StdRng, rows_of_table: u32, statements: usize) -> usi
         run(&mut session, disabled).await;
         let plan = text(&mut session, &format!("EXPLAIN {sql}")).await;
         in_chunks += usize::from(plan.contains("WindowExec: "));
-        let found = rows(&mut session, &sql).await;
+        let found = sorted_lines(&mut session, &sql).await;
         run(&mut session, &format!("{}, window_chunks'", disabled.trim_end_matches('\''))).await;
-        let expected = rows(&mut session, &sql).await;
+        let expected = sorted_lines(&mut session, &sql).await;
         assert_eq!(found.len(), expected.len(), "{sql}");
         if let Some(at) = (0..found.len()).find(|at| found[*at] != expected[*at]) {
             panic!("{sql}: {}, not {}\n{plan}", found[at], expected[at]);
@@ -246,7 +226,7 @@ async fn a_partition_takes_no_more_memory_than_there_is() {
     ] {
         let plan = text(&mut session, &format!("EXPLAIN {}", sql(function))).await;
         assert!(plan.contains("WindowExec: "), "{plan}");
-        assert_eq!(rows(&mut session, &sql(function)).await, [greatest], "{function}");
+        assert_eq!(sorted_lines(&mut session, &sql(function)).await, [greatest], "{function}");
     }
 }
 
@@ -273,9 +253,9 @@ async fn sums_that_do_not_fit_are_errors() {
             assert_eq!(error.sqlstate, "22003", "{call}: {error:?}");
         }
         // The sums between do not fit, and the results do.
-        let sum = rows(&mut session, "SELECT sum(n) OVER (ORDER BY id / 10) FROM s").await;
+        let sum = sorted_lines(&mut session, "SELECT sum(n) OVER (ORDER BY id / 10) FROM s").await;
         assert_eq!(sum, ["0"; 4]);
-        let sum = rows(
+        let sum = sorted_lines(
             &mut session,
             "SELECT sum(n) OVER (ORDER BY id ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) FROM s WHERE id < 4",
         )
