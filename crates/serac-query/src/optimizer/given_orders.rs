@@ -85,7 +85,8 @@ impl GivenOrders {
             LogicalPlan::SubqueryAlias(alias) => &alias.input,
             LogicalPlan::Filter(filter) => &filter.input,
             LogicalPlan::Limit(limit) => &limit.input,
-            // A query that is computed once lacks columns for the keys. This place computes its own.
+            // A query that is computed once lacks columns for the keys. This place computes its
+            // own.
             plan => match Shared::of(plan).filter(|shared| !shared.is_certain()) {
                 Some(shared) => return self.ordered(shared.input()),
                 None => return Ok(None),

@@ -59,8 +59,8 @@ enum Outcome {
 
 type Outcomes = BoxFuture<'static, std::result::Result<Outcome, Arc<DataFusionError>>>;
 
-/// The work that the partitions wait for. When all have asked for it, they alone hold it. So it ends
-/// with them, and the plan may be executed anew.
+/// The work that the partitions wait for. When all have asked for it, they alone hold it. So it
+/// ends with them, and the plan may be executed anew.
 #[derive(Default)]
 struct Execution {
     asked: usize,

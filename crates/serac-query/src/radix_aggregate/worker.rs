@@ -333,7 +333,8 @@ impl<P: Packed, const TEXT: bool> Left<P, TEXT> {
 }
 
 impl<P: Packed, const TEXT: bool> Worker<P, TEXT> {
-    /// The states of a step: the own table, what waits for a bucket, or a bucket; `None` at the end.
+    /// The states of a step: the own table, what waits for a bucket, or a bucket; `None` at the
+    /// end.
     fn left(&mut self, step: usize, workers: usize) -> Result<Option<RecordBatch>> {
         let plan = self.groups.plan.clone();
         let count = self.waiting.len();

@@ -1,10 +1,10 @@
 //! One conjunct of a scan's filter.
 //!
 //! A comparison of a number, date, time, timestamp or short decimal column with a constant or
-//! another such column runs on the raw values with the operators' select kernels (decimals as scaled
-//! 64-bit integers). So do a list of constants, the key filter of a join, and the bound of a top-k.
-//! Other conjuncts are DataFusion expressions over just the columns they name. They are evaluated on
-//! the words of a dictionary if a block has one ([`super::dictionary_predicate`]).
+//! another such column runs on the raw values with the operators' select kernels (decimals as
+//! scaled 64-bit integers). So do a list of constants, the key filter of a join, and the bound of a
+//! top-k. Other conjuncts are DataFusion expressions over just the columns they name. They are
+//! evaluated on the words of a dictionary if a block has one ([`super::dictionary_predicate`]).
 
 use super::dictionary_predicate::constants_of;
 use super::join_keys::KeyFilter;
@@ -266,7 +266,8 @@ struct Bound {
 }
 
 impl Bound {
-    /// The bound that a filter of a top-k has for its first key; its columns are places in `columns`.
+    /// The bound that a filter of a top-k has for its first key; its columns are places in
+    /// `columns`.
     ///
     /// ```text
     /// a < 7                      a < 7

@@ -3,8 +3,9 @@
 //! DataFusion's rules hand filters, and the dynamic filters of joins and sorts, from node to node
 //! and find their columns by name. By name, that may be another column: if two columns of joined
 //! tables have one name, also where one of them goes no further, if the inputs of a union call it
-//! otherwise, or if an aggregation groups by an expression that has the name of a column below. While a rule works, [`ByNames`] puts a
-//! [`Barrier`] above such nodes, which filters that name such a column do not pass.
+//! otherwise, or if an aggregation groups by an expression that has the name of a column below.
+//! While a rule works, [`ByNames`] puts a [`Barrier`] above such nodes, which filters that name
+//! such a column do not pass.
 
 use crate::optimizer::Physical;
 use datafusion::arrow::datatypes::SchemaRef;

@@ -1,10 +1,10 @@
 //! The rows of a shared query while its statement runs.
 //!
-//! Batches are dealt out to lanes, of which each partition of a reader reads one from its beginning.
-//! A lane keeps batches in memory. Where all of them together would take more than half of what
-//! other operators leave free, the batches of all lanes go to files, one for each lane. So a lane
-//! has rows in files, and behind them rows in memory. A reader's place is the number of a row, which
-//! stays the same when that row goes to a file.
+//! Batches are dealt out to lanes, of which each partition of a reader reads one from its
+//! beginning. A lane keeps batches in memory. Where all of them together would take more than half
+//! of what other operators leave free, the batches of all lanes go to files, one for each lane. So
+//! a lane has rows in files, and behind them rows in memory. A reader's place is the number of a
+//! row, which stays the same when that row goes to a file.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;

@@ -16,7 +16,8 @@
 //!
 //! The physical planner (`plan`) sees all scans of a query. It leaves out the columns that none
 //! of them reads. If all of them have filters, the query's plan gets a filter that lets a row pass
-//! if one of them does. Then the plan is optimized once more, so that the filter gets to the tables.
+//! if one of them does. Then the plan is optimized once more, so that the filter gets to the
+//! tables.
 //!
 //! Rows are computed when the first reader asks for them, by tasks of their own (`exec`). They
 //! are kept in a `buffer` until the statement ends. A reader takes rows as they come. Nobody waits

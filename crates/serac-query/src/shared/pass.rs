@@ -50,8 +50,8 @@ impl AnalyzerRule for SharedQueries {
 }
 
 /// Whether a query takes no longer than reading rows that have been kept, and gives the same rows
-/// each time: it reads a table, and filters columns of it. A join of tables that two readers name may
-/// be run twice, because the filters and the keys of each reader get into it.
+/// each time: it reads a table, and filters columns of it. A join of tables that two readers name
+/// may be run twice, because the filters and the keys of each reader get into it.
 fn is_cheap(plan: &LogicalPlan, readers: usize) -> bool {
     let has_subquery = |plan: &LogicalPlan| {
         let mut found = false;

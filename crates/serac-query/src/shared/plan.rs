@@ -174,8 +174,8 @@ fn common_filters(query: &SharedQuery, readers: &[Reader]) -> Result<Vec<Expr>> 
         disjunction(differing)
     };
     let mut common = Vec::new();
-    // Conditions on one column may get further than all of them together: below an aggregation if it
-    // is one of its keys.
+    // Conditions on one column may get further than all of them together: below an aggregation if
+    // it is one of its keys.
     let columns: BTreeSet<&Column> = alternatives.iter().flatten().flat_map(Expr::column_refs).collect();
     for column in columns {
         let is_own = |filter: &&Expr| filter.column_refs() == HashSet::from([column]);

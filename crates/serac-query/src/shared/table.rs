@@ -33,9 +33,9 @@ pub(super) struct SharedQuery {
     pub(super) order: Vec<usize>,
 }
 
-/// A plan that gives its rows in an order of its own, with the keys of that order among its columns,
-/// and these. Keys that the plan does not give come behind its columns. `None` for the order of a
-/// table, or of a function of rows: to keep it could need a sort.
+/// A plan that gives its rows in an order of its own, with the keys of that order among its
+/// columns, and these. Keys that the plan does not give come behind its columns. `None` for the
+/// order of a table, or of a function of rows: to keep it could need a sort.
 pub(super) fn with_sort_keys(plan: &LogicalPlan) -> Result<Option<(LogicalPlan, Vec<Column>)>> {
     Ok(match plan {
         LogicalPlan::Sort(sort) if sort.expr.iter().any(|key| key.expr.is_volatile()) => None,

@@ -7,8 +7,9 @@
 //!   that it cannot fail for want of it. Nothing else differs from DataFusion's join.
 //! - It does not fit: this is a Grace join. The rows of both sides are divided by a hash of their
 //!   keys into files of [`BUCKETS`] buckets ([`buckets`]). Rows with equal keys are in buckets of
-//!   the same number; those with NULL among their keys have no partner and are in all of them. So each pair of buckets is a join of its own, of any type. Its build side is
-//!   a fraction of the whole; where that does not fit, either, it is divided again by another hash.
+//!   the same number; those with NULL among their keys have no partner and are in all of them. So
+//!   each pair of buckets is a join of its own, of any type. Its build side is a fraction of the
+//!   whole; where that does not fit, either, it is divided again by another hash.
 //! - Rows with one key stay together however often they are divided. A bucket that division does
 //!   not make smaller is joined in *chunks*: as many rows of the build side as fit, with all rows
 //!   of the other side, and so on. That is exact where each row of the output belongs to a row of

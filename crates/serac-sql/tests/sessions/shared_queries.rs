@@ -1,6 +1,6 @@
 //! Queries of WITH that are computed once and read several times: the same rows as where each place
-//! computes them, volatile functions, errors, readers that stop early or wait for each other, little
-//! memory, cancellation, and statements that run several times.
+//! computes them, volatile functions, errors, readers that stop early or wait for each other,
+//! little memory, cancellation, and statements that run several times.
 //!
 //! `SERAC_STRESS=1` asks more queries; `SERAC_SEED=n` replays a seed.
 

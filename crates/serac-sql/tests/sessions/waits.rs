@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// The end of a statement, if it comes at all, comes sooner. Of many statements, each has this time.
+/// The end of a statement, if it comes at all, comes sooner. Of many statements, each has this
+/// time.
 const SOON: Duration = Duration::from_secs(20);
 /// A waiter has begun to wait by then.
 const MOMENT: Duration = Duration::from_millis(50);
