@@ -9,7 +9,7 @@
 
 use crate::casts::operand_of_cast;
 use crate::constant_errors::may_be_computed;
-use crate::typed::{has_part, rewrite_typed};
+use crate::typed::{rewrite_any, rewrite_typed};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -42,15 +42,7 @@ impl OptimizerRule for StrictNulls {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let mut found = false;
-        plan.apply_with_subqueries(|plan| {
-            found = has_part(plan, is_null);
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        match found {
-            true => rewrite_typed(plan, is_null, rewrite).map(Transformed::yes),
-            false => Ok(Transformed::no(plan)),
-        }
+        rewrite_any(plan, is_null, rewrite)
     }
 }
 

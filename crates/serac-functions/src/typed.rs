@@ -29,6 +29,27 @@ pub fn rewrite_typed(
     rewrite_whole(plan, wanted, |expr, schema, _| expr.transform_up(|part| rewrite(part, schema)))
 }
 
+/// As [`rewrite_typed`], for a rule of the optimizer: tells whether a plan has a `wanted` part at
+/// all.
+///
+/// # Errors
+/// The errors of `rewrite`.
+pub fn rewrite_any(
+    plan: LogicalPlan,
+    wanted: impl Fn(&Expr) -> bool,
+    rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut found = false;
+    plan.apply_with_subqueries(|plan| {
+        found = has_part(plan, &wanted);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    match found {
+        true => rewrite_typed(plan, wanted, rewrite).map(Transformed::yes),
+        false => Ok(Transformed::no(plan)),
+    }
+}
+
 /// As [`rewrite_typed`], with whole expressions. `rewrite` is told whether one is a condition of
 /// rows: of a filter or a join.
 ///

@@ -5,12 +5,12 @@
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Case, InList};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
-use serac_functions::{has_one_zero, has_part, one_zero, rewrite_typed};
+use serac_functions::{has_one_zero, one_zero, rewrite_any, rewrite_typed};
 
 /// Rewrites CASE and IN over floats. Comes after types are coerced.
 #[derive(Debug)]
@@ -78,14 +78,6 @@ impl OptimizerRule for FloatCases {
 
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let is_list = |expr: &Expr| matches!(expr, Expr::InList(list) if !has_one_zero(&list.expr));
-        let mut found = false;
-        plan.apply_with_subqueries(|plan| {
-            found = has_part(plan, is_list);
-            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })?;
-        match found {
-            true => rewrite_typed(plan, is_ours, rewrite).map(Transformed::yes),
-            false => Ok(Transformed::no(plan)),
-        }
+        rewrite_any(plan, is_list, rewrite)
     }
 }

@@ -14,7 +14,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::repartition::REPARTITION_RANDOM_STATE;
 use std::sync::Arc;
 
-/// What is added to a table.
+/// The input of a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Rows: the arguments of aggregates, and their filters.

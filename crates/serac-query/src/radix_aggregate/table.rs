@@ -181,7 +181,7 @@ impl<P: Packed, const TEXT: bool> Table<P, TEXT> {
     }
 }
 
-/// What is taken from a table.
+/// The output of a table.
 #[derive(Clone, Copy)]
 pub(super) enum Taken {
     States,

@@ -5,9 +5,9 @@
 //! many times the groups, all others go to the buckets as they are: they are dealt out by their
 //! hashes, and wait.
 //!
-//! What waits is added to the tables of the buckets when it takes many bytes, bucket by bucket. So
-//! the table of a bucket is read into the cache once for many rows. A worker that finds a bucket in
-//! the hands of another turns to the next.
+//! Waiting rows are added to the tables of the buckets when they take many bytes, bucket by bucket.
+//! So the table of a bucket is read into the cache once for many rows. A worker that finds a bucket
+//! in the hands of another turns to the next.
 
 use super::groups::{Bucket, Groups, RESERVED, sliced};
 use super::keys::{KeyRows, MOST_TEXT_BYTES, NULL_VIEW, Packed};
@@ -58,7 +58,7 @@ pub(super) struct Worker<P, const TEXT: bool> {
     /// The own table, until it is not worth it any more.
     local: Option<Table<P, TEXT>>,
     local_rows: usize,
-    /// What waits for each bucket: rows and states.
+    /// Rows and states that wait for each bucket.
     waiting: Vec<[Waiting<P>; 2]>,
     waiting_bytes: usize,
     /// The bytes that may wait if memory is limited.
@@ -306,7 +306,7 @@ impl<P: Packed> Hashed<P> {
     }
 }
 
-/// What a worker leaves when it stops: nothing, or states and rows if memory is short.
+/// The rest of a worker that stops: nothing, or states and rows if memory is short.
 pub(super) struct Left<P, const TEXT: bool> {
     worker: Worker<P, TEXT>,
     /// The rows that it has not read.
@@ -314,7 +314,7 @@ pub(super) struct Left<P, const TEXT: bool> {
 }
 
 impl<P: Packed, const TEXT: bool> Left<P, TEXT> {
-    /// What was grouped so far, as states: what waits, and the buckets whose turn it is if there
+    /// The groups so far, as states: those that wait, and the buckets whose turn it is if there
     /// are `workers`. Memory is given back as they go out.
     pub(super) fn states(self, workers: usize, batch_rows: usize) -> impl Stream<Item = Result<RecordBatch>> + Send {
         let worker = self.worker;

@@ -54,7 +54,7 @@ pub(super) enum Next {
     End,
 }
 
-/// See the module.
+/// The rows of a shared query, in memory and in files.
 pub(super) struct Buffer {
     state: Mutex<State>,
     pool: Arc<dyn MemoryPool>,

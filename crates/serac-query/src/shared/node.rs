@@ -92,8 +92,7 @@ pub fn volatile_queries(plan: &LogicalPlan) -> Result<HashSet<u64>> {
     Ok(found)
 }
 
-/// How often each query is named. What is named in a query that is itself named several times
-/// counts once.
+/// How often each query is named. A name in a query that is itself named several times counts once.
 pub(super) fn counts(plan: &LogicalPlan) -> Result<HashMap<u64, usize>> {
     let mut counts = HashMap::new();
     plan.apply_with_subqueries(|plan| {

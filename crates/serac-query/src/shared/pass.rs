@@ -11,6 +11,7 @@ use datafusion::common::{Column, Result, ScalarValue, TableReference};
 use datafusion::logical_expr::logical_plan::TableScanBuilder;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::optimizer::{AnalyzerRule, Optimizer, OptimizerConfig, OptimizerRule};
+use serac_functions::has_part;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -53,14 +54,7 @@ impl AnalyzerRule for SharedQueries {
 /// each time: it reads a table, and filters columns of it. A join of tables that two readers name
 /// may be run twice, because the filters and the keys of each reader get into it.
 fn is_cheap(plan: &LogicalPlan, readers: usize) -> bool {
-    let has_subquery = |plan: &LogicalPlan| {
-        let mut found = false;
-        let walked = plan.apply_expressions(|expr| {
-            found |= expr.exists(|part| Ok(subquery_of(part).is_some())).unwrap_or(true);
-            Ok(TreeNodeRecursion::Continue)
-        });
-        found || walked.is_err()
-    };
+    let has_subquery = |plan: &LogicalPlan| has_part(plan, |part| subquery_of(part).is_some());
     match plan {
         LogicalPlan::TableScan(_) | LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => !has_subquery(plan),
         LogicalPlan::Join(_) if readers > 2 || reads_shared(plan) => false,

@@ -373,7 +373,7 @@ async fn only_columns_and_rows_that_are_read_are_computed() {
     // AS MATERIALIZED keeps filters out, and is computed once even where it is named once.
     let shown = plan(&mut session, "WITH x AS MATERIALIZED (SELECT * FROM t) SELECT c FROM x WHERE a = 1").await;
     assert!(shown.contains("SharedScanExec: x, columns=[a, c]") && !shown.contains("filters="), "{shown}");
-    // What is read from a table alone is read again.
+    // A query that only filters a table is run at each place.
     let shown =
         plan(&mut session, "WITH x AS (SELECT * FROM t WHERE b > 3) SELECT p.c FROM x p JOIN x q ON p.a = q.id").await;
     assert!(!shown.contains("SharedScanExec"), "{shown}");
