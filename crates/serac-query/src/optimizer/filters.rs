@@ -7,13 +7,16 @@
 //! and puts that one last. LIKE comes after what the rule takes for cheap. So in
 //! `a > 0 AND a > 1 AND 10 / a > 2`, the quotient would be computed for rows that the others drop.
 //! Conditions that may fail are therefore tested after those that cannot.
+//!
+//! A condition over a column that is a constant in one branch of a UNION becomes true or false at
+//! that branch's table. What is true is dropped there, and what is false leaves no rows.
 
 use crate::optimizer::guarded_branches::has_hazard;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::GroupingSet;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, lit};
+use datafusion::logical_expr::{BinaryExpr, EmptyRelation, Expr, LogicalPlan, lit};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
@@ -83,6 +86,23 @@ fn with_safe_first(predicate: &Expr, schema: &DFSchema) -> Option<Expr> {
     conjunction(safe_first(&split_conjunction(predicate), schema)?)
 }
 
+/// A scan without filters that are true; no rows if a filter is false or NULL.
+fn without_constants(mut plan: LogicalPlan) -> Transformed<LogicalPlan> {
+    let LogicalPlan::TableScan(scan) = &mut plan else { return Transformed::no(plan) };
+    let value = |filter: &Expr| match filter {
+        Expr::Literal(ScalarValue::Boolean(value), _) => Some(*value),
+        _ => None,
+    };
+    if scan.filters.iter().any(|filter| matches!(value(filter), Some(None | Some(false)))) {
+        let schema = scan.projected_schema.clone();
+        return Transformed::yes(LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: false, schema }));
+    }
+    let before = scan.filters.len();
+    scan.filters.retain(|filter| value(filter) != Some(Some(true)));
+    let is_new = scan.filters.len() < before;
+    Transformed::new_transformed(plan, is_new)
+}
+
 /// The plan, whose own conditions that may fail come last.
 fn in_safe_order(mut plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let is_new = match &mut plan {
@@ -139,6 +159,6 @@ impl OptimizerRule for Filters {
             }
             other => other,
         };
-        self.0.rewrite(plan, config)?.transform_data(in_safe_order)
+        self.0.rewrite(plan, config)?.transform_data(in_safe_order)?.transform_data(|plan| Ok(without_constants(plan)))
     }
 }

@@ -259,7 +259,14 @@ fn is_exact(expr: &Expr, input: &LogicalPlan) -> bool {
     let Expr::AggregateFunction(function) = expr.clone().unalias() else { return false };
     match function.func.name() {
         "count" | "min" | "max" | "bool_and" | "bool_or" | "grouping" => true,
-        "sum" => function.params.args.iter().all(|argument| {
+        // Of free numbers.
+        "numeric_sum"
+        | "numeric_avg"
+        | "numeric_var_samp"
+        | "numeric_var_pop"
+        | "numeric_stddev_samp"
+        | "numeric_stddev_pop" => true,
+        "sum" | "avg" => function.params.args.iter().all(|argument| {
             let is_float = |t: DataType| matches!(t, DataType::Float16 | DataType::Float32 | DataType::Float64);
             argument.get_type(input.schema()).is_ok_and(|data_type| !is_float(data_type))
         }),
