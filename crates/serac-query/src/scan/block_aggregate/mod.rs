@@ -16,6 +16,10 @@
 //! memory for that, and they are merged as they are read. Conditions on the outcome (HAVING) are
 //! tested before it becomes rows. The outcome is final: it replaces both steps of DataFusion's
 //! aggregation and the distribution of rows between them. [`BlockAggregation`] decides where.
+//!
+//! Samples may miss most of the values. If many rows or groups are not among those that were
+//! expected, or the memory is too small, the computation ends, and DataFusion's aggregation begins
+//! with the first block.
 
 mod program;
 mod rule;
@@ -26,7 +30,7 @@ pub use rule::BlockAggregation;
 
 use super::exec::{BlockScan, SeracScanExec, SessionScans};
 use super::group_columns::GroupColumn;
-use super::plan::properties;
+use super::plan::{properties, replace_nodes};
 use datafusion::arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch,
     RecordBatchOptions, UInt64Array,
@@ -44,11 +48,12 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{EmitTo, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_plan::execution_plan::EmissionType;
+use datafusion::physical_plan::execution_plan::{EmissionType, reset_plan_states};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::future::{BoxFuture, FutureExt, Shared};
+use futures::{StreamExt, TryStreamExt};
 use program::Compiled;
 use serac_engine::table::bitmap::BitmapReader;
 use serac_operators::aggregate::{Groups, Merged, States};
@@ -141,7 +146,8 @@ struct Outcome {
     _memory: MemoryReservation,
 }
 
-type Running = Shared<BoxFuture<'static, Result<Arc<Outcome>, Arc<DataFusionError>>>>;
+/// `None` if it has ended early.
+type Running = Shared<BoxFuture<'static, Result<Option<Arc<Outcome>>, Arc<DataFusionError>>>>;
 
 /// Aggregates the rows of a scan; see the module.
 #[derive(Debug)]
@@ -150,6 +156,8 @@ pub struct BlockAggregateExec {
     plan: Arc<Plan>,
     /// The conditions of a filter above: groups for which they do not hold need not become rows.
     having: Vec<Having>,
+    /// The aggregation that begins where this one ends early; `None` where it never does.
+    otherwise: Option<Arc<dyn ExecutionPlan>>,
     /// Begun by the partition that is asked first.
     running: Arc<OnceLock<Running>>,
     properties: Arc<PlanProperties>,
@@ -160,15 +168,25 @@ fn without_numbers() -> DataFusionError {
     DataFusionError::Internal("groups by values have lost their numbers".into())
 }
 
+fn is_short_of_memory(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+}
+
 fn shared_error(error: &Arc<DataFusionError>) -> DataFusionError {
     DataFusionError::Shared(error.clone())
 }
 
 impl BlockAggregateExec {
-    fn new(scan: Arc<dyn ExecutionPlan>, plan: Plan, partitions: usize) -> Self {
+    fn new(
+        scan: Arc<dyn ExecutionPlan>,
+        plan: Plan,
+        otherwise: Option<Arc<dyn ExecutionPlan>>,
+        partitions: usize,
+    ) -> Self {
         Self {
             properties: properties(plan.schema.clone(), partitions, EmissionType::Final),
             scan,
+            otherwise,
             plan: Arc::new(plan),
             having: Vec::new(),
             running: Arc::default(),
@@ -203,6 +221,7 @@ impl BlockAggregateExec {
             scan: self.scan.clone(),
             plan: self.plan.clone(),
             having: self.having.clone(),
+            otherwise: self.otherwise.clone(),
             running: other.running.clone(),
             properties: self.properties.clone(),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -227,6 +246,8 @@ impl BlockAggregateExec {
             _ => None,
         };
         let (metrics, session) = (self.metrics.clone(), SessionScans::of(context));
+        let handed_over = self.otherwise.is_some().then(|| MetricBuilder::new(&metrics).global_counter("handed_over"));
+        let hands_over = handed_over.is_some();
         let run = async move {
             let columns: Arc<[GroupColumn]> = match &plan.grouping {
                 Grouping::Bitmaps(indexes) => indexes.iter().map(GroupColumn::new).collect(),
@@ -244,6 +265,7 @@ impl BlockAggregateExec {
             let first = make();
             let outside = Arc::new(Outside::default());
             let task = |partition: usize| {
+                let outside = outside.clone();
                 let groups = if shared || partition == 0 { first.clone() } else { make() };
                 let mut blocks = BlockScan::new(&scan, partition, session.clone())?;
                 let mut worker =
@@ -258,6 +280,9 @@ impl BlockAggregateExec {
                             }
                             let Some(no) = blocks.next() else { return Ok(groups) };
                             worker.add(&mut blocks, no)?;
+                            if hands_over && outside.is_large() {
+                                return Ok(groups);
+                            }
                         }
                         drop(timer);
                         tokio::task::yield_now().await;
@@ -273,12 +298,25 @@ impl BlockAggregateExec {
                 parts.push(other.join_unwind().await.map_err(|e| DataFusionError::External(Box::new(e)))??);
             }
             drop(first);
+            if hands_over && outside.is_large() {
+                return Ok(None);
+            }
             // The last holder of shared groups reads them.
             let groups = Merged::new(parts.into_iter().filter_map(Arc::into_inner).collect());
             let outside = Arc::into_inner(outside).and_then(|outside| outside.into_groups(&plan.states));
-            Ok(Arc::new(Outcome { groups, outside, columns, numbers, _memory: reservation }))
+            Ok(Some(Arc::new(Outcome { groups, outside, columns, numbers, _memory: reservation })))
         };
-        Ok(run.map(|outcome: Result<_>| outcome.map_err(Arc::new)).boxed().shared())
+        let ended = move |outcome: Result<_>| {
+            let outcome = match outcome {
+                Err(error) if handed_over.is_some() && is_short_of_memory(&error) => None,
+                outcome => outcome?,
+            };
+            if let (None, Some(handed_over)) = (&outcome, handed_over) {
+                handed_over.add(1);
+            }
+            Ok(outcome)
+        };
+        Ok(run.map(|outcome| ended(outcome).map_err(Arc::new)).boxed().shared())
     }
 }
 
@@ -501,8 +539,13 @@ impl ExecutionPlan for BlockAggregateExec {
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let scan = children[0].clone();
+        let over_scan = |plan: &Arc<dyn ExecutionPlan>| {
+            reset_plan_states(replace_nodes(plan.clone(), |_: &SeracScanExec| Ok(Some(scan.clone())))?)
+        };
         Ok(Arc::new(Self {
-            scan: children[0].clone(),
+            otherwise: self.otherwise.as_ref().map(over_scan).transpose()?,
+            scan,
             plan: self.plan.clone(),
             having: self.having.clone(),
             running: Arc::default(),
@@ -521,9 +564,15 @@ impl ExecutionPlan for BlockAggregateExec {
         };
         let (plan, parts, schema) = (self.plan.clone(), self.properties.partitioning.partition_count(), self.schema());
         let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let having = self.having.clone();
+        let (having, otherwise) = (self.having.clone(), self.otherwise.clone());
         let batches = futures::stream::once(async move {
-            let outcome = running.await.map_err(|error| shared_error(&error))?;
+            let Some(outcome) = running.await.map_err(|error| shared_error(&error))? else {
+                let otherwise = otherwise.ok_or_else(|| DataFusionError::Internal("no other aggregation".into()))?;
+                let batches = otherwise.execute(partition, context)?.inspect_ok(move |batch| {
+                    baseline.record_output(batch.num_rows());
+                });
+                return Ok(batches.boxed());
+            };
             let mut outside = partition + 1 == parts && outcome.outside.is_some();
             let mut numbers = plan.part(&outcome, &having, partition, parts)?.into_iter();
             let batches = std::iter::from_fn(move || {
@@ -548,9 +597,9 @@ impl ExecutionPlan for BlockAggregateExec {
                 batch.iter().for_each(|batch| baseline.record_output(batch.num_rows()));
                 Some(batch)
             });
-            Ok::<_, DataFusionError>(futures::stream::iter(batches))
+            Ok::<_, DataFusionError>(futures::stream::iter(batches).boxed())
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::TryStreamExt::try_flatten(batches))))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches.try_flatten())))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -21,6 +21,7 @@ use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -251,7 +252,10 @@ impl BlockAggregation {
         let plan = Plan { grouping, compiled, states, outputs, schema };
         let partitions = last.properties().output_partitioning().partition_count();
         let scan: Arc<dyn ExecutionPlan> = Arc::new(scan.clone());
-        let aggregate: Arc<dyn ExecutionPlan> = Arc::new(BlockAggregateExec::new(scan, plan, partitions));
+        // The groups of others are known beforehand.
+        let may_end = matches!(plan.grouping, Grouping::Keys { .. } | Grouping::Values { .. });
+        let otherwise = may_end.then(|| reset_plan_states(Arc::new(last.clone()))).transpose()?;
+        let aggregate: Arc<dyn ExecutionPlan> = Arc::new(BlockAggregateExec::new(scan, plan, otherwise, partitions));
         Ok(Some(match last.properties().output_partitioning() {
             // Joins above may rely on it.
             Partitioning::Hash(keys, n) if *n > 1 => {

@@ -20,13 +20,22 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Up to this many combinations of bitvectors, rows are added under masks.
 pub(super) const MASKED_GROUPS: usize = 16;
 
+/// Groups outside the expected ones that are many, …
+const MANY_GROUPS: usize = 16_384;
+/// … and rows of them.
+const MANY_ROWS: u64 = 1 << 20;
+
 /// Groups with keys outside the range that was expected.
 #[derive(Debug, Default)]
-pub(super) struct Outside(Mutex<HashMap<i64, OutsideGroup>>);
+pub(super) struct Outside {
+    groups: Mutex<HashMap<i64, OutsideGroup>>,
+    is_large: AtomicBool,
+}
 
 #[derive(Debug)]
 struct OutsideGroup {
@@ -37,9 +46,27 @@ struct OutsideGroup {
 }
 
 impl Outside {
+    /// Whether there are many groups or rows outside, so that another way to group is faster.
+    pub(super) fn is_large(&self) -> bool {
+        // Relaxed: a task that does not see it yet looks again after its next block.
+        self.is_large.load(Ordering::Relaxed)
+    }
+
+    /// Adds rows, with the keys of their groups.
+    fn add(&self, found: impl Iterator<Item = (i64, usize)>, rows: &Rows<'_>, states: &States) -> Result<()> {
+        let mut groups = self.groups.lock();
+        for (key, row) in found {
+            rows.add_outside(&mut groups, key, row, states)?;
+        }
+        if groups.len() > MANY_GROUPS || groups.values().map(|group| group.rows).sum::<u64>() > MANY_ROWS {
+            self.is_large.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// The keys, and the groups in their order; `None` if there are no groups.
     pub(super) fn into_groups(self, states: &States) -> Option<(Vec<i64>, Merged)> {
-        let found = self.0.into_inner();
+        let found = self.groups.into_inner();
         if found.is_empty() {
             return None;
         }
@@ -417,13 +444,13 @@ impl Worker {
                     }
                 }
                 rows.add_runs(&self.groups, runs, ignored, &mut self.sums)?;
-                if !outside.is_empty() {
-                    let mut groups = self.outside.0.lock();
-                    for row in outside {
-                        rows.add_outside(&mut groups, numbers[row].into(), row, &self.plan.states)?;
+                match outside.is_empty() {
+                    true => Ok(()),
+                    false => {
+                        let found = outside.into_iter().map(|row| (numbers[row].into(), row));
+                        self.outside.add(found, &rows, &self.plan.states)
                     }
                 }
-                Ok(())
             }
             Grouping::Keys { column, first, len } => {
                 let (null, ignored) = (len as u32, len as u32 + 1);
@@ -455,13 +482,13 @@ impl Worker {
                     (group, end)
                 }));
                 rows.add_runs(&self.groups, runs, ignored, &mut self.sums)?;
-                if !outside.is_empty() {
-                    let mut groups = self.outside.0.lock();
-                    for row in outside.into_iter().flatten() {
-                        rows.add_outside(&mut groups, keys[row], row, &self.plan.states)?;
+                match outside.is_empty() {
+                    true => Ok(()),
+                    false => {
+                        let found = outside.into_iter().flatten().map(|row| (keys[row], row));
+                        self.outside.add(found, &rows, &self.plan.states)
                     }
                 }
-                Ok(())
             }
         }
     }
