@@ -1,6 +1,7 @@
 //! Statistics for planning: estimates from a sample of blocks, kept until the table has changed a
 //! good deal.
 
+use ahash::RandomState;
 use serac_storage::{BlockNo, ColumnForm, ColumnId, ColumnType, DataTable, ScanColumn, Snapshot};
 use serac_sync::Mutex;
 use std::collections::HashSet;
@@ -8,6 +9,8 @@ use std::sync::Arc;
 
 /// Blocks sampled.
 const SAMPLED_BLOCKS: u32 = 8;
+/// Rows sampled of each.
+const SAMPLED_ROWS: usize = 4096;
 
 /// The estimates for a table.
 #[derive(Clone, Debug, Default)]
@@ -68,20 +71,20 @@ fn take(data: &DataTable, snapshot: &Snapshot, rows: u64) -> TableStatistics {
         columns.push((i, ScanColumn { id: ColumnId(i as u16), form }));
     }
     let wanted: Vec<ScanColumn> = columns.iter().map(|(_, c)| *c).collect();
-    let mut sets = vec![(HashSet::<u64>::new(), 0usize); columns.len()];
+    let mut sets = vec![(HashSet::<u64, RandomState>::default(), 0usize); columns.len()];
     let (blocks, mut seen) = (data.block_count(), 0usize);
     let sampled = blocks.min(SAMPLED_BLOCKS);
     for i in 0..sampled {
         let no = (2 * u64::from(i) + 1) * u64::from(blocks) / (2 * u64::from(sampled));
         let Some(mut reader) = data.read_block(snapshot, BlockNo(no as u32)) else { continue };
-        let visible = reader.visible().clone();
+        let visible = reader.visible().clone().first(SAMPLED_ROWS);
         let Ok(arrays) = reader.columns(&wanted, &visible) else { continue };
         seen += visible.len();
         for ((all, per_block), array) in sets.iter_mut().zip(arrays) {
             let values = array.to_data();
-            let bytes = values.buffers()[0].as_slice();
-            let width = bytes.len() / visible.len();
-            let block: HashSet<u64> = bytes
+            let Some(width) = values.data_type().primitive_width() else { continue };
+            let bytes = &values.buffers()[0].as_slice()[values.offset() * width..][..values.len() * width];
+            let block: HashSet<u64, RandomState> = bytes
                 .chunks_exact(width)
                 .map(|v| v.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
                 .collect();

@@ -57,7 +57,9 @@ const BLOCKS_IN_ORDER: usize = 4;
 /// The rows of a LIMIT that one thread reads.
 const FIRST_ROWS: usize = 8_192;
 /// Blocks sampled at planning to estimate how many rows the filters leave.
-const SAMPLED_BLOCKS: usize = 3;
+const SAMPLED_BLOCKS: usize = 24;
+/// Rows sampled of them together.
+const SAMPLED_ROWS: usize = 96 << 10;
 /// Blocks whose zone maps are compared with a filter for an estimate.
 const MAPPED_BLOCKS: usize = 64;
 
@@ -420,11 +422,16 @@ pub(super) fn sampled_share(table: &Table, snapshot: &Snapshot, conjuncts: &mut 
         }
     }
     let (mut seen, mut left) = (0usize, 0usize);
+    let most = SAMPLED_ROWS / possible.len().clamp(1, SAMPLED_BLOCKS);
     for at in spread(possible.len(), SAMPLED_BLOCKS) {
         let Some(mut reader) = table.data.read_block(snapshot, possible[at]) else { continue };
-        seen += reader.visible().len();
-        let visible = reader.visible().clone();
-        left += filter_block(&mut reader, visible, conjuncts)?.0.len();
+        let mut sample = reader.visible().clone();
+        if sample.len() > most {
+            let places: Vec<u32> = spread(sample.len(), most).map(|place| place as u32).collect();
+            sample = sample.narrow(&places);
+        }
+        seen += sample.len();
+        left += filter_block(&mut reader, sample, conjuncts)?.0.len();
     }
     // A sample without remaining rows does not mean that no row is left.
     Ok(match seen {
