@@ -17,7 +17,7 @@
 //! | `grouping_levels` | grouping sets from the states of finer ones |
 //! | `computed_keys`, `window_keys` | orders that DataFusion does not see |
 //! | `unknown` | an operator that states nothing about its rows |
-//! | `given_orders`, `source_order`, `lost_orders` | orders of rows that DataFusion does not keep |
+//! | `given_orders`, `source_order`, `lost_requirements` | orders and distributions of rows that DataFusion does not keep |
 //! | `filters`, `cross_joins`, `empty_branches` | DataFusion's `push_down_filter`, `eliminate_cross_join` and `propagate_empty_relation`, kept from what they would lose |
 //! | `subquery_errors` | errors of subqueries whose values nobody reads |
 //! | `date_comparisons` | dates compared with times, as dates |
@@ -49,7 +49,7 @@ mod join_claims;
 mod join_modes;
 mod join_order;
 mod list_guards;
-mod lost_orders;
+mod lost_requirements;
 mod null_safe;
 mod outer_joins;
 mod repeated_keys;
@@ -87,7 +87,7 @@ pub use in_lists::{InLists, without_lists_of_expressions};
 pub use join_claims::JoinClaims;
 pub use join_modes::JoinModes;
 pub use join_order::JoinOrder;
-pub use lost_orders::LostOrders;
+pub use lost_requirements::LostRequirements;
 pub use null_safe::NullSafe;
 pub use outer_joins::OuterJoins;
 pub use repeated_keys::RepeatedKeys;

@@ -8,9 +8,9 @@ use serac_functions::{Accounts, Casts, ConstantErrors, LongTexts, Patterns, Smal
 use serac_query::optimizer::{
     Analyzing, BranchConstants, CheckedArithmetic, CommonTypes, ComputedKeys, CrossJoins, DateComparisons,
     EmptyBranches, Filters, FloatCases, FloatZeros, GivenOrders, GroupingLevels, GroupingSets, GuardedBranches,
-    InLists, JoinClaims, JoinModes, JoinOrder, LostOrders, NullSafe, Optimizing, OuterJoins, Physical, RepeatedKeys,
-    SetOperations, ShiftedSums, SingleDistinct, SourceOrder, SubqueryErrors, TextPredicates, Unnest, VolatileCalls,
-    VolatileColumns, WindowKeys,
+    InLists, JoinClaims, JoinModes, JoinOrder, LostRequirements, NullSafe, Optimizing, OuterJoins, Physical,
+    RepeatedKeys, SetOperations, ShiftedSums, SingleDistinct, SourceOrder, SubqueryErrors, TextPredicates, Unnest,
+    VolatileCalls, VolatileColumns, WindowKeys,
 };
 use serac_query::packed_sort::PackedSort;
 use serac_query::radix_aggregate::RadixAggregation;
@@ -138,7 +138,7 @@ pub(super) static PASSES: &[Pass] = &[
     optional(physical("window_chunks", Ours(|_| Arc::new(WindowChunks)), "Computes window functions over many partitions at once, and not each by itself.")),
     physical("EnsureCooperative", DataFusion, "Lets operators give their thread back, so that a query can be cancelled."),
     optional(physical("FilterPushdown(Post)", Around(ByNames::around), "Hands the filters down that joins and sorts find while they run.")),
-    physical("lost_orders", Ours(|_| Arc::new(LostOrders)), "Sorts where rules have lost an order that is needed."),
+    physical("lost_requirements", Ours(|_| Arc::new(LostRequirements)), "Sorts and distributes rows where rules have lost that."),
     physical("SanityCheckPlan", DataFusion, "Refuses plans whose operators do not get the order that they need."),
     physical("subquery_errors", Ours(|resources| Arc::new(SubqueryErrors(resources.work_memory.clone()))), "Lets a subquery that gives one value fail where the value is read, as in a branch of CASE, and not before."),
     optional(physical("remote_summaries", Ours(|_| Arc::new(RemoteSummaries::of_scans(summarized))), "Lets servers of foreign tables compute aggregates and first rows.")),
