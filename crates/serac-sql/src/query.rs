@@ -30,6 +30,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::unnest::UnnestExec;
@@ -48,6 +49,8 @@ use std::sync::atomic::Ordering;
 
 /// Batches that a query may be ahead of its reader.
 const BATCHES_AHEAD: usize = 2;
+/// The same of each of several streams that are read one after the other.
+const BATCHES_IN_TURN: usize = 8;
 /// Rows, or combinations of rows of several tables, up to which a query is short.
 const SHORT_ROWS: usize = 2_000;
 /// Calls of functions up to which a query is short: each may take milliseconds.
@@ -83,6 +86,16 @@ pub(crate) struct Ready {
     wanted: Option<Wanted>,
     /// It runs where it is.
     is_short: bool,
+    /// Its streams are read one after the other.
+    is_in_turn: bool,
+}
+
+/// A mark in the configuration of a statement that stores rows.
+struct Storing;
+
+/// Whether none of a plan's streams waits for the reader of another one.
+fn has_independent_streams(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    !plan.is::<RepartitionExec>() && plan.children().into_iter().all(has_independent_streams)
 }
 
 impl Ready {
@@ -110,10 +123,13 @@ impl Ready {
             DEEP_PLANS.fetch_add(1, Ordering::Relaxed);
         }
         if !is_deep && is_short(&plan, context.session_config().target_partitions()) {
-            return Ok(Self { plan, context, wanted: None, is_short: true });
+            return Ok(Self { plan, context, wanted: None, is_short: true, is_in_turn: false });
         }
+        let is_in_turn = state.config().get_extension::<Storing>().is_some()
+            && plan.output_partitioning().partition_count() > 1
+            && has_independent_streams(&plan);
         let plan = while_wanted(plan, &is_wanted)?;
-        Ok(Self { plan, context, wanted: Some(Wanted(is_wanted)), is_short: false })
+        Ok(Self { plan, context, wanted: Some(Wanted(is_wanted)), is_short: false, is_in_turn })
     }
 }
 
@@ -236,10 +252,11 @@ impl Session {
 
     /// The session's state for rows that are stored. Rows of one source keep their order. Batches
     /// that are distributed over several threads would come back in any order, and each block would
-    /// hold values of the whole range.
+    /// hold values of the whole range. So would batches of several parts of a file by turns.
     pub(crate) fn storing_state(&self) -> SessionState {
         let mut state = self.state();
         state.config_mut().options_mut().optimizer.enable_round_robin_repartition = false;
+        state.config_mut().set_extension(Arc::new(Storing));
         state
     }
 
@@ -365,14 +382,32 @@ impl Session {
 
     /// The rows of a plan, as they come.
     pub(crate) fn run_ready(&self, ready: Ready) -> Result<SendableRecordBatchStream> {
-        let Ready { plan, context, wanted, is_short } = ready;
+        let Ready { plan, context, wanted, is_short, is_in_turn } = ready;
         if is_short {
             return Ok(execute_stream(plan, context)?);
         }
-        let mut builder = RecordBatchReceiverStream::builder(plan.schema(), BATCHES_AHEAD);
+        let rows = match is_in_turn {
+            true => self.in_turn(&plan, &context),
+            false => self.running(plan.schema(), BATCHES_AHEAD, move || execute_stream(plan, context)),
+        };
+        Ok(match wanted {
+            Some(wanted) => wanted.until_dropped(rows),
+            None => rows,
+        })
+    }
+
+    /// The rows of a stream, which runs on the query threads up to `ahead` batches before its
+    /// reader.
+    fn running(
+        &self,
+        schema: SchemaRef,
+        ahead: usize,
+        rows: impl FnOnce() -> datafusion::error::Result<SendableRecordBatchStream> + Send + 'static,
+    ) -> SendableRecordBatchStream {
+        let mut builder = RecordBatchReceiverStream::builder(schema, ahead);
         let sender = builder.tx();
         let run = async move {
-            let mut batches = execute_stream(plan, context)?;
+            let mut batches = rows()?;
             while let Some(batch) = batches.next().await {
                 // An error ends the task; so does a missing receiver.
                 if sender.send(Ok(batch?)).await.is_err() {
@@ -382,11 +417,19 @@ impl Session {
             Ok(())
         };
         builder.spawn_on(run, self.query_runtime.handle());
-        let rows = builder.build();
-        Ok(match wanted {
-            Some(wanted) => wanted.until_dropped(rows),
-            None => rows,
-        })
+        builder.build()
+    }
+
+    /// The rows of a plan's streams, one stream after the other. All of them run at once, as far as
+    /// their readers let them.
+    fn in_turn(&self, plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> SendableRecordBatchStream {
+        let run = |partition| {
+            let (plan, context) = (plan.clone(), context.clone());
+            self.running(plan.schema(), BATCHES_IN_TURN, move || plan.execute(partition, context))
+        };
+        let streams: Vec<_> = (0..plan.output_partitioning().partition_count()).map(run).collect();
+        let rows = futures::stream::iter(streams).flatten();
+        Box::pin(RecordBatchStreamAdapter::new(plan.schema(), rows))
     }
 
     /// A query's plan to be shown, and its logical plan in text where that `is_verbose`.
