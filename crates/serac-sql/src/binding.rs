@@ -89,6 +89,33 @@ pub(crate) async fn plan(state: &SessionState, source: &Source, postgresql_names
     Ok(Bound { plan, names, parameters, row })
 }
 
+/// The optimized plan of a query, and the columns of its result, with the names that are shown.
+///
+/// # Errors
+/// The errors of the query, of a parameter's value, or of a constant.
+pub(crate) async fn optimized(
+    state: &SessionState,
+    source: &Source,
+    postgresql_names: bool,
+) -> Result<(LogicalPlan, SchemaRef)> {
+    let (shared, types) = (functions(state).shared().clone(), source.types());
+    let kept = source.kept();
+    if let Some(kept) = kept
+        && let Some(found) = kept.find_optimized(&shared, &types, postgresql_names)?
+    {
+        return Ok(found);
+    }
+    let Bound { plan, names, parameters, .. } = plan(state, source, postgresql_names).await?;
+    // As `SessionState::optimize` does.
+    let analyzed = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(in_planner)?;
+    let kept = kept.filter(|_| parameters.is_empty()).map(|kept| (kept, analyzed.clone()));
+    let optimized = state.optimizer().optimize(analyzed, state, |_, _| {}).map_err(in_planner)?;
+    if let Some((kept, analyzed)) = kept {
+        kept.keep_optimized(&shared, &types, &analyzed, &optimized, (&names, postgresql_names))?;
+    }
+    Ok((optimized, names))
+}
+
 /// The plan with values in the place of its parameters.
 fn with_values(
     state: &SessionState,

@@ -9,6 +9,7 @@ use crate::identifiers::other_database;
 use crate::limits::Limits;
 use crate::parsed::{Arguments, Parsed, Source, is_bound, parse, transaction_word};
 use crate::point::prepared::Prepared;
+use crate::repeated_texts::RepeatedTexts;
 use crate::result::{Output, PendingResult, StatementResult, durable, row_tag};
 use crate::row_stream::{RowStream, StatementStream};
 use crate::session::Session;
@@ -30,8 +31,12 @@ impl Session {
     /// # Errors
     /// As for [`parse`].
     pub fn parse(&mut self, sql: &str) -> Result<Vec<Parsed>> {
+        if let Some(known) = self.repeated_texts.find(sql) {
+            return Ok(vec![known]);
+        }
         let statements = parse(sql).and_then(|statements| self.of_own_database(statements));
-        self.failing(statements)
+        let statements = self.failing(statements)?;
+        Ok(self.repeated_texts.noted(statements))
     }
 
     /// Refuses statements about another database.
@@ -444,6 +449,7 @@ impl Session {
             // Plans are made anew for other settings.
             Discard::Plans => {
                 self.shared.note_setting();
+                self.repeated_texts = RepeatedTexts::default();
                 "PLANS"
             }
             Discard::Sequences => {
@@ -465,6 +471,7 @@ impl Session {
                 self.shared.listener.unlisten_all();
                 self.shared.advisory_locks.release_session();
                 self.forget_all_prepared();
+                self.repeated_texts = RepeatedTexts::default();
                 *self.shared.sequence_values.write() = Default::default();
                 self.reset(&Reset::All)?;
                 self.reset_roles()?;

@@ -1,9 +1,15 @@
-//! Bound forms of a prepared statement, for its next executions.
+//! Plans of a statement for its next executions: of a prepared one, and of a text that the session
+//! sees again.
 //!
 //! A statement is bound once for each list of types of its parameters. The bound form holds until
 //! the catalog, roles and grants, or a setting that plans depend on change, as the plans of the
 //! point path do. Values are put into it for each execution before it is optimized, so that indexes
 //! and statistics are used as with constants.
+//!
+//! A query without parameters is also kept as the optimizer has left it. That form holds until the
+//! number of a table's rows has changed by more than a fifth, because the order of joins depends on
+//! it. The optimizer computes stable functions, such as `now()`: it works anew for queries that
+//! call one.
 //!
 //! A kept plan names tables in no snapshot; an execution puts them in as it sees them. Statements
 //! that read other relations (system tables, functions of rows of the session), or have changes in
@@ -17,17 +23,18 @@ use crate::statement_snapshot::StatementSnapshot;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session as PlanningSession, TableProvider};
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::DataFusionError;
 use datafusion::functions_table::generate_series::GenerateSeriesTable;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableSource, TableType};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableSource, TableType, Volatility};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use serac_binder::{BoundBody, BoundStatement};
 use serac_engine::{Catalog, Table};
 use serac_pg::TypeId;
 use serac_query::scan::{HiddenColumns, Readable, SeracTable};
+use serac_query::shared::with_sources;
 use std::sync::{Arc, Weak};
 
 /// For how many lists of types a statement is kept.
@@ -73,9 +80,31 @@ struct KeptPlan {
     under: PlanDependencies,
     types: Vec<TypeId>,
     bound: BoundStatement,
+    optimized: Option<OptimizedQuery>,
 }
 
-/// The bound forms of a statement.
+/// A query as the optimizer has left it.
+struct OptimizedQuery {
+    plan: LogicalPlan,
+    /// The columns of its result, with the names that are shown.
+    names: SchemaRef,
+    /// Whether these are PostgreSQL's.
+    postgresql_names: bool,
+    /// Its tables, and how many rows these had.
+    tables: Vec<(Arc<Table>, u64)>,
+}
+
+impl OptimizedQuery {
+    /// Whether the optimizer would find tables of about the same size.
+    fn holds(&self) -> bool {
+        self.tables.iter().all(|(table, before)| {
+            let rows = table.data.approximate_rows();
+            rows.abs_diff(*before).saturating_mul(5) <= rows
+        })
+    }
+}
+
+/// The plans of a statement.
 #[derive(Default)]
 pub(crate) struct KeptPlans(Mutex<Vec<KeptPlan>>);
 
@@ -116,14 +145,7 @@ fn put_sources(
     other: &mut dyn FnMut(&Source) -> Result<Option<Source>, DataFusionError>,
 ) -> Result<()> {
     for plan in bound.plans_mut() {
-        let whole = std::mem::take(plan);
-        let put = whole.transform_down_with_subqueries(|plan| {
-            let LogicalPlan::TableScan(mut scan) = plan else { return Ok(Transformed::no(plan)) };
-            let Some(source) = other(&scan.source)? else { return Ok(Transformed::no(LogicalPlan::TableScan(scan))) };
-            scan.source = source;
-            Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
-        });
-        *plan = put?.data;
+        *plan = with_sources(std::mem::take(plan), other)?;
     }
     if let BoundBody::Change(change) = &mut bound.body {
         let target = &mut change.target_mut().relation;
@@ -134,30 +156,102 @@ fn put_sources(
     Ok(())
 }
 
+/// Puts tables into a kept plan as the running statement sees them.
+fn in_snapshot(
+    shared: &Arc<SessionEnv>,
+    view: &StatementSnapshot,
+    source: &Source,
+) -> Result<Option<Source>, DataFusionError> {
+    let provider = source_as_provider(source)?;
+    let kept = provider.downcast_ref::<KeptTable>();
+    let seen = |kept: &KeptTable| shared.provider(view, &kept.table, kept.hidden);
+    Ok(kept.map(|kept| provider_as_source(Arc::new(seen(kept)))))
+}
+
+/// Takes the snapshot out of the tables of a plan that is to be kept.
+struct Keeping<'s> {
+    shared: &'s Arc<SessionEnv>,
+    view: &'s StatementSnapshot,
+    /// Whether all of its relations so far can be kept.
+    is_possible: bool,
+    /// Its tables, and how many rows these have.
+    tables: Vec<(Arc<Table>, u64)>,
+}
+
+impl<'s> Keeping<'s> {
+    fn new(shared: &'s Arc<SessionEnv>, view: &'s StatementSnapshot) -> Self {
+        Self { shared, view, is_possible: true, tables: Vec::new() }
+    }
+
+    fn source(&mut self, source: &Source) -> Option<Source> {
+        let Ok(provider) = source_as_provider(source) else {
+            self.is_possible = false;
+            return None;
+        };
+        let Some(read) = provider.downcast_ref::<SeracTable>() else {
+            self.is_possible &= is_of_all_times(&provider);
+            return None;
+        };
+        let (table, hidden) = (read.table().clone(), read.hidden());
+        self.is_possible &= self.shared.provider(self.view, &table, hidden).allowed() == read.allowed();
+        self.tables.push((table.clone(), table.data.approximate_rows()));
+        Some(provider_as_source(Arc::new(KeptTable { table, hidden, schema: provider.schema() })))
+    }
+}
+
 impl KeptPlans {
+    /// What is kept for parameters of these types, as `wanted` finds it there, and the view of the
+    /// running statement.
+    fn of_types<T>(
+        &self,
+        shared: &Arc<SessionEnv>,
+        types: &[TypeId],
+        wanted: impl FnOnce(&mut KeptPlan) -> Option<T>,
+    ) -> Option<(T, StatementSnapshot)> {
+        let view = shared.view()?;
+        let now = PlanDependencies::now(shared, &view);
+        let mut kept = self.0.lock();
+        kept.retain(|kept| kept.under.is_same(&now));
+        let found = kept.iter_mut().find(|kept| kept.types == types).and_then(wanted)?;
+        Some((found, view))
+    }
+
     /// The statement for parameters of these types, as the running statement sees its tables;
     /// `None` if it is not kept.
     ///
     /// # Errors
     /// DataFusion's.
     pub(crate) fn find(&self, shared: &Arc<SessionEnv>, types: &[TypeId]) -> Result<Option<BoundStatement>> {
-        let Some(view) = shared.view() else { return Ok(None) };
-        let now = PlanDependencies::now(shared, &view);
-        let mut bound = {
-            let mut kept = self.0.lock();
-            kept.retain(|kept| kept.under.is_same(&now));
-            match kept.iter().find(|kept| kept.types == types) {
-                Some(kept) => kept.bound.clone(),
-                None => return Ok(None),
-            }
-        };
-        put_sources(&mut bound, &mut |source| {
-            let provider = source_as_provider(source)?;
-            let kept = provider.downcast_ref::<KeptTable>();
-            let seen = |kept: &KeptTable| shared.provider(&view, &kept.table, kept.hidden);
-            Ok(kept.map(|kept| provider_as_source(Arc::new(seen(kept)))))
-        })?;
+        let found = self.of_types(shared, types, |kept| Some(kept.bound.clone()));
+        let Some((mut bound, view)) = found else { return Ok(None) };
+        put_sources(&mut bound, &mut |source| in_snapshot(shared, &view, source))?;
         Ok(Some(bound))
+    }
+
+    /// The optimized plan of a query without parameters, as the running statement sees its tables,
+    /// and the columns of its result; `None` if it is not kept, or holds no longer.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub(crate) fn find_optimized(
+        &self,
+        shared: &Arc<SessionEnv>,
+        types: &[TypeId],
+        postgresql_names: bool,
+    ) -> Result<Option<(LogicalPlan, SchemaRef)>> {
+        let found = self.of_types(shared, types, |kept| {
+            kept.optimized.take_if(|optimized| !optimized.holds());
+            let optimized = kept.optimized.as_ref().filter(|kept| kept.postgresql_names == postgresql_names)?;
+            Some((optimized.plan.clone(), optimized.names.clone()))
+        });
+        let Some(((plan, names), view)) = found else { return Ok(None) };
+        Ok(Some((with_sources(plan, &mut |source| in_snapshot(shared, &view, source))?, names)))
+    }
+
+    /// Whether an optimized plan holds.
+    #[cfg(test)]
+    pub(crate) fn has_optimized(&self) -> bool {
+        self.0.lock().iter().any(|kept| kept.optimized.as_ref().is_some_and(OptimizedQuery::holds))
     }
 
     /// Keeps the statement for parameters of these types, if it can be kept.
@@ -167,32 +261,62 @@ impl KeptPlans {
     pub(crate) fn keep(&self, shared: &Arc<SessionEnv>, types: Vec<TypeId>, bound: &BoundStatement) -> Result<()> {
         let Some(view) = shared.view().filter(|_| bound.parts.is_empty()) else { return Ok(()) };
         let mut bound = bound.clone();
-        let mut can_be_kept = true;
-        put_sources(&mut bound, &mut |source| {
-            let Ok(provider) = source_as_provider(source) else {
-                can_be_kept = false;
-                return Ok(None);
-            };
-            let Some(table) = provider.downcast_ref::<SeracTable>() else {
-                can_be_kept &= is_of_all_times(&provider);
-                return Ok(None);
-            };
-            let schema = provider.schema();
-            let hidden = table.hidden();
-            let own = shared.provider(&view, table.table(), hidden);
-            can_be_kept &= own.allowed() == table.allowed();
-            let kept = KeptTable { table: table.table().clone(), hidden, schema };
-            Ok(Some(provider_as_source(Arc::new(kept))))
-        })?;
-        if can_be_kept {
+        let mut keeping = Keeping::new(shared, &view);
+        put_sources(&mut bound, &mut |source| Ok(keeping.source(source)))?;
+        if keeping.is_possible {
             let mut kept = self.0.lock();
             if kept.len() >= MOST_KEPT {
                 kept.remove(0);
             }
-            kept.push(KeptPlan { under: PlanDependencies::now(shared, &view), types, bound });
+            let under = PlanDependencies::now(shared, &view);
+            kept.push(KeptPlan { under, types, bound, optimized: None });
         }
         Ok(())
     }
+
+    /// Keeps the optimized plan of a query without parameters, if its bound form is kept. It shows
+    /// columns of `names`, which are PostgreSQL's or not. The optimizer has made it of `analyzed`.
+    ///
+    /// # Errors
+    /// DataFusion's.
+    pub(crate) fn keep_optimized(
+        &self,
+        shared: &Arc<SessionEnv>,
+        types: &[TypeId],
+        analyzed: &LogicalPlan,
+        plan: &LogicalPlan,
+        (names, postgresql_names): (&SchemaRef, bool),
+    ) -> Result<()> {
+        if has_stable_call(analyzed)? {
+            return Ok(());
+        }
+        let Some((_, view)) = self.of_types(shared, types, |_| Some(())) else { return Ok(()) };
+        let mut keeping = Keeping::new(shared, &view);
+        let plan = with_sources(plan.clone(), &mut |source| Ok(keeping.source(source)))?;
+        if let Keeping { is_possible: true, tables, .. } = keeping {
+            let optimized = OptimizedQuery { plan, names: names.clone(), postgresql_names, tables };
+            self.of_types(shared, types, |kept| {
+                kept.optimized = Some(optimized);
+                Some(())
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Whether a plan calls a function whose value is the same for all rows of a statement, and not for
+/// all statements.
+fn has_stable_call(plan: &LogicalPlan) -> Result<bool> {
+    let mut has = false;
+    plan.apply_with_subqueries(|plan| {
+        plan.apply_expressions(|expr| {
+            expr.apply(|part| {
+                has |= matches!(part, Expr::ScalarFunction(call) if call.func.signature().volatility == Volatility::Stable);
+                Ok(if has { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })
+    })?;
+    Ok(has)
 }
 
 /// Whether a relation is the same for all executions, or gets its rows from each.

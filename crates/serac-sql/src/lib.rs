@@ -7,7 +7,7 @@
 //! | modules | what |
 //! |---|---|
 //! | `advisory_locks` `ast_types` `beginning` `channels` `clock` `column_types` `copy::{options, streams}` `cursors` `database` `ddl::relations` `description` `activity` `explain_json` `exported_snapshots` `foreign::servers` `identifiers` `identity` `index_names` `kept_expression` `lent` `limits` `notices` `pg_catalog::sequence_relation` `pipeline::pass` `plan_text` `point::{access, compiler, expression, literal, plan, rows, shape, steps}` `programs::job` `query_runtime` `roles::password` `row_locks` `rows_to_come` `sequence_values` `session_roles` `setting_values` `table_schema` `transaction` `work_memory` | what a session and its database hold |
-//! | `backends` `error_position` `kept_plans` `metrics` `parameter_marks` `parsed` `pg_catalog::{definitions, fixed, foreign, image, information_schema, layout, relations, routines, scope, system_table, type_rows}` `planner` `point::{execute, prepared, state}` `programs::rows` `result` `session_env` `session_functions` `setting_changes` `setting_list` `statement_snapshot` `styled_values` | what a statement sees, and its text |
+//! | `backends` `error_position` `kept_plans` `metrics` `parameter_marks` `parsed` `pg_catalog::{definitions, fixed, foreign, image, information_schema, layout, relations, routines, scope, system_table, type_rows}` `planner` `point::{execute, prepared, state}` `programs::rows` `repeated_texts` `result` `session_env` `session_functions` `setting_changes` `setting_list` `statement_snapshot` `styled_values` | what a statement sees, and its text |
 //! | `binding` `expressions` `files` `foreign` `foreign::{exclusion, table}` `frames` `generated` `lent_calls` `pg_catalog` `pipeline` `point::parameters` `programs` `registry` `resolver` `serac_views` `session_expressions` | what names mean, and plans |
 //! | `session` | a session |
 //! | `changes` `conflicts` `copy` `cursor_statements` `ddl` `describe` `dml` `explain` `export_summary` `failing_row` `front` `ingest` `lending` `maintenance` `notify` `pipeline::steps` `point` `procedures` `programs::call` `query` `roles` `row_statement` `row_stream` `session_state` `settings` `snapshot_reading` `summary` `transactions` | its statements; `front` is where each begins |
@@ -72,6 +72,7 @@ mod query_runtime;
 mod registry;
 #[cfg(test)]
 mod registry_tests;
+mod repeated_texts;
 mod resolver;
 mod result;
 mod roles;

@@ -45,6 +45,16 @@ impl Parsed {
         })
     }
 
+    /// The same statement, of which plans are kept.
+    pub(crate) fn prepared(self) -> Self {
+        Self(self.0.prepared())
+    }
+
+    /// The text of its script.
+    pub(crate) fn text(&self) -> &str {
+        self.0.text()
+    }
+
     /// The same COPY with another file; any other statement as it is.
     #[must_use]
     pub fn with_copy_file(&self, file: &str) -> Self {

@@ -101,22 +101,25 @@ fn has_independent_streams(plan: &Arc<dyn ExecutionPlan>) -> bool {
 impl Ready {
     /// A data frame's plan.
     async fn of(frame: DataFrame) -> Result<Self> {
-        Self::changed(frame, Ok).await
+        let (state, plan) = frame.into_parts();
+        let plan = state.optimize(&plan).map_err(in_planner)?;
+        Self::of_optimized(state, plan, Ok).await
     }
 
-    /// The same, changed before it is looked at.
-    async fn changed(
-        frame: DataFrame,
+    /// The plan of an optimized one, changed before it is looked at.
+    async fn of_optimized(
+        mut state: SessionState,
+        plan: LogicalPlan,
         change: impl FnOnce(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
     ) -> Result<Self> {
-        let (mut state, plan) = frame.into_parts();
         let is_wanted = IsWanted::default();
         state.config_mut().options_mut().extensions.insert(is_wanted.clone());
         // Functions get the options that were there when the statement began, without this.
         let options = state.config_options().clone();
         state.execution_props_mut().config_options = Some(options);
         let context = state.task_ctx();
-        let plan = change(state.create_physical_plan(&plan).await.map_err(in_planner)?)?;
+        let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(in_planner)?;
+        let plan = change(plan)?;
         let is_deep = is_deep(&plan);
         if is_deep {
             // Relaxed: see `give_back_after_deep_plans`.
@@ -278,13 +281,12 @@ impl Session {
     async fn rows_with(&self, query: Source, decimals: DecimalForm) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let (state, postgresql_names) = (self.state(), self.postgresql_names);
         let planned = self.planning(async move {
-            let Bound { plan, names, .. } = binding::plan(&state, &query, postgresql_names).await?;
-            let frame = DataFrame::new(state, plan);
+            let (plan, names) = binding::optimized(&state, &query, postgresql_names).await?;
             let change = |plan| match decimals {
                 DecimalForm::Decimal64 => Ok(with_short_decimals(plan)?),
                 DecimalForm::Decimal128 => Ok(plan),
             };
-            Ok((Ready::changed(frame, change).await?, names))
+            Ok((Ready::of_optimized(state, plan, change).await?, names))
         });
         let (ready, names) = planned.await?;
         Ok(shown_rows(names, self.run_ready(ready)?))

@@ -23,6 +23,7 @@ use crate::point::prepared::Prepared;
 use crate::point::state::PointState;
 use crate::query_runtime::QueryRuntime;
 use crate::registry::registry;
+use crate::repeated_texts::RepeatedTexts;
 use crate::resolver::TransactionCatalog;
 use crate::session_env::SessionEnv;
 use crate::session_expressions::SessionExpressions;
@@ -55,6 +56,7 @@ pub struct Session {
     pub(crate) error_ticket: Option<CommitTicket>,
     pub(crate) prepared: HashMap<String, Prepared>,
     pub(crate) point: PointState,
+    pub(crate) repeated_texts: RepeatedTexts,
     /// Evaluates defaults and checks for the engine.
     pub(crate) expressions: Arc<dyn Expressions>,
     pub(crate) cancel: CancelHandle,
@@ -169,6 +171,7 @@ impl Session {
             error_ticket: None,
             prepared: HashMap::new(),
             point: PointState::default(),
+            repeated_texts: RepeatedTexts::default(),
             cancel,
             notices: Notices::default(),
             work_memory,

@@ -127,7 +127,7 @@ const SETTINGS: &[Setting] = &[
     preset("max_prepared_transactions", Kind::Number, "There is no two-phase commit."),
     preset("memory_limit", Kind::Memory, "The memory of all queries together."),
     set("password_encryption", Kind::OneOf(&["scram-sha-256"]), "Connections and Authentication / Authentication", "What is kept of passwords."),
-    set("plan_cache_mode", Kind::OneOf(&["auto", "force_generic_plan", "force_custom_plan"]), OTHER_PLANNER, "Changes nothing: plans are kept before they are optimized."),
+    set("plan_cache_mode", Kind::OneOf(&["auto", "force_generic_plan", "force_custom_plan"]), OTHER_PLANNER, "Changes nothing: queries with parameters are optimized for their values each time, others once."),
     set("quote_all_identifiers", Kind::Switch, COMPATIBILITY, "Names have quotes where they need them."),
     set("role", Kind::Text, STATEMENT, "The current user, if it is not the session's."),
     set("row_security", Kind::Switch, STATEMENT, "There is no row security."),

@@ -20,7 +20,7 @@
 //! tables.
 //!
 //! Rows are computed when the first reader asks for them, by tasks of their own (`exec`). They
-//! are kept in a `buffer` until the statement ends. A reader takes rows as they come. Nobody waits
+//! are kept in a `buffer` until the statement ends. A reader takes rows as they come. No task waits
 //! for a reader, so neither readers that stop early nor those that wait for each other matter. All
 //! state belongs to a run of `WithExec` and is found in the context of its tasks.
 
@@ -29,6 +29,7 @@ mod exec;
 mod node;
 mod pass;
 mod plan;
+mod sources;
 mod table;
 
 pub use exec::SharedScanExec;
@@ -37,4 +38,5 @@ pub(crate) use node::Shared;
 pub use node::{Sharing, anew, settled, shared, volatile_queries};
 pub use pass::{LogicalRules, SharedQueries, WithQueries};
 pub(crate) use plan::planned;
+pub use sources::with_sources;
 pub(crate) use table::SharedTable;

@@ -94,8 +94,8 @@ pub(crate) async fn planned(plan: &LogicalPlan, session: &dyn Session) -> Result
     Ok(Some(Arc::new(WithExec::new(rows, queries))))
 }
 
-/// The shared table that a scan reads.
-fn shared_table(scan: &TableScan) -> Option<Arc<SharedQuery>> {
+/// The shared query whose rows a scan reads.
+pub(super) fn shared_table(scan: &TableScan) -> Option<Arc<SharedQuery>> {
     let provider = source_as_provider(&scan.source).ok()?;
     provider.downcast_ref::<SharedTable>().map(|table| table.0.clone())
 }

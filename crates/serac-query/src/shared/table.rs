@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A query whose rows are computed once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SharedQuery {
     /// Greater than those of the queries that its plan reads.
     pub(super) number: u64,

@@ -35,6 +35,7 @@ mod point;
 mod procedures;
 mod readers;
 mod reference;
+mod repeated_queries;
 mod roles;
 mod settings;
 mod shared_queries;
