@@ -102,7 +102,7 @@ pub use sliding::{SLIDING, sliding};
 pub use strict_nulls::StrictNulls;
 pub use styled::{StyledFunctions, depends_on_style};
 pub use times::with_zone;
-pub use typed::{has_part, map_named, rewrite_any, rewrite_typed, rewrite_whole};
+pub use typed::{has_part, has_part_anywhere, map_named, rewrite_any, rewrite_typed, rewrite_whole};
 pub use uuids::UuidTypes;
 pub use zeros::{has_one_zero, one_zero, with_one_nan};
 

@@ -16,6 +16,19 @@ pub fn has_part(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> bool {
     found || walked.is_err()
 }
 
+/// Whether a part of an expression of a plan, or of its subqueries, is `wanted`.
+///
+/// # Errors
+/// DataFusion's.
+pub fn has_part_anywhere(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|plan| {
+        found = has_part(plan, &wanted);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
 /// Rewrites the expressions of a plan and of its subqueries that have a `wanted` part, from the
 /// leaves up, by the types of the columns that they name. The columns of results keep their names.
 ///
@@ -39,12 +52,7 @@ pub fn rewrite_any(
     wanted: impl Fn(&Expr) -> bool,
     rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {
-    let mut found = false;
-    plan.apply_with_subqueries(|plan| {
-        found = has_part(plan, &wanted);
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    match found {
+    match has_part_anywhere(&plan, &wanted)? {
         true => rewrite_typed(plan, wanted, rewrite).map(Transformed::yes),
         false => Ok(Transformed::no(plan)),
     }

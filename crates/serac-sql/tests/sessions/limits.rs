@@ -57,8 +57,8 @@ async fn cancel_after_a_moment(session: &mut Session, sql: &str) -> &'static str
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_constant_that_each_row_gets_is_counted_for_each_row() {
     let mut session = Session::new(&database(Some(100 << 20)));
-    // A copy has 960,000 bytes of views for itself: 123 MB in a batch of 128 rows, to which batches of
-    // slow functions are cut.
+    // A copy has 960,000 bytes of views for itself: 123 MB in a batch of 128 rows. Batches of slow
+    // functions are cut to so few.
     for array in ["array_repeat(repeat('x', 20), 60000)::varchar[]", "array_repeat(repeat('x', 20), 60000)"] {
         let many = format!("SELECT count({array}) FROM generate_series(1, 100000)");
         assert_eq!(session.execute(&many).await.unwrap_err().sqlstate, "53200", "{array}");

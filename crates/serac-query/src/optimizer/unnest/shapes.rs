@@ -259,7 +259,7 @@ fn is_exact(expr: &Expr, input: &LogicalPlan) -> bool {
     let Expr::AggregateFunction(function) = expr.clone().unalias() else { return false };
     match function.func.name() {
         "count" | "min" | "max" | "bool_and" | "bool_or" | "grouping" => true,
-        // Of free numbers.
+        // The aggregates of free numbers.
         "numeric_sum"
         | "numeric_avg"
         | "numeric_var_samp"

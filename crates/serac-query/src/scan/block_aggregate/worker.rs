@@ -52,8 +52,12 @@ impl Outside {
         self.is_large.load(Ordering::Relaxed)
     }
 
-    /// Adds rows, with the keys of their groups.
+    /// Adds rows, with the keys of their groups. The lock is not taken for none.
     fn add(&self, found: impl Iterator<Item = (i64, usize)>, rows: &Rows<'_>, states: &States) -> Result<()> {
+        let mut found = found.peekable();
+        if found.peek().is_none() {
+            return Ok(());
+        }
         let mut groups = self.groups.lock();
         for (key, row) in found {
             rows.add_outside(&mut groups, key, row, states)?;
@@ -444,13 +448,8 @@ impl Worker {
                     }
                 }
                 rows.add_runs(&self.groups, runs, ignored, &mut self.sums)?;
-                match outside.is_empty() {
-                    true => Ok(()),
-                    false => {
-                        let found = outside.into_iter().map(|row| (numbers[row].into(), row));
-                        self.outside.add(found, &rows, &self.plan.states)
-                    }
-                }
+                let found = outside.into_iter().map(|row| (numbers[row].into(), row));
+                self.outside.add(found, &rows, &self.plan.states)
             }
             Grouping::Keys { column, first, len } => {
                 let (null, ignored) = (len as u32, len as u32 + 1);
@@ -482,13 +481,8 @@ impl Worker {
                     (group, end)
                 }));
                 rows.add_runs(&self.groups, runs, ignored, &mut self.sums)?;
-                match outside.is_empty() {
-                    true => Ok(()),
-                    false => {
-                        let found = outside.into_iter().flatten().map(|row| (keys[row], row));
-                        self.outside.add(found, &rows, &self.plan.states)
-                    }
-                }
+                let found = outside.into_iter().flatten().map(|row| (keys[row], row));
+                self.outside.add(found, &rows, &self.plan.states)
             }
         }
     }
