@@ -9,8 +9,6 @@ use std::sync::Arc;
 
 /// Blocks sampled.
 const SAMPLED_BLOCKS: u32 = 8;
-/// Rows sampled of each.
-const SAMPLED_ROWS: usize = 4096;
 
 /// The estimates for a table.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +75,7 @@ fn take(data: &DataTable, snapshot: &Snapshot, rows: u64) -> TableStatistics {
     for i in 0..sampled {
         let no = (2 * u64::from(i) + 1) * u64::from(blocks) / (2 * u64::from(sampled));
         let Some(mut reader) = data.read_block(snapshot, BlockNo(no as u32)) else { continue };
-        let visible = reader.visible().clone().first(SAMPLED_ROWS);
+        let visible = reader.visible().clone();
         let Ok(arrays) = reader.columns(&wanted, &visible) else { continue };
         seen += visible.len();
         for ((all, per_block), array) in sets.iter_mut().zip(arrays) {
