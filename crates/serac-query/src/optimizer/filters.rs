@@ -9,9 +9,11 @@
 //! Conditions that may fail are therefore tested after those that cannot.
 //!
 //! A condition over a column that is a constant in one branch of a UNION becomes true or false at
-//! that branch's table. What is true is dropped there, and what is false leaves no rows.
+//! that branch's table. The rule drops a condition that is true. A scan with a false one becomes an
+//! empty relation.
 
 use crate::optimizer::guarded_branches::has_hazard;
+use crate::scan::may_read_all;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::GroupingSet;
@@ -93,7 +95,8 @@ fn without_constants(mut plan: LogicalPlan) -> Transformed<LogicalPlan> {
         Expr::Literal(ScalarValue::Boolean(value), _) => Some(*value),
         _ => None,
     };
-    if scan.filters.iter().any(|filter| matches!(value(filter), Some(None | Some(false)))) {
+    let is_empty = scan.filters.iter().any(|filter| matches!(value(filter), Some(None | Some(false))));
+    if is_empty && may_read_all(&scan.source) {
         let schema = scan.projected_schema.clone();
         return Transformed::yes(LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: false, schema }));
     }

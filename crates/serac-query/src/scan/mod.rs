@@ -45,6 +45,7 @@ pub use indexed_expression::{IndexedExpression, bare};
 pub use key_filter::KeyFilterPushdown;
 pub use lookup::SeracLookupExec;
 pub use places::{CTID_COLUMN, pages};
+pub(crate) use privileges::may_read_all;
 pub use privileges::{Readable, check_scan, denied};
 pub use progress::ScanProgress;
 pub use provider::{HiddenColumns, ROW_ID_COLUMN, SeracTable, fetch_rows};

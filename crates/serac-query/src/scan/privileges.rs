@@ -1,10 +1,12 @@
 //! Privileges on columns: checked when a scan is planned, which names the columns that are read.
 
+use super::provider::SeracTable;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{Expr, TableSource, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use serac_engine::security::Columns;
 use serac_values::SqlError;
@@ -41,6 +43,15 @@ pub fn check_scan(
         return Ok(());
     }
     Err(DataFusionError::External(Box::new(denied(table))))
+}
+
+/// Whether a role may read all columns of a source. Scans of others are refused when they are
+/// planned, so they stay in a plan even if they give no rows.
+pub(crate) fn may_read_all(source: &Arc<dyn TableSource>) -> bool {
+    source_as_provider(source).is_ok_and(|provider| match provider.downcast_ref::<Readable>() {
+        Some(readable) => readable.columns == Columns::All,
+        None => provider.downcast_ref::<SeracTable>().is_none_or(|table| *table.allowed() == Columns::All),
+    })
 }
 
 /// Rows of a table that a statement has in memory, of which it may read a part of the columns.

@@ -7,6 +7,7 @@ use crate::support::{in_memory, lines, refused, run};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serac_sql::{Session, StatementResult};
+use std::time::Duration;
 
 /// The rows of a statement, or the SQLSTATE of its error.
 async fn rows(session: &mut Session, sql: &str) -> Result<Vec<String>, &'static str> {
@@ -157,7 +158,7 @@ async fn each_run_has_its_own_time_and_random_numbers() {
             let now = rows(&mut session, sql).await.unwrap();
             assert!(!seen.contains(&now), "{sql}: {now:?} again");
             seen.push(now);
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }
@@ -178,6 +179,11 @@ async fn privileges_are_those_of_each_run() {
         .await;
     assert_eq!(refused(&mut owner, sql).await.sqlstate, "42501");
     assert_eq!(again(&mut owner, "SELECT a FROM t").await, "1");
+    // Also where no row is read.
+    let branch = "SELECT count(*) FROM (SELECT a, 1 AS k FROM t WHERE b <> 0 UNION ALL SELECT 1, 2) AS u WHERE k = 2";
+    assert_eq!(refused(&mut owner, branch).await.sqlstate, "42501");
+    run(&mut owner, "RESET ROLE").await;
+    assert_eq!(again(&mut owner, branch).await, "1");
 }
 
 #[tokio::test]
