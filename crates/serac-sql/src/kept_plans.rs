@@ -11,10 +11,11 @@
 //! it. The optimizer computes stable functions, such as `now()`: it works anew for queries that
 //! call one.
 //!
-//! A kept plan names tables in no snapshot; an execution puts them in as it sees them. Statements
-//! that read other relations (system tables, functions of rows of the session), or have changes in
-//! their WITH, are not kept. Nor are statements that read a table through a view whose owner may
-//! read other columns of the table than the user.
+//! A kept plan names tables in no snapshot; an execution puts them in as it sees them. The catalog
+//! alone keeps tables: a plan of a table that has been dropped keeps none of its rows in memory.
+//! Statements that read other relations (system tables, functions of rows of the session), or have
+//! changes in their WITH, are not kept. Nor are statements that read a table through a view whose
+//! owner may read other columns of the table than the user.
 
 use crate::error::{Result, SqlError};
 use crate::rows_to_come::RowsToCome;
@@ -23,7 +24,6 @@ use crate::statement_snapshot::StatementSnapshot;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session as PlanningSession, TableProvider};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::DataFusionError;
 use datafusion::functions_table::generate_series::GenerateSeriesTable;
@@ -32,6 +32,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use serac_binder::{BoundBody, BoundStatement};
 use serac_engine::{Catalog, Table};
+use serac_functions::has_part_anywhere;
 use serac_pg::TypeId;
 use serac_query::scan::{HiddenColumns, Readable, SeracTable};
 use serac_query::shared::with_sources;
@@ -40,12 +41,33 @@ use std::sync::{Arc, Weak};
 /// For how many lists of types a statement is kept.
 const MOST_KEPT: usize = 4;
 
+/// A version of a catalog that a plan depends on. It does not keep the catalog, nor its tables.
+#[derive(Clone, Debug)]
+pub(crate) struct CatalogVersion(Weak<Catalog>);
+
+impl CatalogVersion {
+    pub(crate) fn of(catalog: &Arc<Catalog>) -> Self {
+        Self(Arc::downgrade(catalog))
+    }
+
+    /// Whether it is that of a catalog. Without a count in the catalog, which all sessions share.
+    pub(crate) fn is(&self, catalog: &Arc<Catalog>) -> bool {
+        self.0.as_ptr() == Arc::as_ptr(catalog)
+    }
+}
+
+impl PartialEq for CatalogVersion {
+    fn eq(&self, other: &Self) -> bool {
+        Weak::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// The state under which a bound statement holds.
 struct PlanDependencies {
     session: Weak<SessionEnv>,
-    catalog: Arc<Catalog>,
+    catalog: CatalogVersion,
     /// The catalog of the session's temporary tables.
-    temporary: Option<Arc<Catalog>>,
+    temporary: Option<CatalogVersion>,
     /// The version of roles, owners and grants.
     security: u64,
     settings: u64,
@@ -55,22 +77,17 @@ impl PlanDependencies {
     fn now(shared: &Arc<SessionEnv>, view: &StatementSnapshot) -> Self {
         Self {
             session: Arc::downgrade(shared),
-            catalog: view.catalog.clone(),
-            temporary: view.temporary.as_ref().map(|(catalog, ..)| catalog.clone()),
+            catalog: CatalogVersion::of(&view.catalog),
+            temporary: view.temporary.as_ref().map(|(catalog, ..)| CatalogVersion::of(catalog)),
             security: shared.database.security_version(),
             settings: shared.settings(),
         }
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        let is_same_temporary = match (&self.temporary, &other.temporary) {
-            (None, None) => true,
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        };
         Weak::ptr_eq(&self.session, &other.session)
-            && Arc::ptr_eq(&self.catalog, &other.catalog)
-            && is_same_temporary
+            && self.catalog == other.catalog
+            && self.temporary == other.temporary
             && (self.security, self.settings) == (other.security, other.settings)
     }
 }
@@ -91,15 +108,15 @@ struct OptimizedQuery {
     /// Whether these are PostgreSQL's.
     postgresql_names: bool,
     /// Its tables, and how many rows these had.
-    tables: Vec<(Arc<Table>, u64)>,
+    tables: Vec<(Weak<Table>, u64)>,
 }
 
 impl OptimizedQuery {
     /// Whether the optimizer would find tables of about the same size.
     fn holds(&self) -> bool {
         self.tables.iter().all(|(table, before)| {
-            let rows = table.data.approximate_rows();
-            rows.abs_diff(*before).saturating_mul(5) <= rows
+            let rows = table.upgrade().map(|table| table.data.approximate_rows());
+            rows.is_some_and(|rows| rows.abs_diff(*before).saturating_mul(5) <= rows)
         })
     }
 }
@@ -111,7 +128,7 @@ pub(crate) struct KeptPlans(Mutex<Vec<KeptPlan>>);
 /// A table of a kept plan.
 #[derive(Debug)]
 struct KeptTable {
-    table: Arc<Table>,
+    table: Weak<Table>,
     hidden: HiddenColumns,
     schema: SchemaRef,
 }
@@ -163,9 +180,10 @@ fn in_snapshot(
     source: &Source,
 ) -> Result<Option<Source>, DataFusionError> {
     let provider = source_as_provider(source)?;
-    let kept = provider.downcast_ref::<KeptTable>();
-    let seen = |kept: &KeptTable| shared.provider(view, &kept.table, kept.hidden);
-    Ok(kept.map(|kept| provider_as_source(Arc::new(seen(kept)))))
+    let Some(KeptTable { table, hidden, .. }) = provider.downcast_ref() else { return Ok(None) };
+    let gone = || SqlError::new(sqlstate::INTERNAL_ERROR, "the catalog has lost a table of a kept plan").external();
+    let table = table.upgrade().ok_or_else(gone)?;
+    Ok(Some(provider_as_source(Arc::new(shared.provider(view, &table, *hidden)))))
 }
 
 /// Takes the snapshot out of the tables of a plan that is to be kept.
@@ -175,7 +193,7 @@ struct Keeping<'s> {
     /// Whether all of its relations so far can be kept.
     is_possible: bool,
     /// Its tables, and how many rows these have.
-    tables: Vec<(Arc<Table>, u64)>,
+    tables: Vec<(Weak<Table>, u64)>,
 }
 
 impl<'s> Keeping<'s> {
@@ -192,16 +210,18 @@ impl<'s> Keeping<'s> {
             self.is_possible &= is_of_all_times(&provider);
             return None;
         };
-        let (table, hidden) = (read.table().clone(), read.hidden());
-        self.is_possible &= self.shared.provider(self.view, &table, hidden).allowed() == read.allowed();
-        self.tables.push((table.clone(), table.data.approximate_rows()));
+        let (table, hidden) = (read.table(), read.hidden());
+        self.is_possible &= self.shared.provider(self.view, table, hidden).allowed() == read.allowed();
+        let rows = table.data.approximate_rows();
+        let table = Arc::downgrade(table);
+        self.tables.push((table.clone(), rows));
         Some(provider_as_source(Arc::new(KeptTable { table, hidden, schema: provider.schema() })))
     }
 }
 
 impl KeptPlans {
-    /// What is kept for parameters of these types, as `wanted` finds it there, and the view of the
-    /// running statement.
+    /// Asks `wanted` for a part of the plan that is kept for parameters of these types. Gives it
+    /// with the view of the running statement.
     fn of_types<T>(
         &self,
         shared: &Arc<SessionEnv>,
@@ -306,17 +326,11 @@ impl KeptPlans {
 
 /// Whether a plan calls a function whose value is the same for all rows of a statement, and not for
 /// all statements.
-fn has_stable_call(plan: &LogicalPlan) -> Result<bool> {
-    let mut has = false;
-    plan.apply_with_subqueries(|plan| {
-        plan.apply_expressions(|expr| {
-            expr.apply(|part| {
-                has |= matches!(part, Expr::ScalarFunction(call) if call.func.signature().volatility == Volatility::Stable);
-                Ok(if has { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-            })
-        })
-    })?;
-    Ok(has)
+fn has_stable_call(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
+    has_part_anywhere(plan, |part| match part {
+        Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Stable,
+        _ => false,
+    })
 }
 
 /// Whether a relation is the same for all executions, or gets its rows from each.

@@ -42,6 +42,7 @@ use crate::conflicts::Conflicts;
 use crate::deep;
 use crate::description::Description;
 use crate::error::{Result, SqlError};
+use crate::kept_plans::CatalogVersion;
 use crate::limits::{ELSEWHERE, End, Limits};
 use crate::parsed::{Parsed, Source};
 use crate::point::prepared::{PathChoice, PointDependencies, Prepared, changed_plan, has_same_columns};
@@ -288,9 +289,13 @@ impl Session {
     fn under(&self) -> PointDependencies {
         let (catalog, temporary) = match &self.running {
             Some(running) => {
-                (running.txn.catalog().clone(), running.temporary.as_ref().map(|txn| txn.catalog().clone()))
+                let temporary = running.temporary.as_ref().map(|txn| CatalogVersion::of(txn.catalog()));
+                (CatalogVersion::of(running.txn.catalog()), temporary)
             }
-            None => (self.database().catalog(), self.temporary_catalog()),
+            None => {
+                let temporary = self.temporary_catalog().as_ref().map(CatalogVersion::of);
+                (CatalogVersion::of(&self.database().catalog()), temporary)
+            }
         };
         PointDependencies {
             catalog,
@@ -305,7 +310,7 @@ impl Session {
     pub fn is_as_told(&self, prepared: &Prepared) -> bool {
         // Their results depend on cursors and statements, which change without the catalog.
         let of_others = matches!(prepared.statement.statement(), StatementKind::Fetch(_) | StatementKind::Execute(_));
-        prepared.told.as_ref().is_none_or(|told| !of_others && told.under.is_same(&self.under()))
+        prepared.told.as_ref().is_none_or(|told| !of_others && told.under == self.under())
     }
 
     /// Checks the client's description of a statement again, if its dependencies have changed.
@@ -355,7 +360,7 @@ impl Session {
             let under = session.under();
             // Only the binder tells a VARCHAR from a TEXT.
             if let PathChoice::Point(plan, known) = &prepared.known
-                && known.is_same(&under)
+                && *known == under
                 && !plan.parameters.contains(&ColumnType::Utf8)
             {
                 let parameters = plan.parameters.iter().copied().map(Some).collect();
@@ -429,7 +434,8 @@ impl Session {
             }
             _ => {}
         }
-        let under = PointDependencies { catalog: catalog.clone(), temporary: temporary.cloned(), security, settings };
+        let (catalog, temporary) = (CatalogVersion::of(catalog), temporary.map(CatalogVersion::of));
+        let under = PointDependencies { catalog, temporary, security, settings };
         self.refresh_view();
         let plan = prepared.statement.query_or_change().and_then(|source| self.compile_point(source));
         let known = match plan {

@@ -2,6 +2,7 @@
 
 use crate::description::Description;
 use crate::error::{Result, SqlError};
+use crate::kept_plans::CatalogVersion;
 use crate::parsed::{Arguments, Parsed, Source};
 use crate::point::plan::Plan;
 use crate::point::rows::Rows;
@@ -27,11 +28,11 @@ pub(crate) enum PathChoice {
 }
 
 /// The dependencies of a statement.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct PointDependencies {
-    pub(super) catalog: Arc<Catalog>,
+    pub(super) catalog: CatalogVersion,
     /// The catalog of the session's temporary tables.
-    pub(super) temporary: Option<Arc<Catalog>>,
+    pub(super) temporary: Option<CatalogVersion>,
     /// The version of roles, owners and grants: the present one, not that of the transaction's
     /// catalog.
     pub(super) security: u64,
@@ -39,10 +40,6 @@ pub(crate) struct PointDependencies {
 }
 
 impl PointDependencies {
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.is(&other.catalog, other.temporary.as_ref(), other.security, other.settings)
-    }
-
     /// Whether nothing else holds now. Without a count in a catalog, which all sessions share.
     pub(super) fn is(
         &self,
@@ -53,10 +50,10 @@ impl PointDependencies {
     ) -> bool {
         let same_temporary = match (&self.temporary, temporary) {
             (None, None) => true,
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (Some(a), Some(b)) => a.is(b),
             _ => false,
         };
-        Arc::ptr_eq(&self.catalog, catalog) && same_temporary && (self.security, self.settings) == (security, settings)
+        self.catalog.is(catalog) && same_temporary && (self.security, self.settings) == (security, settings)
     }
 }
 
@@ -177,7 +174,7 @@ impl Prepared {
     /// Refuses a plan of the point path with other columns than the client was told of.
     pub(super) fn check_told(&mut self) -> Result<()> {
         let (Some(told), PathChoice::Point(plan, under)) = (&mut self.told, &self.known) else { return Ok(()) };
-        if told.under.is_same(under) {
+        if told.under == *under {
             return Ok(());
         }
         if !has_same_columns(told.description.schema.as_ref(), plan.schema.as_ref()) {

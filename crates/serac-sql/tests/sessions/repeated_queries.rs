@@ -7,7 +7,8 @@ use crate::support::{in_memory, lines, refused, run};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serac_sql::{Session, StatementResult};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The rows of a statement, or the SQLSTATE of its error.
 async fn rows(session: &mut Session, sql: &str) -> Result<Vec<String>, &'static str> {
@@ -184,6 +185,26 @@ async fn privileges_are_those_of_each_run() {
     assert_eq!(refused(&mut owner, branch).await.sqlstate, "42501");
     run(&mut owner, "RESET ROLE").await;
     assert_eq!(again(&mut owner, branch).await, "1");
+}
+
+#[tokio::test]
+async fn a_table_that_is_dropped_goes_although_plans_are_kept() {
+    let db = in_memory();
+    let mut session = Session::new(&db);
+    run(&mut session, "CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1)").await;
+    run(&mut session, "PREPARE p AS SELECT sum(a) FROM t; EXECUTE p; EXECUTE p").await;
+    for change in ["TRUNCATE t", "DROP TABLE t"] {
+        again(&mut session, "SELECT a FROM t").await;
+        again(&mut session, "WITH w AS (SELECT a, count(*) FROM t GROUP BY a) SELECT * FROM w x, w y").await;
+        let table = Arc::downgrade(db.database().catalog().table("public", "t").unwrap());
+        run(&mut session, change).await;
+        run(&mut session, "SELECT 1").await;
+        let begin = Instant::now();
+        while table.strong_count() > 0 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{change}: a plan keeps the table");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
 }
 
 #[tokio::test]
