@@ -8,6 +8,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::datasource::MemTable;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -123,7 +124,9 @@ async fn groups_are_those_of_two_steps() {
             if let Some(limit) = limit {
                 runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(limit)));
             }
-            let config = SessionConfig::new().with_target_partitions(2).with_batch_size(1_000);
+            let mut config = SessionConfig::new().with_target_partitions(2).with_batch_size(1_000);
+            // As sessions set it: more batches in one file may wait for each other.
+            config.options_mut().execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(1).unwrap();
             let limited = SessionContext::new_with_config_rt(config.clone(), runtime.build_arc().unwrap());
             let context = SessionContext::new_with_config(config);
             let key_count = rng.random_range(1..4);
