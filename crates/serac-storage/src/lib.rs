@@ -53,7 +53,7 @@ pub use durability::storage::{RecoveryCatalog, RecoveryReport, Storage, StorageO
 pub use durability::wal::Durability;
 pub use error::{Result, StorageError};
 pub use freeze::compact::selection::CompactionGroups;
-pub use freeze::frozen::{ColumnDictionary, FreezeFormat, Zone, with_offsets};
+pub use freeze::frozen::{ColumnDictionary, Comparison, FreezeFormat, Zone, with_offsets};
 pub use ids::{
     BlockNo, ColumnId, MAX_BLOCKS_PER_TABLE, MAX_SLOTS_PER_BLOCK, RowId, SLOT_BITS, Slot, TableId, Timestamp,
 };

@@ -93,7 +93,7 @@ fn blocks_do_not_freeze_under_a_transaction_that_may_write_them() {
 
 #[test]
 fn a_thawed_block_goes_on_with_the_long_values_of_the_frozen_one() {
-    for format in [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary] {
+    for format in [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary, FreezeFormat::Compact] {
         let (storage, table) = open();
         table.set_freeze_format(format);
         let text = |i: u32| format!("a text that lies in the heap of its block: {}", i % 100);
@@ -116,7 +116,7 @@ fn a_thawed_block_goes_on_with_the_long_values_of_the_frozen_one() {
             let frozen = table.block(BlockNo(0)).unwrap();
             let lent = frozen.frozen().unwrap().arrays(table.schema())[1].to_data();
             let lent = match format {
-                FreezeFormat::Dictionary => lent.child_data()[0].buffers()[1].clone(),
+                FreezeFormat::Dictionary | FreezeFormat::Compact => lent.child_data()[0].buffers()[1].clone(),
                 _ => lent.buffers()[1].clone(),
             };
             let mut txn = storage.begin();

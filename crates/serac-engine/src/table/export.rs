@@ -222,10 +222,13 @@ impl ArrowScan {
             .collect();
         self.with_decimals(DecimalForm::Decimal64).reform(|at, column_type| {
             let data_type = match (column_type, formats[at]) {
-                (ColumnType::Json | ColumnType::JsonText, FreezeFormat::View | FreezeFormat::Never) => {
-                    Some(DataType::Utf8View)
+                (
+                    ColumnType::Json | ColumnType::JsonText,
+                    FreezeFormat::View | FreezeFormat::Compact | FreezeFormat::Never,
+                ) => Some(DataType::Utf8View),
+                (_, FreezeFormat::View | FreezeFormat::Compact | FreezeFormat::Never) => {
+                    VarlenForm::View.data_type(column_type)
                 }
-                (_, FreezeFormat::View | FreezeFormat::Never) => VarlenForm::View.data_type(column_type),
                 (_, FreezeFormat::Utf8) => VarlenForm::Offsets.data_type(column_type),
                 (_, FreezeFormat::Dictionary) => VarlenForm::Dictionary.data_type(column_type),
             };

@@ -7,7 +7,8 @@
 //! ```
 //! Row `i` of a batch is slot `i` of its block, so a block's buffers are the file's bytes (64-byte
 //! aligned in a page-aligned mapping). If a block has empty slots, the file has a last column
-//! [`PRESENCE_COLUMN`], false for empty slots.
+//! [`PRESENCE_COLUMN`], false for empty slots. A bit-packed column is a list of as many Booleans
+//! per row as a value has bits, lowest first. The footer has the value that the bits count from.
 //!
 //! **Reading.** Opening reads the tail and each batch's metadata. The footer's custom metadata (key
 //! `serac`, JSON) saves opening a read of the data: the block's number, format, smallest and
@@ -81,6 +82,9 @@ struct BlockEntry {
     format: FreezeFormat,
     thaws: u32,
     zones: Vec<Option<Zone>>,
+    /// From what packed columns count; empty if no column is packed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    bases: Vec<Option<i64>>,
 }
 
 /// Writes sequentially, with a checksum of every piece.
@@ -167,14 +171,15 @@ impl BlockBatch {
     /// [`StorageError::Corrupt`] when the block lies in a damaged file.
     pub(crate) fn new(no: BlockNo, block: &FrozenBlock, schema: &TableSchema) -> Result<Self> {
         block.check_all()?;
-        let mut arrays = block.arrays(schema);
+        let mut arrays = block.file_arrays(schema);
         let schema = file_schema(schema, &arrays, block.presence().is_some());
         if let Some(presence) = block.presence() {
             arrays.push(Arc::new(BooleanArray::new(presence.clone(), None)));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(block.slot_limit() as usize));
         let batch = RecordBatch::try_new_with_options(schema, arrays, &options)?;
-        let entry = BlockEntry { block: no.0, format: block.format(), thaws: block.thaws(), zones: block.zones() };
+        let (format, thaws) = (block.format(), block.thaws());
+        let entry = BlockEntry { block: no.0, format, thaws, zones: block.zones(), bases: block.bases() };
         Ok(Self { entry, batch })
     }
 
@@ -183,14 +188,18 @@ impl BlockBatch {
         self.batch.schema_ref()
     }
 
-    /// Whether the file can hold no other block: an Arrow file has one dictionary per column.
+    /// Whether the file can hold no other block: an Arrow file has one dictionary per column, and
+    /// one width of packed values.
     pub(crate) fn stays_alone(&self) -> bool {
         stays_alone(self.batch.schema_ref())
     }
 }
 
 fn stays_alone(schema: &Schema) -> bool {
-    schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Dictionary(..)))
+    schema
+        .fields()
+        .iter()
+        .any(|field| matches!(field.data_type(), DataType::Dictionary(..) | DataType::FixedSizeList(..)))
 }
 
 /// The origin of a data file: its table, checkpoint and catalog.
@@ -559,9 +568,9 @@ impl DataFile {
                 }
             };
             let arrays = &rows.columns()[..columns];
-            let block =
-                FrozenBlock::from_arrays(table, entry.format, limit, presence, arrays, &entry.zones, entry.thaws)
-                    .map_err(|e| corrupt(&e.to_string()))?;
+            let told = (&*entry.zones, &*entry.bases);
+            let block = FrozenBlock::from_file_arrays(table, entry.format, limit, presence, arrays, told, entry.thaws)
+                .map_err(|e| corrupt(&e.to_string()))?;
             Ok((BlockNo(entry.block), block.with_source(BlockSource::new(self.clone(), batch, columns))))
         };
         batches.iter().map(read).collect()
@@ -602,6 +611,11 @@ fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
             field.type_as_interval().is_some_and(|length| (0..=IntervalUnit::ENUM_MAX).contains(&length.unit().0))
         }
         Type::FixedSizeBinary => field.type_as_fixed_size_binary().is_some_and(|bytes| bytes.byteWidth() > 0),
+        Type::FixedSizeList => {
+            let is_bit = |bit: arrow_ipc::Field<'_>| bit.type_type() == Type::Bool && bit.dictionary().is_none();
+            let bits = field.children().filter(|bits| bits.len() == 1 && is_bit(bits.get(0)));
+            bits.is_some() && field.type_as_fixed_size_list().is_some_and(|list| (1..=64).contains(&list.listSize()))
+        }
         _ => false,
     };
     let has_known_codes = |field: arrow_ipc::Field<'_>| match field.dictionary() {

@@ -11,12 +11,12 @@
 use crate::block::layout::{ALLOCATION_OFFSET, bitmap_bytes};
 use crate::block::{Block, Cell, HotBlock};
 use crate::error::Result;
-use crate::freeze::frozen::{ColumnDictionary, FrozenBlock, Zone};
+use crate::freeze::frozen::{ColumnDictionary, Comparison, FrozenBlock, FrozenColumn, Zone};
 use crate::ids::{BlockNo, ColumnId, RowId, Slot};
 use crate::table::column_form::{ColumnForm, ScanColumn, Selection};
 use crate::table::column_values::{ColumnValues, gather_bits};
 use crate::table::data_table::{DataTable, apply_chain, sees_append};
-use crate::types::{PhysicalType, TableSchema};
+use crate::types::{ColumnType, PhysicalType, TableSchema};
 use crate::version::chain::end_copy;
 use crate::version::transaction::Snapshot;
 use arrow_array::{ArrayRef, UInt64Array};
@@ -183,6 +183,50 @@ impl<'s> BlockReader<'s> {
         // Damage is reported to a reader of the values.
         let block = self.block.frozen().filter(|block| block.check(column).is_ok());
         block.and_then(|block| block.column(column).dictionary(column_type))
+    }
+
+    /// The selected slots in which a column compares with `constant` as asked, without those in
+    /// which it is NULL. `constant` is an integer in the column's physical form: days,
+    /// microseconds, the unscaled number of a decimal. `None` unless a frozen block has the column
+    /// bit-packed; the values themselves must be compared then.
+    pub fn select(
+        &self,
+        column: ColumnId,
+        comparison: Comparison,
+        constant: i64,
+        selection: &Selection,
+    ) -> Option<Selection> {
+        let is_integer = matches!(
+            self.schema.columns[column.0 as usize].column_type,
+            ColumnType::Int16
+                | ColumnType::Int32
+                | ColumnType::Int64
+                | ColumnType::Date
+                | ColumnType::Time
+                | ColumnType::Timestamp { .. }
+                | ColumnType::Decimal { .. }
+        );
+        self.packed_column(column).filter(|_| is_integer)?.select(comparison, constant, selection)
+    }
+
+    /// As [`select`](Self::select), of a text or binary column that a frozen block has as a
+    /// dictionary with bit-packed codes. Values compare by their bytes.
+    pub fn select_bytes(
+        &self,
+        column: ColumnId,
+        comparison: Comparison,
+        constant: &[u8],
+        selection: &Selection,
+    ) -> Option<Selection> {
+        let column_type = self.schema.columns[column.0 as usize].column_type;
+        let has_bytes = matches!(column_type, ColumnType::Utf8 | ColumnType::Binary);
+        self.packed_column(column).filter(|_| has_bytes)?.select_bytes(comparison, constant, selection)
+    }
+
+    /// A column of a frozen block; damage is reported to a reader of the values.
+    fn packed_column(&self, column: ColumnId) -> Option<&FrozenColumn> {
+        let block = self.block.frozen().filter(|block| block.check(column).is_ok())?;
+        Some(block.column(column))
     }
 
     /// The columns' values in the selected slots, which must be among the

@@ -68,7 +68,12 @@ pub fn any_schema() -> impl Strategy<Value = TableSchema> {
 }
 
 pub fn any_format() -> impl Strategy<Value = FreezeFormat> {
-    prop_oneof![Just(FreezeFormat::View), Just(FreezeFormat::Utf8), Just(FreezeFormat::Dictionary)]
+    prop_oneof![
+        Just(FreezeFormat::View),
+        Just(FreezeFormat::Utf8),
+        Just(FreezeFormat::Dictionary),
+        Just(FreezeFormat::Compact)
+    ]
 }
 
 pub fn any_step() -> impl Strategy<Value = Step> {

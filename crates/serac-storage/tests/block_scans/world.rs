@@ -246,8 +246,14 @@ impl World {
         self.table.verify();
         drop(txn);
         // From every format to every other: hot and frozen blocks alike.
-        let mut formats = [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary, FreezeFormat::View];
-        formats[..3].shuffle(rng);
+        let mut formats = [
+            FreezeFormat::View,
+            FreezeFormat::Utf8,
+            FreezeFormat::Dictionary,
+            FreezeFormat::Compact,
+            FreezeFormat::View,
+        ];
+        formats[..4].shuffle(rng);
         for format in formats {
             self.table.set_freeze_format(format);
             let (frozen, blocks) = self.storage.freeze_table(&self.table, Duration::from_secs(10));

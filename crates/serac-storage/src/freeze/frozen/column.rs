@@ -1,4 +1,4 @@
-//! A column of a frozen block, in one of four encodings.
+//! A column of a frozen block, in one of six encodings.
 //!
 //! | encoding | Arrow type | columns |
 //! |---|---|---|
@@ -6,12 +6,18 @@
 //! | views | Utf8View, BinaryView | of variable length |
 //! | offsets | Utf8, Binary | of variable length |
 //! | dictionary | Dictionary(UInt16, Utf8 or Binary), sorted | of variable length |
+//! | packed | the column's, decoded | of a fixed width |
+//! | packed codes | as dictionary, decoded | of variable length |
+//!
+//! Packed columns (see `packed`) are those of `compact` blocks. A data file has packed values as a
+//! FixedSizeList of Booleans, and a dictionary with packed codes as an ordinary dictionary.
 //!
 //! In every encoding, a value of variable length can also be had as a view into the column's heap:
 //! offsets and dictionaries keep their bytes in one buffer, which is a heap. So cells look like
 //! those of a hot block. A reader that wants views pays 16 bytes a row, never a copy of the bytes.
 
 use super::format::FreezeFormat;
+use super::packed::{Comparison, Packed, range_of};
 use super::strings::{ColumnDictionary, Dictionary, Strings, views_of};
 use super::zone::Zone;
 use crate::block::Cell;
@@ -24,9 +30,9 @@ use crate::table::column_values::ColumnValues;
 use crate::types::{ColumnType, PhysicalType};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt16Type;
-use arrow_array::{Array, ArrayRef, DictionaryArray, PrimitiveArray, UInt32Array};
+use arrow_array::{Array, ArrayRef, BooleanArray, DictionaryArray, FixedSizeListArray, PrimitiveArray, UInt32Array};
 use arrow_buffer::{Buffer, NullBuffer};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use arrow_select::take::take;
 use std::slice;
 use std::sync::Arc;
@@ -49,6 +55,11 @@ pub(crate) enum Encoding {
     Offsets(Strings),
     /// A code per slot.
     Dictionary(Dictionary),
+    /// Values of a fixed width in as few bits as hold them.
+    Packed(Packed),
+    /// A code per slot, in as few bits as hold it. The dictionary has words alone. Each code names
+    /// one of them.
+    PackedCodes(Packed, Dictionary),
 }
 
 /// One column of a frozen block.
@@ -74,6 +85,9 @@ pub(crate) fn is_form(column_type: ColumnType, data_type: &DataType) -> bool {
             **key == DataType::UInt16 && matches!(**words, DataType::Utf8 | DataType::Binary)
         }
         (PhysicalType::Bit, DataType::Boolean) => true,
+        (PhysicalType::Fixed(_), DataType::FixedSizeList(bit, width)) => {
+            *bit.data_type() == DataType::Boolean && (1..=64).contains(width)
+        }
         (PhysicalType::Fixed(width), data_type) => {
             data_type.primitive_width() == Some(width.into()) || *data_type == DataType::FixedSizeBinary(width.into())
         }
@@ -85,10 +99,12 @@ impl FrozenColumn {
     /// Whether the column is as a block of this format should have it.
     pub(crate) fn is_encoded_as(&self, format: FreezeFormat) -> bool {
         match self.encoding {
-            Encoding::Plain(_) => true,
+            // A value that was not packed may be packed.
+            Encoding::Plain(_) => format != FreezeFormat::Compact || self.physical == PhysicalType::Bit,
             Encoding::Views { .. } => format == FreezeFormat::View,
-            Encoding::Offsets(_) => format == FreezeFormat::Utf8,
-            Encoding::Dictionary(_) => format == FreezeFormat::Dictionary,
+            Encoding::Offsets(_) => matches!(format, FreezeFormat::Utf8 | FreezeFormat::Compact),
+            Encoding::Dictionary(_) => matches!(format, FreezeFormat::Dictionary | FreezeFormat::Compact),
+            Encoding::Packed(_) | Encoding::PackedCodes(..) => format == FreezeFormat::Compact,
         }
     }
 
@@ -99,10 +115,10 @@ impl FrozenColumn {
 
     pub(super) fn heap_bytes(&self) -> usize {
         match &self.encoding {
-            Encoding::Plain(_) => 0,
+            Encoding::Plain(_) | Encoding::Packed(_) => 0,
             Encoding::Views { heap_bytes, .. } => *heap_bytes,
             Encoding::Offsets(strings) => strings.bytes.len(),
-            Encoding::Dictionary(dictionary) => dictionary.words.bytes.len(),
+            Encoding::Dictionary(dictionary) | Encoding::PackedCodes(_, dictionary) => dictionary.words.bytes.len(),
         }
     }
 
@@ -114,6 +130,10 @@ impl FrozenColumn {
             Encoding::Dictionary(dictionary) => {
                 2 * dictionary.codes.len() + (4 + size_of::<ArrowView>()) * dictionary.words.len()
             }
+            Encoding::Packed(packed) => packed.bits.len(),
+            Encoding::PackedCodes(codes, dictionary) => {
+                codes.bits.len() + (4 + size_of::<ArrowView>()) * dictionary.words.len()
+            }
         };
         values + self.heap_bytes() + self.nulls.as_ref().map_or(0, |nulls| nulls.buffer().len())
     }
@@ -122,7 +142,7 @@ impl FrozenColumn {
     pub(super) fn values_buffer(&self) -> Option<&Buffer> {
         match &self.encoding {
             Encoding::Plain(values) | Encoding::Views { views: values, .. } => Some(values),
-            Encoding::Offsets(_) | Encoding::Dictionary(_) => None,
+            _ => None,
         }
     }
 
@@ -142,6 +162,8 @@ impl FrozenColumn {
             Encoding::Dictionary(dictionary) => {
                 vec![dictionary.codes.inner(), dictionary.words.offsets.inner().inner()]
             }
+            Encoding::Packed(packed) => vec![&packed.bits],
+            Encoding::PackedCodes(codes, dictionary) => vec![&codes.bits, dictionary.words.offsets.inner().inner()],
         };
         buffers.extend(self.heap());
         buffers.extend(self.nulls.as_ref().map(NullBuffer::buffer));
@@ -151,16 +173,18 @@ impl FrozenColumn {
     /// The buffers that the views of [`values`](Self::values) name.
     pub(crate) fn heap(&self) -> &[Buffer] {
         match &self.encoding {
-            Encoding::Plain(_) => &[],
+            Encoding::Plain(_) | Encoding::Packed(_) => &[],
             Encoding::Views { heap, .. } => heap,
             Encoding::Offsets(strings) => slice::from_ref(&strings.bytes),
-            Encoding::Dictionary(dictionary) => slice::from_ref(&dictionary.words.bytes),
+            Encoding::Dictionary(dictionary) | Encoding::PackedCodes(_, dictionary) => {
+                slice::from_ref(&dictionary.words.bytes)
+            }
         }
     }
 
-    /// The values of a fixed width, or a view per slot. Views of offsets and of a dictionary are
-    /// made here.
-    fn values(&self) -> Buffer {
+    /// The values of a fixed width of the first `len` slots or more, or a view per slot. Views of
+    /// offsets and of a dictionary are made here, and packed values are decoded.
+    fn values(&self, len: usize) -> Buffer {
         match &self.encoding {
             Encoding::Plain(values) | Encoding::Views { views: values, .. } => values.clone(),
             Encoding::Offsets(strings) => views_of((0..strings.len()).map(|i| strings.view(i))),
@@ -168,13 +192,18 @@ impl FrozenColumn {
                 let words = dictionary.views();
                 views_of(dictionary.codes.iter().map(|&code| words[code as usize]))
             }
+            Encoding::Packed(packed) => packed.physical(self.physical, len),
+            Encoding::PackedCodes(codes, dictionary) => {
+                let words = dictionary.views();
+                Buffer::from_vec(codes.decode(len, |code| words[code as usize]))
+            }
         }
     }
 
     /// The values of the first `len` slots in their physical form: views for those of variable
     /// length.
     pub(crate) fn physical(&self, len: usize) -> ColumnValues {
-        ColumnValues { physical: self.physical, len, values: self.values(), nulls: self.nulls.clone() }.truncate(len)
+        ColumnValues { physical: self.physical, len, values: self.values(len), nulls: self.nulls.clone() }.truncate(len)
     }
 
     /// As [`physical`](Self::physical), of the given slots.
@@ -186,17 +215,24 @@ impl FrozenColumn {
                 let (codes, words) = (&dictionary.codes, dictionary.views());
                 views_of(slots.iter().map(|&slot| words[codes[slot as usize] as usize]))
             }
+            // From a quarter of the slots on, reading all is faster than finding each.
+            Encoding::Packed(_) if slots.len() > len / 4 => return self.physical(len).select(slots),
+            Encoding::Packed(packed) => packed.physical_at(self.physical, slots),
+            Encoding::PackedCodes(codes, dictionary) => {
+                let words = dictionary.views();
+                views_of(slots.iter().map(|&slot| words[codes.distance(slot as usize) as usize]))
+            }
         };
         let nulls = self.nulls.as_ref().map(|nulls| slots.iter().map(|&slot| nulls.is_valid(slot as usize)).collect());
         ColumnValues { physical: self.physical, len: slots.len(), values, nulls: nulls.map(NullBuffer::new) }
     }
 
     /// The first `len` slots as an Arrow array over the column's own buffers, in its own encoding;
-    /// short decimals as Decimal64.
+    /// short decimals as Decimal64. Packed values and codes are decoded.
     pub(crate) fn array(&self, column_type: ColumnType, len: usize) -> ArrayRef {
         let nulls = self.nulls.as_ref().map(|nulls| nulls.slice(0, len));
         match &self.encoding {
-            Encoding::Plain(_) | Encoding::Views { .. } => {
+            Encoding::Plain(_) | Encoding::Views { .. } | Encoding::Packed(_) => {
                 self.physical(len).into_array(column_type, ColumnForm::Stored, || self.heap().to_vec())
             }
             Encoding::Offsets(strings) => strings.array(column_type, len, nulls),
@@ -206,7 +242,61 @@ impl FrozenColumn {
                 // SAFETY: codes below the number of words are an invariant of the dictionary.
                 Arc::new(unsafe { DictionaryArray::new_unchecked(codes, words) })
             }
+            Encoding::PackedCodes(codes, dictionary) => {
+                let codes = PrimitiveArray::<UInt16Type>::new(codes.decode(len, |code| code as u16).into(), nulls);
+                let words = dictionary.words.array(column_type, dictionary.words.len(), None);
+                // SAFETY: codes below the number of words are an invariant of packed codes, which
+                // are never read from a file.
+                Arc::new(unsafe { DictionaryArray::new_unchecked(codes, words) })
+            }
         }
+    }
+
+    /// The column as a data file has it: its [`array`](Self::array), or packed values as a list of
+    /// their bits, which [`base`](Self::base) belongs to.
+    pub(super) fn file_array(&self, column_type: ColumnType, len: usize) -> ArrayRef {
+        let Encoding::Packed(packed) = &self.encoding else { return self.array(column_type, len) };
+        let (width, bits) = packed.listed();
+        let nulls = self.nulls.as_ref().map(|nulls| nulls.slice(0, len));
+        let (bit, bits) = (Field::new("bit", DataType::Boolean, false), BooleanArray::new(bits, None));
+        Arc::new(FixedSizeListArray::new(Arc::new(bit), width as i32, Arc::new(bits), nulls))
+    }
+
+    /// The value from which packed values count.
+    pub(super) fn base(&self) -> Option<i64> {
+        match &self.encoding {
+            Encoding::Packed(packed) => Some(packed.base),
+            _ => None,
+        }
+    }
+
+    /// The selected slots whose integer compares with `constant` as asked; `None` if the column is
+    /// not packed. The column's values are integers of some kind.
+    pub(crate) fn select(&self, comparison: Comparison, constant: i64, selection: &Selection) -> Option<Selection> {
+        let Encoding::Packed(packed) = &self.encoding else { return None };
+        Some(packed.select(packed.range(comparison, constant), self.nulls.as_ref(), selection))
+    }
+
+    /// The selected slots whose bytes compare with `constant` as asked; `None` if the column has no
+    /// packed codes.
+    pub(crate) fn select_bytes(
+        &self,
+        comparison: Comparison,
+        constant: &[u8],
+        selection: &Selection,
+    ) -> Option<Selection> {
+        let Encoding::PackedCodes(codes, dictionary) = &self.encoding else { return None };
+        // The words ascend, so that codes compare as they do.
+        let (at, is_word) = dictionary.search(constant);
+        let last = dictionary.words.len().saturating_sub(1) as u64;
+        let (comparison, at) = match (is_word, comparison) {
+            (true, comparison) => (comparison, at as i128),
+            // No code is equal to -1.
+            (false, Comparison::Equal | Comparison::NotEqual) => (comparison, -1),
+            (false, Comparison::Less | Comparison::LessOrEqual) => (Comparison::Less, at as i128),
+            (false, Comparison::Greater | Comparison::GreaterOrEqual) => (Comparison::GreaterOrEqual, at as i128),
+        };
+        Some(codes.select(range_of(comparison, at, last), self.nulls.as_ref(), selection))
     }
 
     /// As [`array`](Self::array), of the selected ones of `len` slots. Selecting all slots copies
@@ -214,6 +304,9 @@ impl FrozenColumn {
     pub(crate) fn array_at(&self, column_type: ColumnType, len: usize, selection: &Selection) -> ArrayRef {
         match selection {
             Selection::All(n) => self.array(column_type, *n as usize),
+            Selection::Positions(slots) if matches!(self.encoding, Encoding::Packed(_)) => {
+                self.physical_at(len, slots).into_array(column_type, ColumnForm::Stored, Vec::new)
+            }
             Selection::Positions(slots) => {
                 let (array, slots) = (self.array(column_type, len), UInt32Array::from(slots.clone()));
                 take(&array, &slots, None).expect("the slots lie in the block")
@@ -223,17 +316,31 @@ impl FrozenColumn {
 
     /// Codes and words, if the column is a dictionary, and the words have the column's Arrow type.
     pub(crate) fn dictionary(&self, column_type: ColumnType) -> Option<ColumnDictionary> {
-        let Encoding::Dictionary(dictionary) = &self.encoding else { return None };
+        let dictionary = match &self.encoding {
+            Encoding::Dictionary(dictionary) => dictionary,
+            Encoding::PackedCodes(_, dictionary) => dictionary,
+            _ => return None,
+        };
         if column_type.is_document() || column_type == ColumnType::Numeric {
             return None;
         }
         let is_binary = column_type == ColumnType::Binary;
-        Some(ColumnDictionary { dictionary: dictionary.clone(), nulls: self.nulls.clone(), is_binary })
+        let mut dictionary = dictionary.clone();
+        if let Encoding::PackedCodes(codes, _) = &self.encoding {
+            dictionary.codes = codes.decode(codes.len, |code| code as u16).into();
+        }
+        Some(ColumnDictionary { dictionary, nulls: self.nulls.clone(), is_binary })
     }
 
-    /// The column whose [`array`](Self::array) is `array`. Nothing is copied, except for bits and
-    /// offsets that do not start at the head of their buffer.
-    pub(super) fn from_array(column_type: ColumnType, array: &ArrayRef, zone: Option<Zone>) -> Result<Self> {
+    /// The column whose [`array`](Self::array) or [`file_array`](Self::file_array) is `array`.
+    /// Nothing is copied, except for bits and offsets that do not start at the head of their
+    /// buffer. Packed values have a `base`.
+    pub(super) fn from_array(
+        column_type: ColumnType,
+        array: &ArrayRef,
+        zone: Option<Zone>,
+        base: Option<i64>,
+    ) -> Result<Self> {
         if !is_form(column_type, array.data_type()) {
             let other = array.data_type();
             return Err(StorageError::InvalidInput(format!("{other} is no form of a frozen {column_type:?} column")));
@@ -255,6 +362,18 @@ impl FrozenColumn {
             }
             (PhysicalType::View, _) => Encoding::Offsets(Strings::of(array)),
             (PhysicalType::Bit, _) => Encoding::Plain(array.as_boolean().values().clone().sliced()),
+            (PhysicalType::Fixed(_), DataType::FixedSizeList(_, width)) => {
+                let (list, width) = (array.as_fixed_size_list(), *width as usize);
+                let bits = list.values().as_boolean().values();
+                let wanted = width * list.len();
+                let damaged = |detail: &str| StorageError::InvalidInput(format!("packed values {detail}"));
+                let base = base.ok_or_else(|| damaged("have no base"))?;
+                if bits.len() < wanted || bits.inner().len() < (bits.offset() + wanted).div_ceil(8) {
+                    return Err(damaged("have too few bits"));
+                }
+                let bits = bits.slice(0, wanted).sliced();
+                Encoding::Packed(Packed { base, width: width as u32, len: list.len(), bits })
+            }
             (PhysicalType::Fixed(width), _) => {
                 let data = array.to_data();
                 let width = usize::from(width);
@@ -273,6 +392,7 @@ impl FrozenColumn {
             }
             Encoding::Offsets(strings) => (strings.offsets.as_ptr().cast(), 4),
             Encoding::Dictionary(dictionary) => (dictionary.codes.as_ptr().cast(), 2),
+            Encoding::Packed(packed) | Encoding::PackedCodes(packed, _) => return prefetch(packed.place(i)),
         };
         let at = if self.physical == PhysicalType::Bit { i / 8 } else { i * width };
         prefetch(values.wrapping_add(at));
@@ -310,6 +430,12 @@ impl FrozenColumn {
             }
             (Encoding::Offsets(strings), _) => strings.view(i),
             (Encoding::Dictionary(dictionary), _) => dictionary.views()[dictionary.codes[i] as usize],
+            // A value has as many bits as its column.
+            (Encoding::Packed(packed), PhysicalType::Fixed(2)) => (packed.value(i) as u16).into(),
+            (Encoding::Packed(packed), PhysicalType::Fixed(4)) => (packed.value(i) as u32).into(),
+            (Encoding::Packed(packed), PhysicalType::Fixed(8)) => (packed.value(i) as u64).into(),
+            (Encoding::Packed(packed), _) => i128::from(packed.value(i)) as u128,
+            (Encoding::PackedCodes(codes, dictionary), _) => dictionary.views()[codes.distance(i) as usize],
         };
         Cell { null, bits }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The form of a block's variable-length columns once it is frozen. Columns of a fixed width are
-/// plain Arrow arrays in every format.
+/// plain Arrow arrays in every format but `compact`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FreezeFormat {
@@ -18,13 +18,17 @@ pub enum FreezeFormat {
     /// A sorted dictionary per block and 16-bit codes. A column whose dictionary would not pay (see
     /// [`crate::freeze::frozen`]) keeps its views.
     Dictionary,
+    /// The fewest bytes: numbers, dates and times in as few bits as their range in the block needs,
+    /// texts as a dictionary with codes of as few bits, or with offsets. What leaves the block is
+    /// decoded.
+    Compact,
     /// Blocks stay hot.
     Never,
 }
 
 impl FreezeFormat {
     /// All formats.
-    pub const ALL: [Self; 4] = [Self::View, Self::Utf8, Self::Dictionary, Self::Never];
+    pub const ALL: [Self; 5] = [Self::View, Self::Utf8, Self::Dictionary, Self::Compact, Self::Never];
 
     /// The name, as SQL has it.
     pub const fn name(self) -> &'static str {
@@ -32,6 +36,7 @@ impl FreezeFormat {
             Self::View => "view",
             Self::Utf8 => "utf8",
             Self::Dictionary => "dictionary",
+            Self::Compact => "compact",
             Self::Never => "never",
         }
     }

@@ -10,7 +10,8 @@
 //! column's heap.
 
 use super::column::{Encoding, FrozenColumn};
-use super::strings::{Viewed, views_of};
+use super::packed::Packed;
+use super::strings::{Dictionary, Viewed, views_of};
 use super::zone::zone_of;
 use super::{FreezeFormat, FrozenBlock, KeptMemory, held};
 use crate::block::block_memory::SparePages;
@@ -71,6 +72,7 @@ impl FrozenBlock {
                 let nulls = nulls_of(column.validity_offset);
                 let (offset, bytes) = (column.value_offset, value_bytes(column.physical, rows));
                 let holds = held(presence.as_ref(), nulls.as_ref());
+                let mut zone = None;
                 let encoding = if column.physical == PhysicalType::View {
                     let encoded = {
                         let heap = block.heap().buffers(id);
@@ -83,11 +85,12 @@ impl FrozenBlock {
                         Encoding::Views { views: lend(offset, bytes), heap, heap_bytes }
                     })
                 } else {
-                    Encoding::Plain(lend(offset, bytes))
-                };
-                let zone = match &encoding {
-                    Encoding::Plain(values) => zone_of(schema.column_type, values, holds.as_ref()),
-                    _ => None,
+                    // SAFETY: as above.
+                    let values = unsafe { block.lend(offset, bytes) };
+                    zone = zone_of(schema.column_type, &values, holds.as_ref());
+                    let is_compact = format == FreezeFormat::Compact;
+                    let packed = is_compact.then(|| Packed::pack(column.physical, &values, holds.as_ref())).flatten();
+                    packed.map_or_else(|| Encoding::Plain(lend(offset, bytes)), Encoding::Packed)
                 };
                 FrozenColumn { physical: column.physical, encoding, nulls, zone }
             })
@@ -112,11 +115,19 @@ impl FrozenBlock {
     /// have been [`check`](Self::check)ed.
     pub(crate) fn reencode(&self, format: FreezeFormat) -> Self {
         let reencoded = |column: &FrozenColumn| {
-            if column.physical != PhysicalType::View || column.is_encoded_as(format) {
+            if column.is_encoded_as(format) {
                 return column.clone();
             }
             let views = column.physical(self.limit as usize).values;
             let holds = held(self.presence.as_ref(), column.nulls.as_ref());
+            if column.physical != PhysicalType::View {
+                let encoding = match &column.encoding {
+                    Encoding::Plain(values) => Packed::pack(column.physical, values, holds.as_ref())
+                        .map_or_else(|| column.encoding.clone(), Encoding::Packed),
+                    _ => Encoding::Plain(views),
+                };
+                return FrozenColumn { encoding, ..column.clone() };
+            }
             let viewed = Viewed {
                 views: views.as_chunks().0,
                 heap: column.heap().iter().map(|buffer| buffer.as_slice()).collect(),
@@ -153,6 +164,13 @@ fn encode(viewed: &Viewed<'_>, format: FreezeFormat) -> Result<Encoding, ()> {
         FreezeFormat::View | FreezeFormat::Never => None,
         FreezeFormat::Utf8 => viewed.to_strings().map(Encoding::Offsets),
         FreezeFormat::Dictionary => viewed.to_dictionary().map(Encoding::Dictionary),
+        FreezeFormat::Compact => viewed
+            .to_dictionary()
+            .map(|dictionary| {
+                let codes = Packed::pack_codes(&dictionary.codes, dictionary.words.len(), viewed.holds);
+                Encoding::PackedCodes(codes, Dictionary::new(Vec::new().into(), dictionary.words))
+            })
+            .or_else(|| viewed.to_strings().map(Encoding::Offsets)),
     }
     .ok_or(())
 }
@@ -327,7 +345,7 @@ mod tests {
         for (rows, empty, rounds) in
             [(1, 0, 1), (1_000, 0, 1), (20_000, 0, 1), (20_000, 3, 2), (20_000, 60, 1), (700, 95, 5)]
         {
-            for format in [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary] {
+            for format in [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary, FreezeFormat::Compact] {
                 let (hot, present) = block(rows, empty, rounds, &mut rng);
                 let present = &present[..present.iter().rposition(|present| *present).map_or(0, |last| last + 1)];
                 if present.is_empty() {
@@ -337,7 +355,10 @@ mod tests {
                 // SAFETY: the block has no writer.
                 let values = unsafe { hot.settled(place, 8) }.as_ptr();
                 let frozen = FrozenBlock::gather(&hot, &schema(), format);
-                assert_eq!(frozen.columns[0].values_buffer().unwrap().as_ptr(), values, "not copied");
+                match frozen.columns[0].values_buffer() {
+                    Some(buffer) => assert_eq!(buffer.as_ptr(), values, "not copied"),
+                    None => assert_eq!(format, FreezeFormat::Compact),
+                }
                 check(&frozen, present, rounds - 1);
                 // A reader of the hot block finds the same.
                 let mut bytes = Vec::new();
@@ -354,7 +375,16 @@ mod tests {
                 // The other formats, and back; lent arrays stay unchanged.
                 let lent = frozen.arrays(&schema());
                 let mut again = frozen;
-                for format in [FreezeFormat::Utf8, FreezeFormat::View, FreezeFormat::Dictionary, FreezeFormat::View] {
+                for format in [
+                    FreezeFormat::Utf8,
+                    FreezeFormat::Compact,
+                    FreezeFormat::View,
+                    FreezeFormat::Compact,
+                    FreezeFormat::Dictionary,
+                    FreezeFormat::Compact,
+                    FreezeFormat::Utf8,
+                    FreezeFormat::View,
+                ] {
                     again = again.reencode(format);
                     check(&again, present, rounds - 1);
                 }

@@ -7,6 +7,12 @@
 //! for (see `column`), without garbage, or with very little. All buffers are reference-counted: a
 //! lent buffer lives as long as anyone holds it, whether or not the block exists.
 //!
+//! **Compact blocks.** A block in `compact` format keeps the values of a fixed width bit-packed
+//! (see `packed`) where that saves an eighth of their bytes or more. Values of variable length are
+//! a dictionary with bit-packed codes if that pays, else strings with offsets. Arrays that leave
+//! such a block are decoded copies of canonical Arrow. Filters need no copy: they are answered by
+//! the packed values ([`BlockReader::select`](crate::table::scan::BlockReader::select)).
+//!
 //! **The memory.** A gathered block keeps the hot block's memory, where the values lie already, and
 //! the heap chunks. Pages that the hot block alone needs, such as views that became offsets, are
 //! given back when its last reader is gone (`crate::block::block_memory`).
@@ -24,6 +30,7 @@
 mod column;
 mod format;
 mod gather;
+mod packed;
 mod strings;
 mod zone;
 
@@ -41,6 +48,7 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use column::Encoding;
 pub(crate) use column::{FrozenColumn, is_form};
 pub use format::FreezeFormat;
+pub use packed::Comparison;
 use serac_sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 pub use strings::{ColumnDictionary, with_offsets};
@@ -130,6 +138,24 @@ impl FrozenBlock {
         zones: &[Option<Zone>],
         thaws: u32,
     ) -> Result<Self> {
+        let bases = vec![None; zones.len()];
+        Self::from_file_arrays(schema, format, limit, presence, arrays, (zones, &bases), thaws)
+    }
+
+    /// The block whose columns [`file_arrays`](Self::file_arrays) gave, with their zones and
+    /// [`bases`](Self::bases).
+    ///
+    /// # Errors
+    /// As [`from_arrays`](Self::from_arrays).
+    pub(crate) fn from_file_arrays(
+        schema: &TableSchema,
+        format: FreezeFormat,
+        limit: u32,
+        presence: Option<BooleanBuffer>,
+        arrays: &[ArrayRef],
+        (zones, bases): (&[Option<Zone>], &[Option<i64>]),
+        thaws: u32,
+    ) -> Result<Self> {
         if arrays.len() != schema.columns.len() || arrays.len() != zones.len() {
             let (given, wanted) = (arrays.len(), schema.columns.len());
             return Err(StorageError::InvalidInput(format!("{given} arrays for {wanted} columns")));
@@ -138,8 +164,11 @@ impl FrozenBlock {
         if let Some(len) = lengths.find(|&len| len != limit as usize) {
             return Err(StorageError::InvalidInput(format!("{len} values or bits for {limit} slots")));
         }
-        let columns = schema.columns.iter().zip(arrays).zip(zones);
-        let columns = columns.map(|((c, array), zone)| FrozenColumn::from_array(c.column_type, array, *zone));
+        // A file without packed columns has no bases.
+        let bases = bases.iter().copied().chain(std::iter::repeat(None));
+        let columns = schema.columns.iter().zip(arrays).zip(zones).zip(bases);
+        let columns =
+            columns.map(|(((c, array), zone), base)| FrozenColumn::from_array(c.column_type, array, *zone, base));
         Ok(Self {
             format,
             limit,
@@ -216,6 +245,18 @@ impl FrozenBlock {
     pub fn arrays(&self, schema: &TableSchema) -> Vec<ArrayRef> {
         let columns = self.columns.iter().zip(&schema.columns);
         columns.map(|(column, schema)| column.array(schema.column_type, self.limit as usize)).collect()
+    }
+
+    /// The columns as a data file has them: as [`arrays`](Self::arrays), but for packed values.
+    pub(crate) fn file_arrays(&self, schema: &TableSchema) -> Vec<ArrayRef> {
+        let columns = self.columns.iter().zip(&schema.columns);
+        columns.map(|(column, schema)| column.file_array(schema.column_type, self.limit as usize)).collect()
+    }
+
+    /// The bases of packed columns; empty if no column is packed.
+    pub(crate) fn bases(&self) -> Vec<Option<i64>> {
+        let bases: Vec<_> = self.columns.iter().map(FrozenColumn::base).collect();
+        if bases.iter().all(Option::is_none) { Vec::new() } else { bases }
     }
 
     /// A new hot block with the same rows, to become number `no` of its table. The columns have
@@ -317,6 +358,11 @@ impl FrozenBlock {
         let presence = self.presence.as_ref().map_or(0, |presence| presence.inner().len());
         let slack = self.kept.as_ref().map_or(0, |kept| kept.slack);
         self.columns.iter().map(FrozenColumn::bytes).sum::<usize>() + presence + slack
+    }
+
+    /// Bytes of a column's buffers.
+    pub fn column_bytes(&self, column: ColumnId) -> usize {
+        self.column(column).bytes()
     }
 
     /// Reads a cell; the slot must lie below the limit.

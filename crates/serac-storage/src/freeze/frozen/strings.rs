@@ -85,6 +85,20 @@ impl Dictionary {
         Self { codes, words, views: OnceLock::new() }
     }
 
+    /// The number of words below `word`, and whether the next one is `word`.
+    pub(super) fn search(&self, word: &[u8]) -> (usize, bool) {
+        let (mut from, mut to) = (0, self.words.len());
+        while from < to {
+            let middle = from.midpoint(to);
+            match self.words.value(middle).cmp(word) {
+                Ordering::Less => from = middle + 1,
+                Ordering::Greater => to = middle,
+                Ordering::Equal => return (middle, true),
+            }
+        }
+        (from, false)
+    }
+
     #[inline]
     pub(super) fn views(&self) -> &[ArrowView] {
         self.views.get_or_init(|| (0..self.words.len()).map(|i| self.words.view(i)).collect())
@@ -119,17 +133,8 @@ impl ColumnDictionary {
 
     /// The code of a word, if the dictionary has it.
     pub fn find(&self, word: &[u8]) -> Option<u16> {
-        let words = &self.dictionary.words;
-        let (mut from, mut to) = (0, words.len());
-        while from < to {
-            let middle = from.midpoint(to);
-            match words.value(middle).cmp(word) {
-                Ordering::Less => from = middle + 1,
-                Ordering::Greater => to = middle,
-                Ordering::Equal => return Some(middle as u16),
-            }
-        }
-        None
+        let (at, is_word) = self.dictionary.search(word);
+        is_word.then_some(at as u16)
     }
 
     /// The words by code, as views; with a NULL behind the last if wanted.
