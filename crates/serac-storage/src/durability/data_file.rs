@@ -535,7 +535,7 @@ impl DataFile {
         if types.skip(columns).any(|found| *found != DataType::Boolean) {
             return Err(self.corrupt(0, "the presence column is not boolean"));
         }
-        let decoder = FileDecoder::new(schema, footer.version()).with_require_alignment(true);
+        let decoder = FileDecoder::new(schema.clone(), footer.version()).with_require_alignment(true);
         // SAFETY: the files are our own and were valid when written. Nothing is read before its
         // checksum was verified: the tail by `over` (and `open_unnamed`), metadata by `message`,
         // data by `FrozenBlock::check`, before the block is published.
@@ -554,6 +554,9 @@ impl DataFile {
             let (place, entry) = (places.get(batch as usize), &self.metadata.blocks[batch as usize]);
             let corrupt = |detail: &str| self.corrupt(place.offset() as usize, detail);
             let message = self.message(place)?;
+            if !has_whole_lists(&schema, &message) {
+                return Err(corrupt("its schema says another width of packed values"));
+            }
             let rows = decoder.read_record_batch(place, &message).map_err(|e| corrupt(&e.to_string()))?;
             let rows = rows.ok_or_else(|| corrupt("a batch is missing"))?;
             if rows.num_rows() > layout.slot_count() as usize || entry.block >= MAX_BLOCKS_PER_TABLE {
@@ -627,6 +630,22 @@ fn is_readable(schema: &arrow_ipc::Schema<'_>) -> bool {
         && fields.is_some_and(|fields| fields.iter().all(|field| is_known(field) && has_known_codes(field)))
 }
 
+/// Whether a record batch has as many values for each list as the lists of a readable schema say:
+/// Arrow panics if there are fewer. A node describes an array, and that of a list stands before
+/// that of its values.
+fn has_whole_lists(schema: &Schema, message: &[u8]) -> bool {
+    let head = message.get(8..).and_then(|head| arrow_ipc::root_as_message(head).ok());
+    let Some(nodes) = head.and_then(|head| head.header_as_record_batch()?.nodes()) else { return false };
+    let mut nodes = nodes.iter();
+    schema.fields().iter().all(|field| match (field.data_type(), nodes.next()) {
+        (DataType::FixedSizeList(_, width), Some(list)) => {
+            let values = list.length().checked_mul((*width).into());
+            nodes.next().is_some_and(|node| Some(node.length()) == values && node.null_count() == 0)
+        }
+        (_, node) => node.is_some(),
+    })
+}
+
 fn footer_of(bytes: &Buffer) -> Result<Footer<'_>> {
     let broken = |detail: String| StorageError::from(arrow_schema::ArrowError::IpcError(detail));
     let end = bytes.len().checked_sub(10).ok_or_else(|| broken("a data file is too short".into()))?;
@@ -640,7 +659,7 @@ mod tests {
     use super::*;
     use crate::durability::file_system::RealFileSystem;
     use crate::types::{ColumnSchema, ColumnType};
-    use arrow_array::{Decimal64Array, Int32Array, StringViewArray};
+    use arrow_array::{Array, Decimal64Array, Int32Array, StringViewArray};
 
     fn schema() -> TableSchema {
         let column = |name: &str, column_type| ColumnSchema { name: name.into(), column_type, nullable: true };
@@ -704,6 +723,30 @@ mod tests {
         assert_eq!(batches[0].schema().field(1).name(), "text");
     }
 
+    /// Packed values are lists of bits in the file, and the mapped bits answer readers.
+    #[test]
+    fn packed_values_come_back_as_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = BlockLayout::new(&schema()).unwrap();
+        let packed = block(None).reencode(FreezeFormat::Compact);
+        assert_eq!(packed.bases(), [Some(-3), None, Some(-1)]);
+        let file = write(folder.path(), &[(4, &packed)]);
+        assert!(file.stays_alone());
+        let (_, found) = file.blocks(&schema(), &layout, &[0]).unwrap().remove(0);
+        found.check_all().unwrap();
+        assert_eq!(found.bases(), packed.bases());
+        assert_eq!(found.arrays(&schema()), packed.arrays(&schema()));
+        let mapping = file.bytes.as_ptr() as usize..file.bytes.as_ptr() as usize + file.bytes.len();
+        assert!(found.addresses().all(|buffer| mapping.contains(&buffer.start)));
+        // Seven is ten above the base, and -3 is the base. The lowest bit comes first.
+        let plain = std::fs::File::open(folder.path().join("file.arrow")).unwrap();
+        let batch = arrow_ipc::reader::FileReader::try_new(plain, None).unwrap().next().unwrap().unwrap();
+        let lists = batch.column(0).as_fixed_size_list();
+        assert!(lists.is_valid(0) && lists.is_null(1) && lists.is_valid(2));
+        assert_eq!(lists.value(0).as_boolean(), &BooleanArray::from(vec![false, true, false, true]));
+        assert_eq!(lists.value(2).as_boolean(), &BooleanArray::from(vec![false; 4]));
+    }
+
     #[test]
     fn empty_slots_are_told_by_the_presence_column() {
         let folder = tempfile::tempdir().unwrap();
@@ -722,9 +765,14 @@ mod tests {
     /// it is another, the file is refused or read, and nothing panics.
     #[test]
     fn a_tail_that_says_what_cannot_be_is_damage() {
+        [FreezeFormat::View, FreezeFormat::Compact].into_iter().for_each(refuses_other_tails);
+    }
+
+    fn refuses_other_tails(format: FreezeFormat) {
         let folder = tempfile::tempdir().unwrap();
         let layout = BlockLayout::new(&schema()).unwrap();
-        let written = write(folder.path(), &[(4, &block(None)), (9, &block(None))]);
+        let block = block(None).reencode(format);
+        let written = write(folder.path(), &[(4, &block), (9, &block)]);
         let path = folder.path().join("file.arrow");
         let whole = std::fs::read(&path).unwrap();
         let tail_from = written.seal().tail_from as usize;
@@ -735,7 +783,11 @@ mod tests {
             let tail_crc32 = crc32fast::hash(&bytes[tail_from..]);
             let seal = FileSeal { tail_crc32, bytes: bytes.len() as u64, ..written.seal().clone() };
             let file = DataFile::over(path.clone(), aligned.into(), seal)?;
-            file.blocks(&schema(), &layout, &[0, 1])?.iter().try_for_each(|(_, block)| block.check_all())
+            for (_, block) in file.blocks(&schema(), &layout, &[0, 1])? {
+                block.check_all()?;
+                block.arrays(&schema());
+            }
+            Ok(())
         };
         read(&whole).unwrap();
         let is_refused = |bytes: &[u8], what: &dyn std::fmt::Display| match read(bytes) {
@@ -763,9 +815,14 @@ mod tests {
     /// what it belongs to fail.
     #[test]
     fn damage_anywhere_is_found() {
+        [FreezeFormat::View, FreezeFormat::Compact].into_iter().for_each(finds_damage);
+    }
+
+    fn finds_damage(format: FreezeFormat) {
         let folder = tempfile::tempdir().unwrap();
         let layout = BlockLayout::new(&schema()).unwrap();
-        let written = write(folder.path(), &[(4, &block(None)), (9, &block(Some(&[true, false, true])))][..1]);
+        let block = block(None).reencode(format);
+        let written = write(folder.path(), &[(4, &block)]);
         let seal = written.seal().clone();
         let path = folder.path().join("file.arrow");
         let whole = std::fs::read(&path).unwrap();
@@ -783,7 +840,7 @@ mod tests {
         }
         // The same without the manifest's word. Two digits say the same number in capitals; nothing
         // else may be another.
-        let undamaged = block(None).arrays(&schema());
+        let undamaged = block.arrays(&schema());
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 1 << (at % 8);

@@ -50,6 +50,7 @@ pub(crate) use column::{FrozenColumn, is_form};
 pub use format::FreezeFormat;
 pub use packed::Comparison;
 use serac_sync::atomic::{AtomicBool, Ordering};
+use std::ops::Range;
 use std::sync::Arc;
 pub use strings::{ColumnDictionary, with_offsets};
 pub use zone::Zone;
@@ -358,6 +359,14 @@ impl FrozenBlock {
         let presence = self.presence.as_ref().map_or(0, |presence| presence.inner().len());
         let slack = self.kept.as_ref().map_or(0, |kept| kept.slack);
         self.columns.iter().map(FrozenColumn::bytes).sum::<usize>() + presence + slack
+    }
+
+    /// The addresses of the columns' buffers.
+    pub fn addresses(&self) -> impl Iterator<Item = Range<usize>> {
+        self.columns.iter().flat_map(FrozenColumn::buffers).map(|buffer| {
+            let start = buffer.as_ptr() as usize;
+            start..start + buffer.len()
+        })
     }
 
     /// Bytes of a column's buffers.
