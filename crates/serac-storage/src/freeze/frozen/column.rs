@@ -34,6 +34,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, DictionaryArray, FixedSizeListA
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::{DataType, Field};
 use arrow_select::take::take;
+use serac_sync::OnceLock;
 use std::slice;
 use std::sync::Arc;
 
@@ -316,20 +317,21 @@ impl FrozenColumn {
 
     /// Codes and words, if the column is a dictionary, and the words have the column's Arrow type.
     pub(crate) fn dictionary(&self, column_type: ColumnType) -> Option<ColumnDictionary> {
-        let dictionary = match &self.encoding {
-            Encoding::Dictionary(dictionary) => dictionary,
-            Encoding::PackedCodes(_, dictionary) => dictionary,
+        let (dictionary, packed) = match &self.encoding {
+            Encoding::Dictionary(dictionary) => (dictionary, None),
+            Encoding::PackedCodes(codes, dictionary) => (dictionary, Some(codes.clone())),
             _ => return None,
         };
         if column_type.is_document() || column_type == ColumnType::Numeric {
             return None;
         }
-        let is_binary = column_type == ColumnType::Binary;
-        let mut dictionary = dictionary.clone();
-        if let Encoding::PackedCodes(codes, _) = &self.encoding {
-            dictionary.codes = codes.decode(codes.len, |code| code as u16).into();
-        }
-        Some(ColumnDictionary { dictionary, nulls: self.nulls.clone(), is_binary })
+        Some(ColumnDictionary {
+            dictionary: dictionary.clone(),
+            packed,
+            decoded: OnceLock::new(),
+            nulls: self.nulls.clone(),
+            is_binary: column_type == ColumnType::Binary,
+        })
     }
 
     /// The column whose [`array`](Self::array) or [`file_array`](Self::file_array) is `array`.

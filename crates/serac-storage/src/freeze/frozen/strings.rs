@@ -1,5 +1,6 @@
 //! Values of variable length back to back, and sorted dictionaries of them, made from views.
 
+use super::packed::Packed;
 use crate::block::view::{ArrowView, INLINE_BYTES, view_len, view_of};
 use crate::types::ColumnType;
 use arrow_array::cast::AsArray;
@@ -110,6 +111,10 @@ impl Dictionary {
 #[derive(Debug, Clone)]
 pub struct ColumnDictionary {
     pub(super) dictionary: Dictionary,
+    /// The codes, if the dictionary has words alone.
+    pub(super) packed: Option<Packed>,
+    /// The packed codes decoded, when a reader first wants them.
+    pub(super) decoded: OnceLock<ScalarBuffer<u16>>,
     pub(super) nulls: Option<NullBuffer>,
     pub(super) is_binary: bool,
 }
@@ -118,7 +123,10 @@ impl ColumnDictionary {
     /// The code of each slot; below the number of words, and without meaning in a slot that is NULL
     /// or holds no row.
     pub fn codes(&self) -> &[u16] {
-        &self.dictionary.codes
+        match &self.packed {
+            Some(packed) => self.decoded.get_or_init(|| packed.decode(packed.len, |code| code as u16).into()),
+            None => &self.dictionary.codes,
+        }
     }
 
     /// The slots that are NULL; `None` if no slot is.
