@@ -10,7 +10,6 @@ use crate::table::statistics::TableStatistics;
 use crate::transaction::Transaction;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader, StringViewArray};
-use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use serac_numeric::Numeric;
 use serac_storage::{
@@ -119,16 +118,6 @@ impl ColumnsRead {
     pub fn check_access(&self, access: &Access) -> Result<()> {
         access.check_columns(&self.table.definition, Privilege::Select, &self.columns)
     }
-}
-
-/// Adds the addresses of all buffers of an array.
-fn addresses(data: &ArrayData, out: &mut Vec<Range<usize>>) {
-    let nulls = data.nulls().map(|nulls| nulls.buffer());
-    for buffer in data.buffers().iter().chain(nulls) {
-        let start = buffer.as_ptr() as usize;
-        out.push(start..start + buffer.len());
-    }
-    data.child_data().iter().for_each(|child| addresses(child, out));
 }
 
 /// A column as scans hand it out by default.
@@ -270,15 +259,9 @@ impl ArrowScan {
     /// process. Empty for a block that is hot, or that lies in a mapped file. A buffer of a batch
     /// that lies at such addresses is the block's own, so it never changes.
     pub fn frozen_memory(&self, block: u32) -> Vec<Range<usize>> {
-        let mut memory = Vec::new();
-        if let Some(block) = self.table.data.block(BlockNo(block))
-            && let Some(frozen) = block.frozen().filter(|frozen| !frozen.is_mapped())
-        {
-            for array in frozen.arrays(self.table.data.schema()) {
-                addresses(&array.to_data(), &mut memory);
-            }
-        }
-        memory
+        let block = self.table.data.block(BlockNo(block));
+        let frozen = block.as_ref().and_then(|block| block.frozen()).filter(|frozen| !frozen.is_mapped());
+        frozen.map_or_else(Vec::new, |frozen| frozen.addresses().collect())
     }
 
     /// The rows in the unread blocks whose numbers lie in `blocks`.
