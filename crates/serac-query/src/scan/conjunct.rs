@@ -5,6 +5,7 @@
 //! scaled 64-bit integers). So do a list of constants, the key filter of a join, and the bound of a
 //! top-k. Other conjuncts are DataFusion expressions over just the columns they name. They are
 //! evaluated on the words of a dictionary if a block has one ([`super::dictionary_predicate`]).
+//! Blocks that have values bit-packed answer comparisons themselves ([`super::packed_predicate`]).
 
 use super::dictionary_predicate::constants_of;
 use super::join_keys::KeyFilter;
@@ -518,8 +519,13 @@ impl Conjunct {
 
     /// Notes that `positions` of `rows` rows are left; `None` if that is all.
     pub(super) fn selected(&mut self, positions: Vec<u32>, rows: usize) -> Option<Vec<u32>> {
-        self.rows_in += rows;
-        self.rows_out += positions.len();
+        self.note(rows, positions.len());
         (positions.len() < rows).then_some(positions)
+    }
+
+    /// Notes that it left so many of `rows` rows.
+    pub(super) fn note(&mut self, rows: usize, left: usize) {
+        self.rows_in += rows;
+        self.rows_out += left;
     }
 }

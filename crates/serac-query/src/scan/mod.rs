@@ -24,6 +24,7 @@ mod join_keys;
 mod key_filter;
 mod key_path;
 mod lookup;
+mod packed_predicate;
 mod places;
 mod plan;
 mod privileges;

@@ -6,7 +6,7 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use serac_engine::{DecimalForm, VarlenForm};
 use serac_sql::Session;
 
-const FORMATS: [&str; 4] = ["view", "utf8", "dictionary", "never"];
+const FORMATS: [&str; 5] = ["view", "utf8", "dictionary", "compact", "never"];
 
 /// The questions asked of every table.
 async fn answers(session: &mut Session, table: &str) -> [String; 4] {

@@ -63,6 +63,8 @@ async fn groups_of_few_values_are_those_of_hashing() {
         ("view", "SELECT 1"),
         ("view", "FREEZE TABLE f"),
         ("dictionary", "FREEZE TABLE f"),
+        ("compact", "FREEZE TABLE f"),
+        ("compact", "DELETE FROM f WHERE n % 1000 = 3; FREEZE TABLE f; UPDATE f SET short = NULL WHERE n % 5000 = 1"),
         ("utf8", "DELETE FROM f WHERE n % 1000 = 3; FREEZE TABLE f; UPDATE f SET short = NULL WHERE n % 5000 = 1"),
     ] {
         let mut session = table(60_000, format).await;

@@ -83,6 +83,32 @@ async fn blocks_without_the_word_are_skipped() {
 const WORDS: [&str; 7] =
     ["", "short", "exactly 12 b", "thirteen byte", "a word that needs the heap", "a word that differs late", "ßé 中"];
 
+/// A comparison of a number, date or time with a constant.
+fn comparison_of_numbers(rng: &mut StdRng) -> String {
+    let constant = |rng: &mut StdRng, column: &str| match (column, rng.random_range(-10..110i64)) {
+        ("s", n) => format!("{}::SMALLINT", n - 50),
+        ("n", n) if n % 10 == 0 => {
+            ["'-9223372036854775808'::BIGINT", "9223372036854775807"][rng.random_range(0..2)].into()
+        }
+        ("n", n) => format!("{}", n * 1_000_000_007),
+        ("price", n) => format!("{}.25", n),
+        ("wide", n) => format!("{}", n * 100_000),
+        ("day", n) => format!("DATE '2024-01-01' + {n}"),
+        ("at", n) => format!("TIMESTAMP '2024-01-01' + {n} * INTERVAL '1 hour'"),
+        (_, n) => format!("{}", 30 * n),
+    };
+    let columns = ["id", "s", "n", "price", "wide", "day", "at"];
+    let column = columns[rng.random_range(0..columns.len())];
+    match rng.random_range(0..4) {
+        0 => format!("{column} BETWEEN {} AND {}", constant(rng, column), constant(rng, column)),
+        1 => format!("{column} IN ({}, {})", constant(rng, column), constant(rng, column)),
+        _ => {
+            let operator = ["=", "<>", "<", "<=", ">", ">="][rng.random_range(0..6)];
+            format!("{column} {operator} {}", constant(rng, column))
+        }
+    }
+}
+
 /// A condition on one column or a few.
 fn condition(rng: &mut StdRng, depth: u32) -> String {
     let pick = |rng: &mut StdRng| match rng.random_range(0..8) {
@@ -90,6 +116,9 @@ fn condition(rng: &mut StdRng, depth: u32) -> String {
         1 => format!("name {}", rng.random_range(0..3_000)),
         _ => WORDS[rng.random_range(0..WORDS.len())].to_owned(),
     };
+    if rng.random_bool(0.5) {
+        return comparison_of_numbers(rng);
+    }
     let column = ["kind", "kind", "name", "data"][rng.random_range(0..4)];
     let literal = |rng: &mut StdRng| {
         let text = pick(rng);
@@ -125,7 +154,7 @@ async fn every_format_gives_the_answers_of_hot_blocks() {
     let seed = serac_testing::seed();
     let mut rng = StdRng::seed_from_u64(seed);
     let (_, mut session) = session();
-    let formats = ["never", "view", "utf8", "dictionary"];
+    let formats = ["never", "view", "utf8", "dictionary", "compact"];
     let rows: Vec<String> = (0..3_000)
         .map(|id| {
             let word = |rng: &mut StdRng| match rng.random_range(0..10) {
@@ -135,12 +164,24 @@ async fn every_format_gives_the_answers_of_hot_blocks() {
             let kind = word(&mut rng);
             let name = if id % 50 == 0 { "NULL".into() } else { format!("'name {id}'") };
             let data = word(&mut rng);
-            format!("({id}, {kind}, {name}, {data}::BYTEA)")
+            let s = if id % 9 == 0 { "NULL".into() } else { format!("{}", id % 100 - 50) };
+            let n = match id % 700 {
+                5 => "NULL".into(),
+                6 => format!("{}", i64::MIN),
+                7 => format!("{}", i64::MAX),
+                _ => format!("{}", i64::from(id % 100) * 1_000_000_007),
+            };
+            let price = format!("{}.{}", id % 90, ["25", "00", "5"][id as usize % 3]);
+            let wide = if id % 4 == 0 { "NULL".into() } else { format!("{}", id % 70 * 100_000) };
+            let at = format!("TIMESTAMP '2024-01-01' + {} * INTERVAL '1 hour'", id % 60);
+            let numbers = format!("{s}, {n}, {price}, {wide}, DATE '2024-01-01' + {}, {at}", id / 40);
+            format!("({id}, {kind}, {name}, {data}::BYTEA, {numbers})")
         })
         .collect();
     for format in formats {
         let create = format!(
-            "CREATE TABLE {format}_t (id INT, kind TEXT, name TEXT, data BYTEA) WITH (freeze_format = {format});
+            "CREATE TABLE {format}_t (id INT, kind TEXT, name TEXT, data BYTEA, s SMALLINT, n BIGINT,
+               price NUMERIC(12, 2), wide NUMERIC(30, 2), day DATE, at TIMESTAMP) WITH (freeze_format = {format});
              INSERT INTO {format}_t VALUES {};
              DELETE FROM {format}_t WHERE id % 11 = 3",
             rows.join(", ")
@@ -151,16 +192,23 @@ async fn every_format_gives_the_answers_of_hot_blocks() {
         }
     }
     let states = text(&mut session, "SELECT DISTINCT state, format FROM serac_blocks ORDER BY 1, 2").await;
-    assert!(states.contains("dictionary") && states.contains("utf8") && states.contains("hot"), "{states}");
+    assert!(formats[1..].iter().all(|format| states.contains(format)) && states.contains("hot"), "{states}");
     for _ in 0..if serac_testing::stress() { 3_000 } else { 120 } {
         let filter = condition(&mut rng, 2);
+        let columns = [
+            "id, kind, name, encode(data, 'hex') AS hex, s, n, price, wide, day, at",
+            "id, n",
+            "count(*), sum(s), sum(price), sum(wide), min(day), max(n), max(kind), count(at)",
+        ];
+        let columns = columns[rng.random_range(0..3)];
+        let order = if columns.starts_with("id") { ["ORDER BY id", "ORDER BY n, id DESC LIMIT 7"] } else { ["", ""] };
+        let order = order[usize::from(rng.random_bool(0.3))];
         let mut expected = None;
         for format in formats {
-            let sql =
-                format!("SELECT id, kind, name, encode(data, 'hex') AS hex FROM {format}_t WHERE {filter} ORDER BY id");
+            let sql = format!("SELECT {columns} FROM {format}_t WHERE {filter} {order}");
             let answer = text(&mut session, &sql).await;
             let expected = expected.get_or_insert_with(|| answer.clone());
-            assert!(answer == *expected, "SERAC_SEED={seed}: {sql}");
+            assert!(answer == *expected, "SERAC_SEED={seed}: {sql}\n{answer}\n{expected}");
         }
     }
 }

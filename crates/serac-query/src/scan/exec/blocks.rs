@@ -73,6 +73,18 @@ fn load_missing(
     Ok(columns.iter().map(array).collect())
 }
 
+/// Where the slots that are `left` of a selection stand in it.
+fn positions_in(selection: &Selection, left: &Selection) -> Vec<u32> {
+    let left = match left {
+        Selection::All(n) => return (0..*n).collect(),
+        Selection::Positions(left) => left,
+    };
+    let Selection::Positions(slots) = selection else { return left.clone() };
+    let mut left = left.iter().peekable();
+    let positions = slots.iter().zip(0..).filter(|(slot, _)| left.next_if_eq(slot).is_some());
+    positions.map(|(_, at)| at).collect()
+}
+
 /// The rows of the block that all conjuncts leave of `selection`, and the columns that were read on
 /// the way.
 pub(super) fn filter_block(
@@ -82,6 +94,24 @@ pub(super) fn filter_block(
 ) -> Result<(Selection, Loaded)> {
     let mut loaded: Loaded = Vec::new();
     for conjunct in conjuncts.iter_mut().filter(|conjunct| !conjunct.is_idle()) {
+        let is_loaded = |column: &(usize, ColumnForm)| loaded.iter().any(|(known, _)| known == column);
+        if !conjunct.columns.iter().any(is_loaded)
+            && let Some(left) = conjunct.select_packed(reader, &selection)
+        {
+            if left.is_empty() {
+                return Ok((Selection::All(0), Vec::new()));
+            }
+            if left.len() < selection.len() {
+                if !loaded.is_empty() {
+                    let indices = UInt32Array::from(positions_in(&selection, &left));
+                    for (_, array) in &mut loaded {
+                        *array = take(array, &indices, None)?;
+                    }
+                }
+                selection = left;
+            }
+            continue;
+        }
         let positions = match conjunct.select_by_words(reader, &selection) {
             Some(positions) => positions,
             None => {
