@@ -133,7 +133,7 @@ async fn run_all(
     let plain = plain(table, sf)?;
     let mut session = Session::new(db);
     let mut results = vec![("hot", measure(runs, &plain, &mut session).await?)];
-    for format in [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary] {
+    for format in [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary, FreezeFormat::Compact] {
         table.set_freeze_format(format);
         let (frozen, blocks) = db.database().storage().freeze_table(table, Duration::from_secs(60));
         if frozen < blocks {
@@ -149,8 +149,7 @@ pub fn run(sf: f64, runs: usize, report: &mut Report) -> Result<(), String> {
     let (db, table) = lineitem(sf, StorageOptions { freeze_after: None, ..StorageOptions::default() })?;
     let results = runtime.block_on(run_all(&db, &table.data, sf, runs))?;
     report.note(
-        "milliseconds; plain: record batches of 8192 rows in a MemTable, by turns with view; view, utf8, dictionary: frozen"
-            .into(),
+        "milliseconds; plain: record batches of 8192 rows in a MemTable, by turns with view; view, utf8, dictionary, compact: frozen".into(),
     );
     for (i, (name, _)) in QUERIES.iter().enumerate() {
         let view = results[1].1[i];

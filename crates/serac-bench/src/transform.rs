@@ -30,7 +30,7 @@ pub struct TransformArguments {
     /// Cold thresholds in milliseconds, each compared with no transformation.
     #[arg(long, value_delimiter = ',', default_value = "10,10000")]
     thresholds: Vec<u64>,
-    /// Formats to freeze for, each with each threshold: view (gather), utf8, dictionary.
+    /// Formats to freeze for, each with each threshold: view (gather), utf8, dictionary, compact.
     #[arg(long, value_delimiter = ',', default_value = "view,dictionary")]
     formats: Vec<FreezeFormat>,
     /// Collector threads.

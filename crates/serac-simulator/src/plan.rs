@@ -107,8 +107,10 @@ impl Plan {
             data_file_bytes: 1 << rng.random_range(12..22),
             collectors: rng.random_range(0..3),
             freeze_after_ms: [None, Some(1), Some(2), Some(10)][rng.random_range(0..4)],
-            format: [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary, FreezeFormat::Never]
-                [[0, 0, 1, 2, 3][rng.random_range(0..5)]],
+            format: {
+                use FreezeFormat::{Compact, Dictionary, Never, Utf8, View};
+                [View, View, Utf8, Dictionary, Compact, Compact, Never][rng.random_range(0..7)]
+            },
             on_delete,
             on_update,
             tree_on_delete: action(&mut rng),

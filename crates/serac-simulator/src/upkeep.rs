@@ -175,8 +175,8 @@ fn change(
             }
         }
         6 => {
-            let formats = [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary];
-            txn.set_freeze_format(SCHEMA, name, formats[(what >> 8) as usize % 3])
+            let formats = [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary, FreezeFormat::Compact];
+            txn.set_freeze_format(SCHEMA, name, formats[(what >> 8) as usize % formats.len()])
         }
         _ => {
             let tables = if name == PARENT { vec![PARENT, CHILD] } else { vec![CHILD] };
