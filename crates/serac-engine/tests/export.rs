@@ -307,6 +307,57 @@ fn blocks_lend_what_they_have_in_the_form_asked_for_and_make_the_rest() {
     }
 }
 
+/// Blocks that have values packed give the same Arrow as others: decoded copies, in every form.
+#[test]
+fn compact_blocks_leave_as_the_arrow_of_other_blocks() {
+    let (db, table) = filled();
+    let forms = [VarlenForm::View, VarlenForm::Offsets, VarlenForm::Dictionary];
+    let condition = [ColumnFilter {
+        column: 0,
+        comparison: Comparison::GreaterOrEqual,
+        constant: Arc::new(Int64Array::from(vec![ROWS / 2])),
+    }];
+    let all = |db: &Database| {
+        let txn = db.begin();
+        let mut batches = Vec::new();
+        for filter in [&[][..], &condition] {
+            let plain = txn.scan_arrow(&table, &ALL, filter).unwrap();
+            for decimals in [DecimalForm::Decimal64, DecimalForm::Decimal128] {
+                let scans = forms.map(|form| plain.clone().with_varlen(form).with_decimals(decimals));
+                batches.extend(scans.into_iter().map(|scan| scan.collect::<Result<Vec<_>, _>>().unwrap()));
+            }
+        }
+        batches
+    };
+    let expected = all(&db);
+    table.data.set_freeze_format(FreezeFormat::Compact);
+    let (frozen, blocks) = db.storage().freeze_table(&table.data, Duration::from_secs(20));
+    assert_eq!(frozen, blocks);
+    let found = all(&db);
+    for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+        found.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
+        // Codes may name other words.
+        let plain = |batch: &RecordBatch| -> Vec<ArrayRef> {
+            let plain = |column: &ArrayRef| match column.data_type() {
+                DataType::Dictionary(_, words) => arrow_cast::cast(column, words).unwrap(),
+                _ => column.clone(),
+            };
+            batch.columns().iter().map(plain).collect()
+        };
+        assert_eq!(found.schema(), expected.schema());
+        assert_eq!(plain(found), plain(expected));
+    }
+    // The form that most blocks have is one that leaves, too, and nothing of it lies in a block.
+    let txn = db.begin();
+    let scan = txn.scan_arrow(&table, &[0], &[]).unwrap().as_stored();
+    for no in scan.blocks() {
+        let Some(batch) = scan.clone().within(no..no + 1).next().transpose().unwrap() else { continue };
+        let memory = scan.frozen_memory(no);
+        assert!(!memory.is_empty());
+        assert!(addresses(&[batch]).iter().all(|address| memory.iter().all(|range| !range.contains(address))));
+    }
+}
+
 #[test]
 fn what_does_not_fit_the_table_is_refused() {
     let (db, table) = filled();

@@ -47,9 +47,18 @@ async fn all_types_arrive_as_sql_sees_them_from_hot_and_frozen_blocks() {
     execute(&db, EVERY).await;
     let served = serve(&db, FlightOptions { blocks_per_endpoint: 2, ..FlightOptions::default() }).await;
     let mut client = served.client().await;
-    for step in
-        ["empty", "hot", "frozen", "mixed", "frozen as utf8", "mixed again", "frozen as dictionary", "mixed at last"]
-    {
+    for step in [
+        "empty",
+        "hot",
+        "frozen",
+        "mixed",
+        "frozen as utf8",
+        "mixed again",
+        "frozen as dictionary",
+        "mixed once more",
+        "frozen as compact",
+        "mixed at last",
+    ] {
         match step {
             "empty" => {}
             "hot" => {
@@ -57,7 +66,7 @@ async fn all_types_arrive_as_sql_sees_them_from_hot_and_frozen_blocks() {
                 execute(&db, "UPDATE every SET x = 'changed to something long', n = 1.5 WHERE id % 10 = 3").await;
             }
             "frozen" => freeze(&db, "every"),
-            "frozen as utf8" | "frozen as dictionary" => {
+            "frozen as utf8" | "frozen as dictionary" | "frozen as compact" => {
                 let format = step.rsplit(' ').next().unwrap();
                 execute(&db, &format!("ALTER TABLE every SET (freeze_format = '{format}')")).await;
                 freeze(&db, "every");
@@ -65,6 +74,7 @@ async fn all_types_arrive_as_sql_sees_them_from_hot_and_frozen_blocks() {
             "mixed again" => {
                 execute(&db, "UPDATE every SET w = 'a word that is not in the dictionary' WHERE id = 12000").await
             }
+            "mixed once more" => execute(&db, "UPDATE every SET w = NULL WHERE id = 13000").await,
             "mixed at last" => execute(&db, "DELETE FROM every WHERE id % 1000 = 8 AND id > 20000").await,
             _ => {
                 insert(&db, "every", &every(20_000..30_000));

@@ -86,7 +86,7 @@ async fn check(db: &SqlDatabase, what: &str) -> SharedImage {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_are_those_of_sql_and_those_in_data_files_are_not_copied() {
-    for format in ["view", "utf8", "dictionary"] {
+    for format in ["view", "utf8", "dictionary", "compact"] {
         let folder = tempfile::tempdir().unwrap();
         let db = open(folder.path());
         execute(&db, EVERY).await;
@@ -101,8 +101,13 @@ async fn rows_are_those_of_sql_and_those_in_data_files_are_not_copied() {
         db.database().checkpoint().unwrap();
         let shared = check(&db, "checkpointed").await;
         let Manifest { copied_bytes, shared_bytes, ref sources, .. } = shared.manifest;
-        assert_eq!(copied_bytes, 0, "{format}: {shared_bytes} bytes are shared");
-        assert!(shared_bytes > 1 << 20 && sources.iter().all(|source| matches!(source, Source::File { .. })));
+        if format == "compact" {
+            // What is packed in the file is decoded; texts are shared.
+            assert!(copied_bytes > 0 && shared_bytes > 0, "{copied_bytes} bytes are copied, {shared_bytes} shared");
+        } else {
+            assert_eq!(copied_bytes, 0, "{format}: {shared_bytes} bytes are shared");
+            assert!(shared_bytes > 1 << 20 && sources.iter().all(|source| matches!(source, Source::File { .. })));
+        }
 
         execute(&db, "DELETE FROM every WHERE id BETWEEN 100 AND 140").await;
         let deleted = check(&db, "rows are deleted").await;
