@@ -123,7 +123,7 @@ impl Transaction {
         let snapshot = self.snapshot().clone();
         self.lock_for_write(child)?;
         let plan = ColumnUpdate::new(&self.catalog, child, columns);
-        let mut rows = RowsUpdate::new(&plan);
+        let mut rows = RowsUpdate::new(&plan, std::mem::take(&mut self.old));
         let mut changed = Vec::with_capacity(update.rows.len());
         for (row, values) in &update.rows {
             // Another foreign key's action may have deleted it.

@@ -171,57 +171,81 @@ impl BitmapIndex {
     }
 }
 
+/// Lists of changes that a thread keeps for its next transactions.
+const SPARE_LISTS: usize = 16;
+
 /// The changes of a running transaction to bitmap indexes, in the order in which the indexes were
 /// first touched.
 #[derive(Debug, Default)]
-pub(crate) struct BitmapChanges(Vec<(Arc<Cubit>, Arc<Changes>)>);
+pub(crate) struct BitmapChanges {
+    lists: Vec<(Arc<Cubit>, Arc<Changes>)>,
+    /// Empty lists, with memory.
+    spare: Vec<Arc<Changes>>,
+}
 
 impl BitmapChanges {
     /// The changes of one index.
     pub(crate) fn of(&mut self, index: &BitmapIndex) -> &mut Changes {
-        let at = self.0.iter().position(|(entries, _)| Arc::ptr_eq(entries, &index.entries));
+        let at = self.lists.iter().position(|(entries, _)| Arc::ptr_eq(entries, &index.entries));
         let at = at.unwrap_or_else(|| {
-            self.0.push((index.entries.clone(), Arc::default()));
-            self.0.len() - 1
+            self.lists.push((index.entries.clone(), self.spare.pop().unwrap_or_default()));
+            self.lists.len() - 1
         });
         // Copied if a query still has it: then it is short.
-        Arc::make_mut(&mut self.0[at].1)
+        Arc::make_mut(&mut self.lists[at].1)
     }
 
     /// The lengths of the lists, to [roll back to](Self::rollback_to).
     fn mark(&self) -> Vec<usize> {
-        self.0.iter().map(|(_, changes)| changes.len()).collect()
+        self.lists.iter().map(|(_, changes)| changes.len()).collect()
     }
 
     pub(crate) fn rollback_to(&mut self, mark: &[usize]) {
-        self.0.truncate(mark.len());
-        for ((_, changes), &length) in self.0.iter_mut().zip(mark) {
+        self.lists.truncate(mark.len());
+        for ((_, changes), &length) in self.lists.iter_mut().zip(mark) {
             if changes.len() > length {
                 Arc::make_mut(changes).rollback_to(length);
             }
         }
     }
 
+    /// Forgets everything, but keeps some memory.
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        for (_, changes) in self.lists.drain(..) {
+            keep(&mut self.spare, changes);
+        }
     }
 
     /// Puts the changes into the indexes' logs, from where they appear when `txn` commits. Called
     /// last before the commit. Returns the indexes that have got bulk inserts, which are to be
     /// merged afterwards.
     pub(crate) fn publish(&mut self, txn: &mut Transaction) -> Vec<Arc<Cubit>> {
-        self.0.retain(|(_, changes)| !changes.is_empty());
-        if self.0.is_empty() {
+        self.lists.retain(|(_, changes)| !changes.is_empty());
+        if self.lists.is_empty() {
             return Vec::new();
         }
         let (cell, mut loaded) = (TransactionCell::of(txn), Vec::new());
-        for (entries, changes) in self.0.drain(..) {
-            if changes.has_bulk() {
-                loaded.push(entries.clone());
+        for (entries, mut changes) in self.lists.drain(..) {
+            // Copied if a query still has it.
+            let own = Arc::make_mut(&mut changes);
+            let has_bulk = own.has_bulk();
+            entries.publish_all(own, &cell);
+            keep(&mut self.spare, changes);
+            if has_bulk {
+                loaded.push(entries);
             }
-            entries.publish(Arc::unwrap_or_clone(changes), &cell);
         }
         loaded
+    }
+}
+
+/// Keeps a list that no query has, for the next transaction.
+fn keep(spare: &mut Vec<Arc<Changes>>, mut changes: Arc<Changes>) {
+    if spare.len() < SPARE_LISTS
+        && let Some(own) = Arc::get_mut(&mut changes)
+    {
+        own.clear();
+        spare.push(changes);
     }
 }
 
@@ -249,16 +273,36 @@ impl OwnChanges {
         if self.0.any.load(Ordering::Relaxed) { self.0.changes.lock().mark() } else { Vec::new() }
     }
 
+    /// See [`BitmapChanges::rollback_to`].
+    pub(crate) fn rollback_to(&self, mark: &[usize]) {
+        if self.0.any.load(Ordering::Relaxed) {
+            self.0.changes.lock().rollback_to(mark);
+        }
+    }
+
     /// See [`BitmapChanges::publish`].
     pub(crate) fn publish(&self, txn: &mut Transaction) -> Vec<Arc<Cubit>> {
         if self.0.any.load(Ordering::Relaxed) { self.0.changes.lock().publish(txn) } else { Vec::new() }
+    }
+
+    /// No changes yet, with memory of an earlier transaction.
+    pub(crate) fn with_memory(changes: BitmapChanges) -> Self {
+        Self(Arc::new(Own { changes: Mutex::new(changes), any: AtomicBool::new(false) }))
+    }
+
+    /// Memory for another transaction, unless a query still has the changes.
+    pub(crate) fn take_memory(&mut self) -> BitmapChanges {
+        let Some(own) = Arc::get_mut(&mut self.0) else { return BitmapChanges::default() };
+        let mut changes = std::mem::take(own.changes.get_mut());
+        changes.clear();
+        changes
     }
 
     /// The index as `snapshot`, the transaction's, sees it now; `None` if the index cannot answer
     /// for it.
     pub fn reader(&self, index: &Arc<BitmapIndex>, snapshot: &Snapshot) -> Option<BitmapReader> {
         let changes = self.0.changes.lock();
-        let known = changes.0.iter().find(|(entries, _)| Arc::ptr_eq(entries, &index.entries));
+        let known = changes.lists.iter().find(|(entries, _)| Arc::ptr_eq(entries, &index.entries));
         let own = known.map(|(_, own)| own).filter(|own| !own.is_empty());
         let is_short = |own: &Arc<Changes>| own.len() <= MOST_OWN_CHANGES && !own.has_bulk();
         let valid = index.entries.valid_from() <= snapshot.start() && own.is_none_or(is_short);

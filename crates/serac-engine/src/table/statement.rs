@@ -80,8 +80,9 @@ pub struct RowsUpdate<'p> {
 }
 
 impl<'p> RowsUpdate<'p> {
-    pub(crate) fn new(plan: &'p ColumnUpdate) -> Self {
-        Self { plan, old: RowBuffer::default(), written: Vec::new() }
+    /// The buffer is empty, possibly with memory.
+    pub(crate) fn new(plan: &'p ColumnUpdate, old: RowBuffer) -> Self {
+        Self { plan, old, written: Vec::new() }
     }
 }
 

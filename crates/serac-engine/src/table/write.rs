@@ -217,7 +217,7 @@ impl Transaction {
     /// An error when DDL is changing the table.
     pub fn start_update<'p>(&mut self, plan: &'p ColumnUpdate) -> Result<RowsUpdate<'p>> {
         self.lock_for_write(&plan.table)?;
-        Ok(RowsUpdate::new(plan))
+        Ok(RowsUpdate::new(plan, std::mem::take(&mut self.old)))
     }
 
     /// Updates one row. The values fit their columns ([`Table::fit_value`]).
@@ -236,7 +236,12 @@ impl Transaction {
     /// # Errors
     /// Violated constraints and conflicts; the caller rolls the statement back.
     pub fn finish_update(&mut self, mut update: RowsUpdate<'_>) -> Result<()> {
-        update.written.iter().try_for_each(|&row| self.check_written_keys(&update.plan.table, row, &mut update.old))
+        let checked = update
+            .written
+            .iter()
+            .try_for_each(|&row| self.check_written_keys(&update.plan.table, row, &mut update.old));
+        self.old = update.old;
+        checked
     }
 
     /// Updates a row and its entries; says whether its unique keys are to be checked.
@@ -254,25 +259,22 @@ impl Transaction {
         let watched = !plan.touched.is_empty() || plan.references;
         if watched {
             table.data.read(self.snapshot(), row, &table.key_columns, old)?;
-        } else if !plan.touched_bitmaps.is_empty() {
-            // They need the changed columns only.
-            table.data.read(self.snapshot(), row, &plan.ids, old)?;
         }
-        table.data.update(self.storage(), row, &plan.ids, values)?;
+        // Without indexes and references, bitmaps need the changed columns only.
+        let changed = (!watched && !plan.touched_bitmaps.is_empty()).then_some(&mut *old);
+        table.data.update_from(self.storage(), row, &plan.ids, values, changed)?;
+        let before = watched.then(|| table.spread(old));
         if !plan.touched_bitmaps.is_empty() {
-            let before = if watched { table.spread(old) } else { old.values() };
             let mut bitmaps = self.bitmaps.lock();
             for (index, at) in &plan.touched_bitmaps {
-                let (before, after) = (before[if watched { index.definition.column } else { *at }], values[*at]);
+                let before = before.as_ref().map_or_else(|| old.value(*at), |row| row[index.definition.column]);
+                let after = values[*at];
                 if before != after {
                     bitmaps.of(index).update(row, index.key(before), index.key(after));
                 }
             }
         }
-        if !watched {
-            return Ok(false);
-        }
-        let before = table.spread(old);
+        let Some(before) = before else { return Ok(false) };
         let mut after = before.clone();
         for (&column, value) in plan.columns.iter().zip(values) {
             after[column] = *value;

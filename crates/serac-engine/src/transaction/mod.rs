@@ -11,7 +11,7 @@ use crate::database_inner::{DatabaseInner, forget_versions_later};
 use crate::error::{EngineError, Result};
 use crate::security::{RoleId, Security};
 use crate::table::Table;
-use crate::table::bitmap::OwnChanges;
+use crate::table::bitmap::{BitmapChanges, OwnChanges};
 use crate::table::entries::EntryNotes;
 use crate::table::expressions::Expressions;
 use crate::table::lock::{Hold, LOCK_TIMEOUT, TableLock};
@@ -74,8 +74,9 @@ pub struct Transaction {
 }
 
 thread_local! {
-    /// Memory for notes and rows that the thread's last transaction leaves to its next one.
-    static SPARE: Cell<Option<(EntryNotes, RowBuffer)>> = const { Cell::new(None) };
+    /// Memory for notes, rows and changes of bitmap indexes that the thread's last transaction
+    /// leaves to its next one.
+    static SPARE: Cell<Option<(EntryNotes, RowBuffer, BitmapChanges)>> = const { Cell::new(None) };
 }
 
 impl Transaction {
@@ -85,7 +86,7 @@ impl Transaction {
         catalog: Arc<Catalog>,
         owner: u64,
     ) -> Self {
-        let (entries, old) = SPARE.take().unwrap_or_default();
+        let (entries, old, bitmaps) = SPARE.take().unwrap_or_default();
         Self {
             db,
             txn: Some(txn),
@@ -99,7 +100,7 @@ impl Transaction {
             actions: Vec::new(),
             expressions: None,
             own_pins: HashMap::new(),
-            bitmaps: OwnChanges::default(),
+            bitmaps: OwnChanges::with_memory(bitmaps),
             entries,
             old,
             reads: None,
@@ -261,7 +262,7 @@ impl Transaction {
             }
         }
         self.own_pins.retain(|_, at| *at < savepoint.own_pins);
-        self.bitmaps.lock().rollback_to(&savepoint.bitmaps);
+        self.bitmaps.rollback_to(&savepoint.bitmaps);
         self.pending.clear();
         self.actions.clear();
     }
@@ -561,6 +562,7 @@ impl Drop for Transaction {
         self.txn.take();
         self.roll_entries_back();
         self.release();
-        SPARE.set(Some((std::mem::take(&mut self.entries), std::mem::take(&mut self.old))));
+        let spare = (std::mem::take(&mut self.entries), std::mem::take(&mut self.old), self.bitmaps.take_memory());
+        SPARE.set(Some(spare));
     }
 }

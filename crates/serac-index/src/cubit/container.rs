@@ -283,26 +283,36 @@ impl Container {
         match before.map(|c| (&c.form, c.cardinality)) {
             None => Self::from_sorted(&changes.iter().filter(|c| c.1).map(|c| c.0).collect::<Vec<_>>()),
             Some((Form::Array(slots), _)) => {
-                let mut after = Vec::with_capacity(slots.len() + changes.len());
-                let mut rest = &slots[..];
+                let after = changes.iter().fold(slots.len(), |length, &(slot, bit)| {
+                    match (slots.binary_search(&slot).is_ok(), bit) {
+                        (false, true) => length + 1,
+                        (true, false) => length - 1,
+                        _ => length,
+                    }
+                });
+                // Written where it stays: containers are what a merge copies most.
+                let mut array: Arc<[u16]> = std::iter::repeat_n(0, after).collect();
+                let places = Arc::get_mut(&mut array).expect("it is not shared yet");
+                let (mut rest, mut written) = (&slots[..], 0);
                 for &(slot, bit) in changes {
                     let at = rest.partition_point(|s| *s < slot);
-                    after.extend_from_slice(&rest[..at]);
-                    rest = &rest[at..];
+                    places[written..written + at].copy_from_slice(&rest[..at]);
+                    (written, rest) = (written + at, &rest[at..]);
                     if rest.first() == Some(&slot) {
                         rest = &rest[1..];
                     }
                     if bit {
-                        after.push(slot);
+                        places[written] = slot;
+                        written += 1;
                     }
                 }
-                after.extend_from_slice(rest);
-                match after.last() {
+                places[written..].copy_from_slice(rest);
+                match array.last() {
                     // Runs are looked for when the array has become long.
-                    Some(last) if 2 * after.len() <= 8 * (*last as usize / 64 + 1) => {
-                        Some(Self { cardinality: after.len() as u32, form: Form::Array(after.into()) })
+                    Some(last) if 2 * after <= 8 * (*last as usize / 64 + 1) => {
+                        Some(Self { cardinality: after as u32, form: Form::Array(array) })
                     }
-                    _ => Self::from_sorted(&after),
+                    _ => Self::from_sorted(&array),
                 }
             }
             Some((Form::Bitmap(words), mut cardinality)) => {

@@ -11,20 +11,32 @@ use super::builder::Builder;
 use super::bulk::Bulk;
 use super::fate::{EntryFate, Fate, TransactionCell};
 use super::key::Key;
-use serac_storage::RowId;
-use serac_storage::version::transaction::Transaction;
+use serac_storage::version::transaction::{FateObserver, Transaction};
+use serac_storage::{RowId, Timestamp};
+use smallvec::{SmallVec, smallvec};
 use std::ops::Bound;
 use std::sync::Arc;
+
+/// Changes of a transaction whose memory is kept for the next one.
+const KEPT_CHANGES: usize = 64;
 
 impl TransactionCell {
     /// A cell that follows the fate of `transaction`: stamped inside the commit's critical section,
     /// before the clock moves.
     pub fn of(transaction: &mut Transaction) -> Arc<Self> {
         let cell = Arc::new(Self::default());
-        let (committed, aborted) = (cell.clone(), cell.clone());
-        transaction.on_commit(Box::new(move |ts| committed.commit(ts)));
-        transaction.on_abort(Box::new(move || aborted.abort()));
+        transaction.observe(cell.clone());
         cell
+    }
+}
+
+impl FateObserver for TransactionCell {
+    fn committed(&self, ts: Timestamp) {
+        self.commit(ts);
+    }
+
+    fn aborted(&self) {
+        self.abort();
     }
 }
 
@@ -98,13 +110,22 @@ impl Changes {
         self.list.truncate(length - (self.len() - self.list.len()));
     }
 
-    /// The entries for the log, in order.
-    pub(crate) fn into_entries(self, cell: &Arc<TransactionCell>) -> impl Iterator<Item = Ule> {
-        let bulks = self
-            .bulks
-            .into_iter()
-            .flat_map(|(before, bulk)| [Ule::new(before, cell.clone()), Some(Ule::of_bulk(bulk, cell.clone()))]);
-        bulks.chain([Ule::new(self.list, cell.clone())]).flatten()
+    /// Passes the entries for the log to `f`, in order. Leaves the list empty, with memory for the
+    /// next transaction's.
+    pub(crate) fn drain(&mut self, cell: &Arc<TransactionCell>, mut f: impl FnMut(Ule)) {
+        for (mut before, bulk) in self.bulks.drain(..) {
+            Ule::new(&mut before, cell).into_iter().for_each(&mut f);
+            f(Ule::of_bulk(bulk, cell.clone()));
+        }
+        Ule::new(&mut self.list, cell).into_iter().for_each(f);
+        self.list.shrink_to(KEPT_CHANGES);
+    }
+
+    /// Forgets everything, but keeps some memory.
+    pub fn clear(&mut self) {
+        self.bulks.clear();
+        self.list.clear();
+        self.list.shrink_to(KEPT_CHANGES);
     }
 
     /// Bits that change, in order: (value, row, bit).
@@ -120,9 +141,23 @@ impl Changes {
     }
 }
 
+/// The bits of an entry. Most transactions change one row of an index: their bits lie in the entry.
+type Bits = SmallVec<[Bit; 2]>;
+
 /// Bits with the same effect: first those to clear, whose number is returned, and then those to
-/// set. Each part is ordered by value and row.
-fn into_net(mut list: Vec<RowChange>) -> (Vec<Bit>, usize) {
+/// set. Each part is ordered by value and row. The list is left empty.
+fn take_net(list: &mut Vec<RowChange>) -> (Bits, usize) {
+    if list.len() <= 1 {
+        // A single change is a net one.
+        let Some(RowChange { row, old, new }) = list.pop() else { return (Bits::new(), 0) };
+        return match (old, new) {
+            (Some(old), Some(new)) if old == new => (Bits::new(), 0),
+            (Some(old), Some(new)) => (Bits::from([Bit { key: old, row }, Bit { key: new, row }]), 1),
+            (Some(old), None) => (smallvec![Bit { key: old, row }], 1),
+            (None, Some(new)) => (smallvec![Bit { key: new, row }], 0),
+            (None, None) => (Bits::new(), 0),
+        };
+    }
     list.sort_by_key(|change| change.row);
     list.dedup_by(|later, first| {
         let same = later.row == first.row;
@@ -133,10 +168,10 @@ fn into_net(mut list: Vec<RowChange>) -> (Vec<Bit>, usize) {
     });
     list.retain(|change| change.old != change.new);
     let count = |change: &RowChange| usize::from(change.old.is_some()) + usize::from(change.new.is_some());
-    let mut bits = Vec::with_capacity(list.iter().map(count).sum());
+    let mut bits = Bits::with_capacity(list.iter().map(count).sum());
     bits.extend(list.iter_mut().filter_map(|change| Some(Bit { key: change.old.take()?, row: change.row })));
     let clears = bits.len();
-    bits.extend(list.into_iter().filter_map(|change| Some(Bit { key: change.new?, row: change.row })));
+    bits.extend(list.drain(..).filter_map(|change| Some(Bit { key: change.new?, row: change.row })));
     let (first, second) = bits.split_at_mut(clears);
     for part in [first, second] {
         part.sort_unstable_by(|a, b| (&a.key, a.row).cmp(&(&b.key, b.row)));
@@ -155,7 +190,7 @@ struct Bit {
 pub(crate) struct Ule {
     fate: EntryFate,
     /// Bits to clear, then bits to set; each part by value and row.
-    bits: Box<[Bit]>,
+    bits: Bits,
     /// The values that may occur ([`Key::mask`]): most entries need no closer look.
     mask: u64,
     clears: u32,
@@ -165,11 +200,11 @@ pub(crate) struct Ule {
 
 impl Ule {
     /// `None` if the changes cancel out.
-    fn new(changes: Vec<RowChange>, cell: Arc<TransactionCell>) -> Option<Self> {
-        let (bits, clears) = into_net(changes);
+    fn new(changes: &mut Vec<RowChange>, cell: &Arc<TransactionCell>) -> Option<Self> {
+        let (bits, clears) = take_net(changes);
         let clears = u32::try_from(clears).expect("a table has fewer rows than that");
         let mask = bits.iter().fold(0, |mask, bit| mask | bit.key.mask());
-        (!bits.is_empty()).then(|| Self { fate: EntryFate::of(cell), bits: bits.into(), mask, clears, bulk: None })
+        (!bits.is_empty()).then(|| Self { fate: EntryFate::of(cell.clone()), bits, mask, clears, bulk: None })
     }
 
     fn of_bulk(bulk: Arc<Bulk>, cell: Arc<TransactionCell>) -> Self {
@@ -178,7 +213,7 @@ impl Ule {
 
     /// An entry without content, for the node that every log begins with.
     pub(crate) fn empty() -> Self {
-        Self { fate: EntryFate::aborted(), bits: Box::default(), mask: 0, clears: 0, bulk: None }
+        Self { fate: EntryFate::aborted(), bits: Bits::new(), mask: 0, clears: 0, bulk: None }
     }
 
     /// Bits.
@@ -276,11 +311,10 @@ mod tests {
         RowId::from_u64(number)
     }
 
-    fn bits(changes: Changes) -> Vec<(Key, u64, bool)> {
+    fn bits(mut changes: Changes) -> Vec<(Key, u64, bool)> {
         let mut bits = Vec::new();
-        for ule in changes.into_entries(&Arc::default()) {
-            ule.for_each(|key, row, bit| bits.push((key.clone(), row, bit)));
-        }
+        changes.drain(&Arc::default(), |ule| ule.for_each(|key, row, bit| bits.push((key.clone(), row, bit))));
+        assert!(changes.is_empty());
         bits
     }
 
@@ -299,5 +333,15 @@ mod tests {
         changes.rollback_to(savepoint);
         assert_eq!(bits(changes), [(key(9), 4, false), (key(0), 4, true), (key(2), 1, true)]);
         assert_eq!(bits(Changes::default()), []);
+        // Single changes.
+        let single = |change: fn(&mut Changes)| {
+            let mut changes = Changes::default();
+            change(&mut changes);
+            bits(changes)
+        };
+        assert_eq!(single(|changes| changes.insert(row(1), key(1))), [(key(1), 1, true)]);
+        assert_eq!(single(|changes| changes.delete(row(1), key(1))), [(key(1), 1, false)]);
+        assert_eq!(single(|changes| changes.update(row(1), key(1), key(2))), [(key(1), 1, false), (key(2), 1, true)]);
+        assert_eq!(single(|changes| changes.update(row(1), key(1), key(1))), []);
     }
 }

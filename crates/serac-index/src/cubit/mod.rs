@@ -129,7 +129,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             variant: Variant::LatchFree,
-            merge_threshold: serac_sync::limit("bits of a delta log", 256, 1),
+            merge_threshold: serac_sync::limit("bits of a delta log", 512, 1),
             tasks_per_udi: 1,
         }
     }
@@ -177,7 +177,12 @@ impl Cubit {
 
     /// Puts a transaction's changes of the index into the log, open until `cell` is stamped. Every
     /// transaction that shall see it must begin after that; so this comes before the commit.
-    pub fn publish(&self, changes: Changes, cell: &Arc<TransactionCell>) {
+    pub fn publish(&self, mut changes: Changes, cell: &Arc<TransactionCell>) {
+        self.publish_all(&mut changes, cell);
+    }
+
+    /// As [`publish`](Self::publish); leaves `changes` empty, with memory for another transaction.
+    pub fn publish_all(&self, changes: &mut Changes, cell: &Arc<TransactionCell>) {
         if changes.is_empty() {
             return;
         }
@@ -188,7 +193,7 @@ impl Cubit {
         if bits >= self.options.merge_threshold && !self.is_building() {
             self.merge_share(bits, &guard);
         }
-        changes.into_entries(cell).for_each(|entry| self.log.append(entry, &guard));
+        changes.drain(cell, |entry| self.log.append(entry, &guard));
         self.counters.publications.fetch_add(1, Ordering::Relaxed);
     }
 

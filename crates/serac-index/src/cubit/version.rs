@@ -22,8 +22,8 @@ const ROWS_PER_PENDING_BIT: u64 = 128;
 /// that a merge of one bin takes a bounded time.
 const PENDING_BITS: Range<u64> = 64..1024;
 /// When a list is too long, the surplus goes into the leaf, with one part in this many of the
-/// allowed number, …
-const SETTLED_SHARE: u64 = 16;
+/// allowed number: each value that changes costs a copy of its chunks, however few its bits are, …
+const SETTLED_SHARE: u64 = 4;
 /// … and at least one bit for so many rows of values without bitvectors, whose lists are copied.
 const LISTED_ROWS_PER_SETTLED_BIT: u64 = 512;
 
@@ -79,7 +79,7 @@ pub(crate) struct Version {
     pub(crate) newest_commit: u64,
     pub(crate) leaf: Arc<Leaf>,
     /// By value and row; each differs from the leaf's.
-    pending: Arc<[Bit]>,
+    pending: Arc<Vec<Bit>>,
     /// Rows that the pending bits add to the leaf's.
     balance: i64,
     /// The block from which on bits go into the leaf next.
@@ -106,7 +106,7 @@ pub(crate) fn balance(bits: &[Bit]) -> i64 {
 impl Version {
     /// All that is known at `ts`, which is a commit, too.
     pub(crate) fn new(ts: u64, leaf: Leaf) -> Self {
-        Self { ts, newest_commit: ts, leaf: Arc::new(leaf), pending: Arc::new([]), balance: 0, next_block: 0 }
+        Self { ts, newest_commit: ts, leaf: Arc::new(leaf), pending: Arc::default(), balance: 0, next_block: 0 }
     }
 
     pub(crate) fn pending(&self) -> &[Bit] {
@@ -194,7 +194,7 @@ impl Version {
             (settled, pending, next_block) = cut_blocks(pending, next_block, count as usize);
             leaf = Arc::new(leaf.apply(&settled));
         }
-        Self { ts, newest_commit, leaf, balance: balance(&pending), pending: pending.into(), next_block }
+        Self { ts, newest_commit, leaf, balance: balance(&pending), pending: Arc::new(pending), next_block }
     }
 
     /// The version after a bulk insert at `ts`, by ascending values.
@@ -215,7 +215,7 @@ impl Version {
                 let pending;
                 (pending, rest) = rest.split_at(rest.partition_point(|bit| end.is_none_or(|end| bit.key < *end)));
                 let (leaf, balance) = (Arc::new(leaf), balance(pending));
-                Self { leaf, balance, pending: pending.into(), ..*self }
+                Self { leaf, balance, pending: Arc::new(pending.to_vec()), ..*self }
             })
             .collect()
     }

@@ -145,22 +145,6 @@ impl Block {
         }
     }
 
-    /// Appends the bytes that the views of a row name, in the given columns.
-    ///
-    /// # Safety
-    /// As for [`BlockHeap::read`].
-    pub(crate) unsafe fn read_views(
-        &self,
-        views: impl Iterator<Item = (ColumnId, ArrowView)> + Clone,
-        out: &mut Vec<u8>,
-    ) {
-        match self {
-            // SAFETY: by the caller's promise.
-            Self::Hot(block) => unsafe { block.heap().read(views, out) },
-            Self::Frozen(block) => block.read_views(views, out),
-        }
-    }
-
     /// The record of the bulk append that some snapshot may not see, or null.
     pub(crate) fn append_record(&self) -> *mut UndoRecord {
         // Acquire: pairs with the Release that set the marker.

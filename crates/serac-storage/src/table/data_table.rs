@@ -586,6 +586,21 @@ impl DataTable {
         columns: &[ColumnId],
         values: &[Value<'_>],
     ) -> Result<()> {
+        self.update_from(txn, row, columns, values, None)
+    }
+
+    /// As [`update`](Self::update); `old` gets the values that the columns had.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn update_from(
+        self: &Arc<Self>,
+        txn: &mut Transaction,
+        row: RowId,
+        columns: &[ColumnId],
+        values: &[Value<'_>],
+        old: Option<&mut RowBuffer>,
+    ) -> Result<()> {
         assert_eq!(columns.len(), values.len(), "one value per column");
         self.check_values(columns.iter().copied(), values)?;
         let guard = epoch::pin();
@@ -597,6 +612,14 @@ impl DataTable {
             self.check_distinct_views(block, columns)?;
         }
         self.install(txn, block, row, UndoKind::Update, columns)?;
+        if let Some(old) = old {
+            // The row is this transaction's now: what it holds is the version that the snapshot
+            // sees.
+            old.cells.clear();
+            old.cells.extend(columns.iter().map(|&column| block.read_cell(column, row.slot())));
+            // SAFETY: pinned; the cells are the newest version's.
+            unsafe { old.resolve_hot(block, &self.layout, columns) };
+        }
         for (&column, value) in columns.iter().zip(values) {
             block.write_value(column, row.slot(), value, &mut latch);
         }

@@ -1,8 +1,8 @@
 //! A row, or a choice of its columns, copied out of its block.
 
 use crate::block::layout::{BlockLayout, ValueKind};
-use crate::block::view::view_len;
-use crate::block::{Block, Cell};
+use crate::block::view::{ArrowView, view_len};
+use crate::block::{Block, Cell, HotBlock};
 use crate::error::{Result, StorageError};
 use crate::ids::ColumnId;
 use crate::value::{FromValue, Value};
@@ -15,6 +15,17 @@ pub struct RowBuffer {
     /// The columns' kinds, and where a value of variable length starts in `bytes`.
     kinds: Vec<(ValueKind, usize)>,
     bytes: Vec<u8>,
+}
+
+/// The views among cells, with their columns.
+fn views<'a>(
+    cells: &'a [Cell],
+    kinds: &'a [(ValueKind, usize)],
+    columns: &'a [ColumnId],
+) -> impl Iterator<Item = (ColumnId, ArrowView)> + Clone {
+    let cells = cells.iter().zip(columns).zip(kinds);
+    let views = cells.filter(|((cell, _), (kind, _))| *kind == ValueKind::Bytes && !cell.null);
+    views.map(|((cell, column), _)| (*column, cell.bits))
 }
 
 impl RowBuffer {
@@ -34,6 +45,30 @@ impl RowBuffer {
     /// The cells are final: patched to the reader's snapshot. They were read under a pin that the
     /// caller still has.
     pub(crate) unsafe fn resolve(&mut self, block: &Block, layout: &BlockLayout, columns: &[ColumnId]) {
+        match block {
+            // SAFETY: as the caller promises.
+            Block::Hot(block) => unsafe { self.resolve_hot(block, layout, columns) },
+            Block::Frozen(block) => {
+                if self.note_kinds(layout, columns) {
+                    block.read_views(views(&self.cells, &self.kinds, columns), &mut self.bytes);
+                }
+            }
+        }
+    }
+
+    /// As [`resolve`](Self::resolve).
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn resolve_hot(&mut self, block: &HotBlock, layout: &BlockLayout, columns: &[ColumnId]) {
+        if self.note_kinds(layout, columns) {
+            // SAFETY: as the caller promises.
+            unsafe { block.heap().read(views(&self.cells, &self.kinds, columns), &mut self.bytes) };
+        }
+    }
+
+    /// Notes the columns' kinds; says whether there are bytes to fetch.
+    fn note_kinds(&mut self, layout: &BlockLayout, columns: &[ColumnId]) -> bool {
         self.kinds.clear();
         self.bytes.clear();
         let mut end = 0;
@@ -44,12 +79,7 @@ impl RowBuffer {
             }
             (kind, start)
         }));
-        if end > 0 {
-            let cells = self.cells.iter().zip(columns).zip(&self.kinds);
-            let views = cells.filter(|((cell, _), (kind, _))| *kind == ValueKind::Bytes && !cell.null);
-            // SAFETY: as the caller promises.
-            unsafe { block.read_views(views.map(|((cell, column), _)| (*column, cell.bits)), &mut self.bytes) };
-        }
+        end > 0
     }
 
     /// The value of the `i`-th column that was asked for.

@@ -50,6 +50,7 @@ pub use crate::version::clock::Readers;
 use crate::version::gc::{CoolingRound, GarbageCollector};
 use crate::version::undo::{BeforeCell, OwnedContext, UndoKind, UndoMark, UndoPool, UndoRecord};
 use serac_sync::atomic::{AtomicU64, Ordering};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Runs inside the commit critical section, with the commit timestamp, before the transaction is
@@ -58,6 +59,16 @@ pub type CommitHook = Box<dyn FnOnce(Timestamp) + Send + Sync>;
 /// Runs at an abort, or when no snapshot can see the past that it cares for. While it runs, changes
 /// that are rolled back stay on their version chains, as for a transaction.
 pub type Action = Box<dyn FnOnce() + Send + Sync>;
+
+/// What is told of a transaction's end: as a [`CommitHook`] with an [`Action`] for the abort, but
+/// shared, and without memory of its own in the transaction.
+pub trait FateObserver: Send + Sync {
+    /// The transaction commits at `timestamp`, inside the commit critical section: before it is
+    /// visible.
+    fn committed(&self, timestamp: Timestamp);
+    /// The transaction, or its part since a savepoint, was rolled back.
+    fn aborted(&self);
+}
 
 /// Hands out timestamps and knows who is running.
 #[derive(Debug)]
@@ -91,7 +102,7 @@ impl TransactionManager {
             stage: 0,
             undo: None,
             redo: RedoBuffer::new(self.log.is_some()),
-            hooks: Vec::new(),
+            hooks: SmallVec::new(),
             append_head: None,
             promised: None,
             finished: false,
@@ -306,8 +317,19 @@ impl Snapshot {
 enum Hook {
     /// `None` once it has run.
     Commit(Option<CommitHook>),
+    Observed(Arc<dyn FateObserver>),
     Abort(Action),
     Obsolete(Action),
+}
+
+impl Hook {
+    fn run_at_abort(self) {
+        match self {
+            Self::Abort(action) => action(),
+            Self::Observed(observer) => observer.aborted(),
+            Self::Commit(_) | Self::Obsolete(_) => {}
+        }
+    }
 }
 
 /// A place in a transaction to which it can be rolled back.
@@ -326,7 +348,7 @@ pub struct Transaction {
     stage: u32,
     undo: Option<OwnedContext>,
     redo: RedoBuffer,
-    hooks: Vec<Hook>,
+    hooks: SmallVec<[Hook; 2]>,
     /// The block that this transaction's bulk append is filling.
     append_head: Option<(TableId, BlockNo)>,
     /// The target that the transaction has waited for last, until it has taken it or passed it on.
@@ -461,6 +483,11 @@ impl Transaction {
         self.hooks.push(Hook::Commit(Some(hook)));
     }
 
+    /// See [`FateObserver`].
+    pub fn observe(&mut self, observer: Arc<dyn FateObserver>) {
+        self.hooks.push(Hook::Observed(observer));
+    }
+
     /// `action` runs when the transaction, or the part of it after a savepoint, is rolled back;
     /// newest first.
     pub fn on_abort(&mut self, action: Action) {
@@ -499,11 +526,7 @@ impl Transaction {
         self.forget_append_head();
         self.undo_since(savepoint.undo);
         self.redo.truncate(savepoint.redo);
-        for hook in self.hooks.drain(savepoint.hooks..).rev() {
-            if let Hook::Abort(action) = hook {
-                action();
-            }
-        }
+        self.hooks.drain(savepoint.hooks..).rev().for_each(Hook::run_at_abort);
     }
 
     fn undo_since(&mut self, mark: UndoMark) {
@@ -564,10 +587,10 @@ impl Transaction {
                 at_commit(timestamp);
                 // If one panics, the transaction is rolled back, so the others stay where they are.
                 for hook in &mut self.hooks {
-                    if let Hook::Commit(hook) = hook
-                        && let Some(hook) = hook.take()
-                    {
-                        hook(timestamp);
+                    match hook {
+                        Hook::Commit(hook) => hook.take().into_iter().for_each(|hook| hook(timestamp)),
+                        Hook::Observed(observer) => observer.committed(timestamp),
+                        Hook::Abort(_) | Hook::Obsolete(_) => {}
                     }
                 }
                 if let Some(undo) = &self.undo {
@@ -627,11 +650,7 @@ impl Transaction {
             }
             manager.gc.submit(undo);
         }
-        for hook in self.hooks.drain(..).rev() {
-            if let Hook::Abort(action) = hook {
-                action();
-            }
-        }
+        self.hooks.drain(..).rev().for_each(Hook::run_at_abort);
         self.end_waits(wrote);
     }
 
