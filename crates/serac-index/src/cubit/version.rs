@@ -9,6 +9,9 @@
 //! A long list goes into the leaf by ranges of blocks, round robin; as a whole it would make one
 //! UDI in hundreds wait for a thousand containers. Bits of neighbouring blocks share chunks and the
 //! union's containers, so no more is copied in total.
+//!
+//! All bits of a row go together. If a row goes from one value to another, and only the set bit
+//! settled, the union would have the row, and the bit that still clears it would be the newer one.
 
 use super::key::Key;
 use super::leaf::{Leaf, Vector};
