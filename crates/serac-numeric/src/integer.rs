@@ -246,7 +246,13 @@ impl Integer {
 
     /// The square root of a number that is not negative, towards zero.
     pub(crate) fn square_root(&self) -> Self {
-        Self::from(self.to_big().sqrt())
+        match &self.0 {
+            Kind::Small(small) => Self::of_unsigned(small.unsigned_abs().isqrt()),
+            Kind::Big(big) => match square_root_of_256_bits(big.magnitude()) {
+                Some(root) => Self::of_unsigned(root),
+                None => Self::from(big.sqrt()),
+            },
+        }
     }
 
     /// The number of zeros at the end, up to `most`; `most` for zero.
@@ -331,6 +337,65 @@ fn divided_small(left: i128, right: i128) -> (i128, i128) {
     (quotient, left - quotient * right)
 }
 
+/// The square root, towards zero, of a number of 129 to 256 bits: a step of P. Zimmermann's
+/// "Karatsuba Square Root" (INRIA RR-3805).
+fn square_root_of_256_bits(number: &BigUint) -> Option<u128> {
+    if !(129..=256).contains(&number.bits()) {
+        return None;
+    }
+    let mut digits = number.iter_u64_digits();
+    let mut next = || u128::from(digits.next().unwrap_or(0));
+    let (mut low, mut high) = (next() | next() << 64, next() | next() << 64);
+    // The step needs one of the two highest bits.
+    let shift = high.leading_zeros() / 2 * 2;
+    if shift > 0 {
+        high = high << shift | low >> (128 - shift);
+        low <<= shift;
+    }
+    let root = high.isqrt();
+    let rest = high - root * root;
+    // (rest * 2^64 + the upper half of `low`) / (2 * root), where the dividend has 129 bits.
+    let half = (rest << 63) + (low >> 65);
+    let (quotient, rest) = (half / root, half % root * 2 + (low >> 64 & 1));
+    // Negative if rest * 2^64 + the lower half of `low` is less than the quotient's square.
+    let is_over = rest >> 64 == 0
+        && quotient.checked_mul(quotient).is_none_or(|square| rest << 64 | low & u128::from(u64::MAX) < square);
+    let root = (root << 64).wrapping_add(quotient).wrapping_sub(is_over.into());
+    Some(root >> (shift / 2))
+}
+
 fn sign(big: &BigInt) -> i32 {
     if big.is_negative() { -1 } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use num_traits::One;
+
+    /// Squares, their neighbours and others, with up to 260 bits.
+    #[test]
+    fn square_roots_are_those_of_big_numbers() {
+        let mut state = 1u64;
+        for bits in 1..=130u32 {
+            for round in 0..200 {
+                let mut word = || {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    BigUint::from(state >> 32)
+                };
+                let any = (0..5).fold(BigUint::one(), |number, _| (number << 32u32) + word());
+                let root = match round {
+                    0 => (BigUint::one() << bits) - 1u32,
+                    1 => BigUint::one() << (bits - 1),
+                    _ => (any >> (161 - bits)) | (BigUint::one() << (bits - 1)),
+                };
+                let square = &root * &root;
+                let between = &square + ((&root * word()) >> 31u32);
+                for number in [&square - 1u32, square.clone(), &square + 2u32 * &root, between] {
+                    let found = Integer::from(BigInt::from(number.clone())).square_root();
+                    assert_eq!(found, Integer::from(BigInt::from(number.sqrt())), "of {number}");
+                }
+            }
+        }
+    }
 }
