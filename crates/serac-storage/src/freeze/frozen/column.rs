@@ -196,7 +196,7 @@ impl FrozenColumn {
             Encoding::Packed(packed) => packed.physical(self.physical, len),
             Encoding::PackedCodes(codes, dictionary) => {
                 let words = dictionary.views();
-                Buffer::from_vec(codes.decode(len, |code| words[code as usize]))
+                views_of(codes.codes(len).map(|code| words[code as usize]))
             }
         }
     }
@@ -244,7 +244,7 @@ impl FrozenColumn {
                 Arc::new(unsafe { DictionaryArray::new_unchecked(codes, words) })
             }
             Encoding::PackedCodes(codes, dictionary) => {
-                let codes = PrimitiveArray::<UInt16Type>::new(codes.decode(len, |code| code as u16).into(), nulls);
+                let codes = PrimitiveArray::<UInt16Type>::new(codes.codes(len).collect(), nulls);
                 let words = dictionary.words.array(column_type, dictionary.words.len(), None);
                 // SAFETY: codes below the number of words are an invariant of packed codes, which
                 // are never read from a file.

@@ -124,7 +124,7 @@ impl ColumnDictionary {
     /// or holds no row.
     pub fn codes(&self) -> &[u16] {
         match &self.packed {
-            Some(packed) => self.decoded.get_or_init(|| packed.decode(packed.len, |code| code as u16).into()),
+            Some(packed) => self.decoded.get_or_init(|| packed.codes(packed.len).collect()),
             None => &self.dictionary.codes,
         }
     }

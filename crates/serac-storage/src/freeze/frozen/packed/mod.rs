@@ -15,12 +15,16 @@
 //! **Reading.** The kernel of a width reads 64 values at once. Its shifts are constants, since the
 //! width is one. Values go to a buffer on the stack. There they get their base and type
 //! ([`Packed::decode`]), or are compared ([`Packed::select`]). A selection never writes values to
-//! memory. It compares distances, so the constant is moved by the base once per block.
+//! memory. It compares distances, so the constant is moved by the base once per block. Processors
+//! with permutations of bytes read up to sixteen values by one instruction (`avx512`).
 //!
 //! **Slots without a value** have the distance zero.
 //!
-//! There is no unsafe code here. The bits of a damaged file may give wrong values, never a read
-//! outside of the buffer: missing bits read as zeros.
+//! The bits of a damaged file may give wrong values, never a read outside of the buffer: missing
+//! bits read as zeros.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 use crate::table::column_form::Selection;
 use crate::types::PhysicalType;
@@ -179,18 +183,20 @@ impl Packed {
         Self { base, width, len, bits: Buffer::from_vec(words) }
     }
 
-    /// The 64 values from `group * 64` on, as distances; zeros behind the last value's bits.
-    #[inline]
-    fn read_group(&self, kernel: Kernel, group: usize, out: &mut [u64; GROUP]) {
+    /// Passes the bytes of the 64 values from `group * 64` on to `read`; zeros behind the last
+    /// value's.
+    #[inline(always)]
+    fn with_group<R>(&self, group: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         let bytes = 8 * self.width as usize;
         let from = (group * bytes).min(self.bits.len());
         let rest = &self.bits.as_slice()[from..];
-        if rest.len() >= bytes {
-            kernel(rest[..bytes].as_chunks().0, out);
-        } else {
-            let mut padded = [0; 8 * GROUP];
-            padded[..rest.len()].copy_from_slice(rest);
-            kernel(padded[..bytes].as_chunks().0, out);
+        match rest.get(..bytes) {
+            Some(whole) => read(whole),
+            None => {
+                let mut padded = [0; 8 * GROUP];
+                padded[..rest.len()].copy_from_slice(rest);
+                read(&padded[..bytes])
+            }
         }
     }
 
@@ -225,26 +231,53 @@ impl Packed {
         self.bits.as_ptr().wrapping_add(i * self.width as usize / 8)
     }
 
+    /// The first `len` values.
+    fn longs(&self, len: usize) -> Vec<i64> {
+        #[cfg(target_arch = "x86_64")]
+        if avx512::reads(self.width) {
+            // SAFETY: the processor has the features.
+            return unsafe { avx512::longs(self, len) };
+        }
+        self.decode(len, |value| value)
+    }
+
+    /// The lowest 32 bits of the first `len` values.
+    fn ints(&self, len: usize) -> Vec<i32> {
+        #[cfg(target_arch = "x86_64")]
+        if avx512::reads(self.width) && avx512::is_short(self.width) {
+            // SAFETY: the processor has the features.
+            return unsafe { avx512::ints(self, len) };
+        }
+        self.decode(len, |value| value as i32)
+    }
+
     /// The first `len` values, converted.
-    pub(super) fn decode<T: Copy>(&self, len: usize, convert: impl Fn(i64) -> T) -> Vec<T> {
+    fn decode<T>(&self, len: usize, convert: impl Fn(i64) -> T) -> Vec<T> {
         let (kernel, base) = (KERNELS[self.width as usize], self.base);
         let mut values = Vec::with_capacity(len);
-        let mut group = [0; GROUP];
+        let mut distances = [0; GROUP];
         for at in 0..len.div_ceil(GROUP) {
-            self.read_group(kernel, at, &mut group);
-            let distances = &group[..GROUP.min(len - at * GROUP)];
+            self.with_group(at, |group| kernel(group.as_chunks().0, &mut distances));
+            let distances = &distances[..GROUP.min(len - at * GROUP)];
             values.extend(distances.iter().map(|&distance| convert(base.wrapping_add(distance as i64))));
         }
         values
     }
 
+    /// The first `len` codes.
+    pub(super) fn codes(&self, len: usize) -> impl Iterator<Item = u16> {
+        self.ints(len).into_iter().map(|code| code as u16)
+    }
+
     /// The first `len` values in their physical form.
     pub(super) fn physical(&self, physical: PhysicalType, len: usize) -> Buffer {
         match physical {
-            PhysicalType::Fixed(2) => Buffer::from_vec(self.decode(len, |value| value as i16)),
-            PhysicalType::Fixed(4) => Buffer::from_vec(self.decode(len, |value| value as i32)),
-            PhysicalType::Fixed(8) => Buffer::from_vec(self.decode(len, |value| value)),
-            _ => Buffer::from_vec(self.decode(len, i128::from)),
+            PhysicalType::Fixed(2) => {
+                Buffer::from_vec(self.ints(len).into_iter().map(|int| int as i16).collect::<Vec<_>>())
+            }
+            PhysicalType::Fixed(4) => Buffer::from_vec(self.ints(len)),
+            PhysicalType::Fixed(8) => Buffer::from_vec(self.longs(len)),
+            _ => Buffer::from_vec(self.longs(len).into_iter().map(i128::from).collect::<Vec<_>>()),
         }
     }
 
@@ -285,56 +318,34 @@ impl Packed {
                 (Selection::All(n), Some(_)) => {
                     return Selection::Positions((0..*n).filter(|&i| is_valid(i)).collect());
                 }
-                (Selection::Positions(slots), Some(_)) => {
-                    return Selection::Positions(slots.iter().copied().filter(|&slot| is_valid(slot)).collect());
-                }
+                (Selection::Positions(slots), Some(_)) => return Selection::Positions(kept(slots, is_valid)),
             },
             Range::Within(first, last, others) => (first, last, others),
         };
         let is_in = |distance: u64| (first..=last).contains(&distance) != others;
         match selection {
             // Few slots of a group are read one by one.
-            Selection::Positions(slots) if slots.len() < self.len / 4 => Selection::Positions(
-                slots.iter().copied().filter(|&slot| is_in(self.distance(slot as usize)) && is_valid(slot)).collect(),
-            ),
+            Selection::Positions(slots) if slots.len() < self.len / 4 => {
+                Selection::Positions(kept(slots, |slot| is_in(self.distance(slot as usize)) & is_valid(slot)))
+            }
             Selection::Positions(slots) => {
-                let masks = self.masks(self.len, first, last, others);
+                let masks = self.masks(self.len, first, last, others, nulls);
                 let is_set = |slot: u32| masks[slot as usize / GROUP] >> (slot as usize % GROUP) & 1 == 1;
-                Selection::Positions(slots.iter().copied().filter(|&slot| is_set(slot) && is_valid(slot)).collect())
+                Selection::Positions(kept(slots, is_set))
             }
             Selection::All(n) => {
-                let mut masks = self.masks(*n as usize, first, last, others);
-                if let Some(nulls) = nulls {
-                    let valid = nulls.inner().bit_chunks();
-                    masks.iter_mut().zip(valid.iter_padded()).for_each(|(mask, valid)| *mask &= valid);
-                }
+                let masks = self.masks(*n as usize, first, last, others, nulls);
                 let count: u32 = masks.iter().map(|mask| mask.count_ones()).sum();
-                if count == *n {
-                    return Selection::All(*n);
-                }
-                let mut slots = Vec::with_capacity(count as usize);
-                for (at, mut mask) in masks.into_iter().enumerate() {
-                    while mask != 0 {
-                        slots.push((at * GROUP) as u32 + mask.trailing_zeros());
-                        mask &= mask - 1;
-                    }
-                }
-                Selection::Positions(slots)
+                if count == *n { Selection::All(*n) } else { Selection::Positions(slots_of(&masks, count as usize)) }
             }
         }
     }
 
-    /// A bit for each of the first `len` values: whether its distance lies from `first` to `last`
-    /// or, if `others` is set, outside.
-    fn masks(&self, len: usize, first: u64, last: u64, others: bool) -> Vec<u64> {
-        let mut masks = if self.width < 64 {
-            // The top bit of a difference says whether it is negative. Vector code without unsigned
-            // comparisons can do this.
-            self.outside(len, |distance| (distance.wrapping_sub(first) | last.wrapping_sub(distance)) >> 63)
-        } else {
-            self.outside(len, |distance| u64::from(distance < first || last < distance))
-        };
-        if !others {
+    /// A bit for each of the first `len` values: whether it is not NULL, and its distance lies from
+    /// `first` to `last` or, if `others` is set, outside.
+    fn masks(&self, len: usize, first: u64, last: u64, others: bool, nulls: Option<&NullBuffer>) -> Vec<u64> {
+        let mut masks = self.inside(len, first, last);
+        if others {
             masks.iter_mut().for_each(|mask| *mask = !*mask);
         }
         if let Some(mask) = masks.last_mut()
@@ -342,29 +353,90 @@ impl Packed {
         {
             *mask &= (1 << (len % GROUP)) - 1;
         }
-        masks
-    }
-
-    /// `is_outside` (0 or 1) of each of the first `len` distances as bits; bits behind the last one
-    /// have no meaning.
-    #[inline]
-    fn outside(&self, len: usize, is_outside: impl Fn(u64) -> u64) -> Vec<u64> {
-        let kernel = KERNELS[self.width as usize];
-        let mut group = [0; GROUP];
-        let mut masks = Vec::with_capacity(len.div_ceil(GROUP));
-        for at in 0..len.div_ceil(GROUP) {
-            self.read_group(kernel, at, &mut group);
-            // Lane `k` gets the bits 8j + k, at 8j: all lanes shift alike.
-            let mut lanes = [0; 8];
-            for (j, eight) in group.as_chunks::<8>().0.iter().enumerate() {
-                for (lane, &distance) in lanes.iter_mut().zip(eight) {
-                    *lane |= is_outside(distance) << (8 * j);
-                }
-            }
-            masks.push(lanes.into_iter().enumerate().fold(0, |mask, (k, lane)| mask | lane << k));
+        if let Some(nulls) = nulls {
+            let valid = nulls.inner().bit_chunks();
+            masks.iter_mut().zip(valid.iter_padded()).for_each(|(mask, valid)| *mask &= valid);
         }
         masks
     }
+
+    /// A bit for each of the first `len` values: whether its distance lies from `first` to `last`.
+    /// Bits behind the last one have no meaning.
+    fn inside(&self, len: usize, first: u64, last: u64) -> Vec<u64> {
+        #[cfg(target_arch = "x86_64")]
+        if avx512::reads(self.width) {
+            // SAFETY: the processor has the features.
+            return unsafe { avx512::inside(self, len, first, last) };
+        }
+        self.inside_portable(len, first, last)
+    }
+
+    fn inside_portable(&self, len: usize, first: u64, last: u64) -> Vec<u64> {
+        if self.width < 64 {
+            // The top bit of a difference says whether it is negative. Vector code without unsigned
+            // comparisons can do this.
+            self.inside_by(len, |distance| !(distance.wrapping_sub(first) | last.wrapping_sub(distance)) >> 63)
+        } else {
+            self.inside_by(len, |distance| (first..=last).contains(&distance).into())
+        }
+    }
+
+    /// As [`inside`](Self::inside). `is_inside` is 0 or 1 for a distance.
+    #[inline]
+    fn inside_by(&self, len: usize, is_inside: impl Fn(u64) -> u64) -> Vec<u64> {
+        let kernel = KERNELS[self.width as usize];
+        let mut distances = [0; GROUP];
+        self.words_by(len, |group| {
+            kernel(group.as_chunks().0, &mut distances);
+            // Lane `k` gets the bits 8j + k, at 8j: all lanes shift alike.
+            let mut lanes = [0; 8];
+            for (j, eight) in distances.as_chunks::<8>().0.iter().enumerate() {
+                for (lane, &distance) in lanes.iter_mut().zip(eight) {
+                    *lane |= is_inside(distance) << (8 * j);
+                }
+            }
+            lanes.into_iter().enumerate().fold(0, |mask, (k, lane)| mask | lane << k)
+        })
+    }
+
+    /// A word for each group of the first `len` values, from the group's bytes.
+    #[inline(always)]
+    fn words_by(&self, len: usize, mut word: impl FnMut(&[u8]) -> u64) -> Vec<u64> {
+        (0..len.div_ceil(GROUP)).map(|at| self.with_group(at, &mut word)).collect()
+    }
+}
+
+/// The slots that are kept. There are no branches: where the next one is kept cannot be foretold.
+fn kept(slots: &[u32], is_kept: impl Fn(u32) -> bool) -> Vec<u32> {
+    let (mut kept, mut count) = (vec![0; slots.len()], 0);
+    for &slot in slots {
+        kept[count] = slot;
+        count += usize::from(is_kept(slot));
+    }
+    kept.truncate(count);
+    kept
+}
+
+/// The places of the `count` bits that are set.
+fn slots_of(masks: &[u64], count: usize) -> Vec<u32> {
+    #[cfg(target_arch = "x86_64")]
+    if avx512::reads(0) {
+        // SAFETY: the processor has the features.
+        return unsafe { avx512::slots_of(masks, count) };
+    }
+    slots_of_portable(masks, count)
+}
+
+fn slots_of_portable(masks: &[u64], count: usize) -> Vec<u32> {
+    let mut slots = Vec::with_capacity(count);
+    for (at, &mask) in masks.iter().enumerate() {
+        let mut mask = mask;
+        while mask != 0 {
+            slots.push((at * GROUP) as u32 + mask.trailing_zeros());
+            mask &= mask - 1;
+        }
+    }
+    slots
 }
 
 /// The numbers of 0 to `last` that compare with `at` as asked.
@@ -464,6 +536,18 @@ mod tests {
                 let exact = (len * packed.width as usize).div_ceil(8);
                 let short = Packed { bits: packed.bits.slice_with_length(0, exact), ..packed.clone() };
                 assert_eq!(short.physical(physical, len), decoded);
+                assert_eq!(short.decode(len, |value| value), short.longs(len));
+                assert_eq!(short.decode(len, |value| value as i32), short.ints(len));
+                let last = u64::MAX.checked_shr(64 - packed.width).unwrap_or(0);
+                let (one, other) = (rng.random_range(0..=last), rng.random_range(0..=last));
+                let [fast, portable] = [Packed::inside, Packed::inside_portable].map(|inside| {
+                    let mut words = inside(&short, len, one.min(other), one.max(other));
+                    *words.last_mut().unwrap() &= u64::MAX >> (words.len() * GROUP - len);
+                    words
+                });
+                assert_eq!(fast, portable, "seed {seed}, width {width}");
+                let count = fast.iter().map(|word| word.count_ones() as usize).sum();
+                assert_eq!(slots_of(&fast, count), slots_of_portable(&fast, count), "seed {seed}, width {width}");
                 for comparison in COMPARISONS {
                     let constants = [
                         value(&mut rng),
@@ -505,7 +589,7 @@ mod tests {
     #[test]
     fn missing_bits_are_zeros() {
         let packed = Packed { base: 7, width: 13, len: 1_000, bits: Buffer::from_vec(vec![u8::MAX; 5]) };
-        assert_eq!(packed.decode(1_000, |value| value)[4..], vec![7; 996]);
+        assert_eq!(packed.longs(1_000)[4..], vec![7; 996]);
         assert_eq!(packed.value(999), 7);
     }
 }
