@@ -349,6 +349,10 @@ fn compact_blocks_leave_as_the_arrow_of_other_blocks() {
     }
     // The form that most blocks have is one that leaves, too, and nothing of it lies in a block.
     let txn = db.begin();
+    let scan = txn.scan_arrow(&table, &[1, 5], &[]).unwrap().as_stored();
+    let types: Vec<DataType> = scan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+    let words = DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Binary));
+    assert_eq!(types, [DataType::Utf8, words]);
     let scan = txn.scan_arrow(&table, &[0], &[]).unwrap().as_stored();
     for no in scan.blocks() {
         let Some(batch) = scan.clone().within(no..no + 1).next().transpose().unwrap() else { continue };

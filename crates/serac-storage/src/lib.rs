@@ -30,7 +30,7 @@
 //!
 //! | modules | what |
 //! |---|---|
-//! | `block::{atomic_copy, block_memory, cell, column_orders, heap, layout, view}` `durability::{file_system, mapping}` `error` `freeze::{background, temperature}` `freeze::frozen::{column, format, strings, zone}` `ids` `table::{column_form, column_values}` `types` `uptime` `value` `version::{blocker, clock, wait_queues}` | what blocks, versions and files are made of |
+//! | `block::{atomic_copy, block_memory, cell, column_orders, heap, layout, view}` `durability::{file_system, mapping}` `error` `freeze::{background, temperature}` `freeze::frozen::{column, format, packed, strings, zone}` `ids` `table::{column_form, column_values}` `types` `uptime` `value` `version::{blocker, clock, wait_queues}` | what blocks, versions and files are made of |
 //! | `durability::{redo, salvage, wal}` | the log |
 //! | `block` `durability::data_file` `freeze::{frozen, vacuum}` `table` `version` | blocks, versions, tables and transactions |
 //! | `freeze` `table::{order, scan}` `version::waits` | scans, freezing, waits |

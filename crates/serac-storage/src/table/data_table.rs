@@ -253,16 +253,15 @@ impl DataTable {
         self.blocks.get_arc(no)
     }
 
-    /// The format in which most of the frozen blocks have a column of variable length; `None` if no
+    /// The format in which most of the frozen blocks give a column of variable length; `None` if no
     /// block is frozen.
     pub fn prevalent_format(&self, column: ColumnId) -> Option<FreezeFormat> {
         const FORMATS: [FreezeFormat; 3] = [FreezeFormat::View, FreezeFormat::Utf8, FreezeFormat::Dictionary];
         let mut counts = [0u32; FORMATS.len()];
         for block in (0..self.block_count()).filter_map(|no| self.block(BlockNo(no))) {
-            if let Some(column) = block.frozen().map(|block| block.column(column)) {
-                let formats = FORMATS.iter().zip(&mut counts);
-                formats.filter(|(format, _)| column.is_encoded_as(**format)).for_each(|(_, count)| *count += 1);
-            }
+            let given = block.frozen().and_then(|block| block.column(column).given_format());
+            let formats = FORMATS.iter().zip(&mut counts);
+            formats.filter(|(format, _)| given == Some(**format)).for_each(|(_, count)| *count += 1);
         }
         let (format, count) = FORMATS.into_iter().zip(counts).rev().max_by_key(|(_, count)| *count)?;
         (count > 0).then_some(format)

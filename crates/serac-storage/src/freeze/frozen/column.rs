@@ -253,6 +253,17 @@ impl FrozenColumn {
         }
     }
 
+    /// The format of values of variable length whose arrays are as this column's; `None` for values
+    /// of a fixed width.
+    pub(crate) fn given_format(&self) -> Option<FreezeFormat> {
+        match self.encoding {
+            Encoding::Plain(_) | Encoding::Packed(_) => None,
+            Encoding::Views { .. } => Some(FreezeFormat::View),
+            Encoding::Offsets(_) => Some(FreezeFormat::Utf8),
+            Encoding::Dictionary(_) | Encoding::PackedCodes(..) => Some(FreezeFormat::Dictionary),
+        }
+    }
+
     /// The column as a data file has it: its [`array`](Self::array), or packed values as a list of
     /// their bits, which [`base`](Self::base) belongs to.
     pub(super) fn file_array(&self, column_type: ColumnType, len: usize) -> ArrayRef {
