@@ -4,7 +4,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 
 /// Whether a part of an expression of the operator is `wanted`.
 pub fn has_part(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> bool {
@@ -14,6 +14,45 @@ pub fn has_part(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> bool {
         Ok(TreeNodeRecursion::Continue)
     });
     found || walked.is_err()
+}
+
+/// The operands of a tree of AND, in order.
+fn operands(condition: Expr) -> Vec<Expr> {
+    let (mut left, mut operands) = (vec![condition], Vec::new());
+    while let Some(expr) = left.pop() {
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left: first, op: Operator::And, right }) => left.extend([*right, *first]),
+            operand => operands.push(operand),
+        }
+    }
+    operands
+}
+
+/// `a AND b AND c` as a tree that is as flat as can be.
+fn joined(mut operands: Vec<Expr>) -> Expr {
+    while operands.len() > 1 {
+        let mut rest = operands.into_iter();
+        operands = std::iter::from_fn(|| {
+            let first = rest.next()?;
+            Some(match rest.next() {
+                Some(second) => first.and(second),
+                None => first,
+            })
+        })
+        .collect();
+    }
+    operands.pop().unwrap_or_else(|| lit(true))
+}
+
+/// A tree of AND, made flat if it is a tower of many. DataFusion joins conditions to
+/// towers. Its simplifier compares each level with all below it, on the stack.
+pub(crate) fn flat_condition(condition: Expr) -> Expr {
+    const MOST_LEVELS: usize = 64;
+    let (mut levels, mut expr) = (0, &condition);
+    while let Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, .. }) = expr {
+        (levels, expr) = (levels + 1, left);
+    }
+    if levels < MOST_LEVELS { condition } else { joined(operands(condition)) }
 }
 
 /// Whether a part of an expression of a plan, or of its subqueries, is `wanted`.

@@ -27,7 +27,7 @@ mod textcat;
 mod windows;
 
 use crate::array_aggregate::bytes_of;
-use crate::typed::map_named;
+use crate::typed::{flat_condition, map_named};
 use datafusion::arrow::array::{ArrayData, ArrayRef, make_array};
 use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -414,7 +414,14 @@ impl OptimizerRule for SmallConstants {
         self.0.apply_order()
     }
 
-    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+    fn rewrite(&self, mut plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match &mut plan {
+            LogicalPlan::Filter(filter) => {
+                filter.predicate = flat_condition(std::mem::take(&mut filter.predicate));
+            }
+            LogicalPlan::Join(join) => join.filter = join.filter.take().map(flat_condition),
+            _ => {}
+        }
         folding(|| self.0.rewrite(plan, config))
     }
 }
