@@ -329,6 +329,8 @@ pub(super) fn with_converted_elements(
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Converted {
     wanted: DataType,
+    /// Whether the operand may be a text such as `today`.
+    may_be_relative: bool,
     signature: Signature,
 }
 
@@ -391,28 +393,37 @@ pub(super) fn is_relative_time(value: &ScalarValue, wanted: &DataType) -> bool {
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::Cast(Cast { expr, field }) = expr else { return Ok(Transformed::no(expr)) };
-    if !may_be_ours(field.data_type())
-        || !expr.get_type(schema).is_ok_and(|data_type| is_ours(&data_type, field.data_type()))
-    {
+    let source = if may_be_ours(field.data_type()) { expr.get_type(schema).ok() } else { None };
+    let Some(source) = source.filter(|source| is_ours(source, field.data_type())) else {
         return Ok(Transformed::no(Expr::Cast(Cast { expr, field })));
-    }
+    };
     if let Expr::Literal(value, _) = &*expr {
         if is_relative_time(value, field.data_type()) {
             let signature = Signature::any(1, Volatility::Stable);
-            let function = Converted { wanted: field.data_type().clone(), signature };
+            let function = Converted { wanted: field.data_type().clone(), may_be_relative: true, signature };
             return Ok(Transformed::yes(ScalarUDF::from(function).call(vec![*expr])));
         }
         let value = converted(&value.to_array()?, field.data_type()).map_err(SqlError::external)?;
         return Ok(Transformed::yes(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None)));
     }
-    Ok(Transformed::yes(late_cast(*expr, field.data_type())))
+    let may_be_relative = is_text(&source) && is_time(field.data_type());
+    Ok(Transformed::yes(late_cast(*expr, field.data_type(), may_be_relative)))
 }
 
 /// A cast to a type that is ours, which fails where it is reached: a branch of CASE may never be. A
 /// constant in [`Expr::Cast`] fails when it is planned.
-fn late_cast(expr: Expr, wanted: &DataType) -> Expr {
-    let function = Converted { wanted: wanted.clone(), signature: Signature::any(1, Volatility::Immutable) };
+fn late_cast(expr: Expr, wanted: &DataType, may_be_relative: bool) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = Converted { wanted: wanted.clone(), may_be_relative, signature };
     ScalarUDF::from(function).call(vec![expr])
+}
+
+/// Whether the value of a call is the same for all rows of a statement, and not for all statements:
+/// of a stable function, and of a text as a time, since the text may be `now`.
+pub fn is_of_statement(call: &Expr) -> bool {
+    let Expr::ScalarFunction(call) = call else { return false };
+    call.func.signature().volatility == Volatility::Stable
+        || call.func.inner().downcast_ref::<Converted>().is_some_and(|cast| cast.may_be_relative)
 }
 
 /// The operand of a cast, and the type that it becomes: of DataFusion's cast, or of one of ours.
@@ -431,7 +442,7 @@ pub fn operand_of_cast(expr: &Expr) -> Option<(&Expr, &DataType)> {
 pub fn cast_of_text(expr: &Expr, wanted: &DataType) -> Option<Expr> {
     let Expr::Literal(value, _) = expr else { return None };
     let is_late = is_ours(&value.data_type(), wanted) && !is_relative_time(value, wanted);
-    is_late.then(|| late_cast(expr.clone(), wanted))
+    is_late.then(|| late_cast(expr.clone(), wanted, false))
 }
 
 /// An expression, whose types are coerced, with these functions in place of casts.

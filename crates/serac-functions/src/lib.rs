@@ -86,7 +86,7 @@ mod zeros;
 pub use accounted::{Accounts, LongTexts, SmallConstants, accounted, folding, for_rows, is_folding};
 pub use aggregates::functions as aggregates;
 pub use array_aggregate::bytes_of;
-pub use casts::{Casts, cast_of_text, cast_value, operand_of_cast, with_own_casts};
+pub use casts::{Casts, cast_of_text, cast_value, is_of_statement, operand_of_cast, with_own_casts};
 pub use compared_types::{OperandPurpose, common_type, is_decimal, is_plain_text};
 pub use constant_errors::ConstantErrors;
 pub use date_parts::{function_of as date_part_function, is_endless_part};

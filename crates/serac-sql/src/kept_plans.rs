@@ -8,8 +8,8 @@
 //!
 //! A query without parameters is also kept as the optimizer has left it. That form holds until the
 //! number of a table's rows has changed by more than a fifth, because the order of joins depends on
-//! it. The optimizer computes stable functions, such as `now()`: it works anew for queries that
-//! call one.
+//! it. The optimizer computes stable functions, such as `now()`, and reads texts as times, such as
+//! `today`: it works anew for queries with one.
 //!
 //! A kept plan names tables in no snapshot; an execution puts them in as it sees them. The catalog
 //! alone keeps tables: a plan of a table that has been dropped keeps none of its rows in memory.
@@ -27,12 +27,12 @@ use datafusion::catalog::{Session as PlanningSession, TableProvider};
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::DataFusionError;
 use datafusion::functions_table::generate_series::GenerateSeriesTable;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableSource, TableType, Volatility};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableSource, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use serac_binder::{BoundBody, BoundStatement};
 use serac_engine::{Catalog, Table};
-use serac_functions::has_part_anywhere;
+use serac_functions::{has_part_anywhere, is_of_statement};
 use serac_pg::TypeId;
 use serac_query::scan::{HiddenColumns, Readable, SeracTable};
 use serac_query::shared::with_sources;
@@ -307,7 +307,7 @@ impl KeptPlans {
         plan: &LogicalPlan,
         (names, postgresql_names): (&SchemaRef, bool),
     ) -> Result<()> {
-        if has_stable_call(analyzed)? {
+        if has_part_anywhere(analyzed, is_of_statement)? {
             return Ok(());
         }
         let Some((_, view)) = self.of_types(shared, types, |_| Some(())) else { return Ok(()) };
@@ -322,15 +322,6 @@ impl KeptPlans {
         }
         Ok(())
     }
-}
-
-/// Whether a plan calls a function whose value is the same for all rows of a statement, and not for
-/// all statements.
-fn has_stable_call(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
-    has_part_anywhere(plan, |part| match part {
-        Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Stable,
-        _ => false,
-    })
 }
 
 /// Whether a relation is the same for all executions, or gets its rows from each.

@@ -8,7 +8,7 @@ use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::SessionState;
 use datafusion::functions::string::rtrim::RtrimFunc;
-use datafusion::logical_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, Volatility, cast};
+use datafusion::logical_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, Operator, cast};
 use datafusion::prelude::Column;
 use serac_query::optimizer::{operator_of, unguarded};
 use serac_storage::ColumnType;
@@ -307,11 +307,7 @@ pub(super) fn with_transaction_time(expr: Expr) -> Option<(Expr, bool)> {
 
 /// Whether the expression calls a function whose result holds only for a time (`current_date`).
 pub(super) fn is_of_statement(expr: &Expr) -> bool {
-    let of_statement = |part: &Expr| match part {
-        Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Stable,
-        _ => false,
-    };
-    expr.exists(|part| Ok(of_statement(part))).unwrap_or(true)
+    expr.exists(|part| Ok(serac_functions::is_of_statement(part))).unwrap_or(true)
 }
 
 /// The expression with every column replaced.

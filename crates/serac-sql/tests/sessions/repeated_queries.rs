@@ -144,6 +144,8 @@ async fn each_run_has_its_own_time_and_random_numbers() {
     for sql in [
         "SELECT now()",
         "SELECT 'now'::timestamptz FROM t",
+        "SELECT ('now' || '')::timestamp FROM t",
+        "SELECT count(*), lower('NOW')::timestamptz FROM t WHERE lower('NOW')::timestamp > '2000-01-01'",
         "SELECT current_timestamp::text FROM t",
         "SELECT clock_timestamp()",
         "SELECT statement_timestamp() FROM t",
