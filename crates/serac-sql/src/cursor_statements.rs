@@ -7,6 +7,7 @@ use crate::result::{Output, StatementResult};
 use crate::session::Session;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 use futures::StreamExt;
 use serac_parser::tree::{DeclareCursor, Fetch, FetchDirection, Ident};
@@ -58,18 +59,19 @@ impl Session {
         let text = source.text_of_statement().to_owned();
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
         let memory = MemoryConsumer::new(format!("cursor {name}")).register(&pool);
+        let mut counter = RecordBatchMemoryCounter::new();
         let (schema, batches) = match Box::pin(self.run_bound(source.clone())).await? {
             Output::Rows { schema, mut stream } => {
                 let mut batches = Vec::new();
                 while let Some(batch) = stream.next().await.transpose()? {
-                    memory.try_grow(batch.get_array_memory_size())?;
+                    memory.try_grow(counter.count_batch(&batch))?;
                     batches.push(batch);
                 }
                 (schema, batches)
             }
             // SELECT … FOR UPDATE.
             Output::Done(StatementResult::Rows { schema, batches, .. }) => {
-                memory.try_grow(batches.iter().map(RecordBatch::get_array_memory_size).sum())?;
+                memory.try_grow(batches.iter().map(|batch| counter.count_batch(batch)).sum())?;
                 (schema, batches)
             }
             Output::Done(StatementResult::Command { .. }) => unreachable!("a query gives rows"),
@@ -112,7 +114,8 @@ impl Session {
             .ok_or_else(|| SqlError::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress"))?;
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
         let memory = MemoryConsumer::new(format!("portal {name}")).register(&pool);
-        memory.try_grow(batches.iter().map(RecordBatch::get_array_memory_size).sum())?;
+        let mut counter = RecordBatchMemoryCounter::new();
+        memory.try_grow(batches.iter().map(|batch| counter.count_batch(batch)).sum())?;
         running.has_cursors = true;
         let gone = gone as i64;
         let cursor = Cursor {

@@ -19,6 +19,7 @@ use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
@@ -297,10 +298,10 @@ impl Session {
         let schema = rows.schema();
         let pool: Arc<dyn MemoryPool> = self.work_memory.clone();
         let memory = MemoryConsumer::new("rows that are written").register(&pool);
-        let mut all = Vec::new();
+        let (mut all, mut counter) = (Vec::new(), RecordBatchMemoryCounter::new());
         while let Some(batch) = rows.next().await {
             let batch = batch?;
-            memory.try_grow(batch.get_array_memory_size())?;
+            memory.try_grow(counter.count_batch(&batch))?;
             all.push(batch);
         }
         let rows = futures::stream::iter(all).map(move |batch| {

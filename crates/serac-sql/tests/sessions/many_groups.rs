@@ -164,6 +164,27 @@ async fn blocks_of_long_texts_leave_memory_for_others() {
     assert_eq!(sorted_lines(&mut session, sql).await, ["300000|300000"]);
 }
 
+/// Batches of an aggregation's result are slices of the same memory. Rows that are kept count it
+/// once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_of_kept_rows_is_counted_once() {
+    let options = SqlOptions { memory_limit: Some(60_000_000), threads: Some(2), ..SqlOptions::default() };
+    let mut session = Session::new(&SqlDatabase::new(Database::in_memory().unwrap(), &options).unwrap());
+    run(
+        &mut session,
+        "CREATE TABLE h AS SELECT x AS id, 10000000 + x * 3 AS k, 't' || x % 7 AS n FROM generate_series(0, 199999) AS g (x);
+         SET serac.disabled_passes = 'block_aggregation, radix_aggregation'",
+    )
+    .await;
+    for step in [
+        "BEGIN; DECLARE c CURSOR FOR SELECT k, n, max(id) FROM h GROUP BY k, n; MOVE ALL c; ROLLBACK",
+        "INSERT INTO h SELECT max(id), k, n FROM h GROUP BY k, n",
+    ] {
+        run(&mut session, step).await;
+    }
+    assert_eq!(sorted_lines(&mut session, "SELECT count(*), count(DISTINCT k) FROM h").await, ["400000|200000"]);
+}
+
 /// Groups are made for a long time without any row that comes out of the query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_can_be_cancelled() {
