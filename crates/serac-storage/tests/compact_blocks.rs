@@ -495,9 +495,8 @@ fn check_model(storage: &Storage, table: &Arc<DataTable>, model: &Model, rng: &m
         }
         for &at in &some {
             assert!(table.read(txn.snapshot(), RowId::new(no, Slot(slots[at])), &ids, &mut buffer).unwrap());
-            for i in 0..ids.len() {
-                assert_eq!(Datum::of(buffer.value(i)), rows[at][i]);
-            }
+            let found: Vec<Datum> = (0..ids.len()).map(|i| Datum::of(buffer.value(i))).collect();
+            assert_eq!(&found, rows[at]);
         }
     }
     assert_eq!(seen, model.len());

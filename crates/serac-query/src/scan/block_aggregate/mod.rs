@@ -60,6 +60,7 @@ use serac_operators::aggregate::{Groups, Merged, States};
 use serac_storage::{ColumnForm, ColumnType};
 use serac_values::SqlError;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use values::SharedNumbers;
 use worker::{Outside, Worker, overflow};
@@ -264,8 +265,9 @@ impl BlockAggregateExec {
             let make = || Arc::new(Groups::new(len, &plan.states, shared && workers > 1));
             let first = make();
             let outside = Arc::new(Outside::default());
+            let has_failed = Arc::new(AtomicBool::new(false));
             let task = |partition: usize| {
-                let outside = outside.clone();
+                let (outside, has_failed) = (outside.clone(), has_failed.clone());
                 let groups = if shared || partition == 0 { first.clone() } else { make() };
                 let mut blocks = BlockScan::new(&scan, partition, session.clone())?;
                 let mut worker =
@@ -279,8 +281,9 @@ impl BlockAggregateExec {
                                 break;
                             }
                             let Some(no) = blocks.next() else { return Ok(groups) };
-                            worker.add(&mut blocks, no)?;
-                            if hands_over && outside.is_large() {
+                            // Relaxed: the flag saves work and tells nothing else.
+                            worker.add(&mut blocks, no).inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
+                            if has_failed.load(Ordering::Relaxed) || hands_over && outside.is_large() {
                                 return Ok(groups);
                             }
                         }
@@ -293,10 +296,12 @@ impl BlockAggregateExec {
             for partition in 1..workers {
                 others.push(SpawnedTask::spawn(task(partition)?));
             }
-            let mut parts = vec![task(0)?.await?];
+            let mut parts = vec![task(0)?.await];
             for other in others {
-                parts.push(other.join_unwind().await.map_err(|e| DataFusionError::External(Box::new(e)))??);
+                parts.push(other.join_unwind().await.map_err(|e| DataFusionError::External(Box::new(e)))?);
             }
+            // All tasks have ended, so that their memory is free for who takes over.
+            let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
             drop(first);
             if hands_over && outside.is_large() {
                 return Ok(None);
