@@ -102,7 +102,7 @@ async fn rows_are_those_of_sql_and_those_in_data_files_are_not_copied() {
         let shared = check(&db, "checkpointed").await;
         let Manifest { copied_bytes, shared_bytes, ref sources, .. } = shared.manifest;
         if format == "compact" {
-            // What is packed in the file is decoded; texts are shared.
+            // Readers get copies of packed values, and share the texts.
             assert!(copied_bytes > 0 && shared_bytes > 0, "{copied_bytes} bytes are copied, {shared_bytes} shared");
         } else {
             assert_eq!(copied_bytes, 0, "{format}: {shared_bytes} bytes are shared");

@@ -19,8 +19,8 @@ pub enum FreezeFormat {
     /// [`crate::freeze::frozen`]) keeps its views.
     Dictionary,
     /// The fewest bytes: numbers, dates and times in as few bits as their range in the block needs,
-    /// texts as a dictionary with codes of as few bits, or with offsets. What leaves the block is
-    /// decoded.
+    /// texts as a dictionary with codes of as few bits, or with offsets. Readers get decoded
+    /// arrays.
     Compact,
     /// Blocks stay hot.
     Never,

@@ -490,8 +490,7 @@ mod tests {
     /// selections are those of the plain column.
     #[test]
     fn packed_columns_are_as_plain_ones() {
-        let seed = rand::rng().random();
-        println!("seed {seed}");
+        let seed = serac_testing::seed();
         let mut rng = StdRng::seed_from_u64(seed);
         for width in 0..=64u32 {
             for bytes in [2u8, 4, 8, 16] {
